@@ -10,29 +10,19 @@
 mod child;
 mod children;
 mod condition;
-mod drawn_names;
-mod event;
 mod readiness;
-mod recent;
-mod recorder;
 mod replace;
-mod shared_status;
 mod status;
 mod unchanged;
 
 pub use children::{Children, Rollout};
 pub use condition::Condition;
 pub(crate) use condition::complete as complete_conditions;
-pub(crate) use drawn_names::DrawnNames;
-pub use event::Event;
-pub(crate) use recorder::Recorder;
-pub(crate) use shared_status::StatusWriter;
-pub(crate) use unchanged::Rephrased;
 
 use crate::cache::{Entry, Store};
 use crate::error::Result;
-use crate::operator::metrics::Applied;
-use crate::reconcile::{Known, Pass};
+
+use crate::context::{ApplyOutcome, Known, Pass};
 use flyball_core::ObjectKey;
 use http::{HeaderValue, Request, header::CONTENT_TYPE};
 use serde_json::Value;
@@ -66,7 +56,7 @@ impl Pass {
         if let Some(known) = known.as_ref().filter(|_| sure)
             && self.would_not_change(store, key, subresource, object, known)
         {
-            self.env.metrics.applied(store.kind().name(), Applied::Skipped);
+            self.env.applies.count(store.kind().name(), ApplyOutcome::Skipped);
             return Ok(known.clone());
         }
         let slash = if subresource.is_empty() { "" } else { "/" };
@@ -84,14 +74,14 @@ impl Pass {
         let answer = self.write(store, key, request).await;
         let before = known.map_or(0, |known| known.resource_version());
         let outcome = match &answer {
-            Ok(entry) if entry.resource_version() == before => Applied::Unchanged,
-            Ok(_) => Applied::Changed,
-            Err(_) => Applied::Failed,
+            Ok(entry) if entry.resource_version() == before => ApplyOutcome::Unchanged,
+            Ok(_) => ApplyOutcome::Changed,
+            Err(_) => ApplyOutcome::Failed,
         };
-        self.env.metrics.applied(store.kind().name(), outcome);
+        self.env.applies.count(store.kind().name(), outcome);
         let entry = answer?;
         // What stands there in the same words will be seen to be unchanged; what was applied to no effect has not been.
-        let is_seen = outcome == Applied::Changed && unchanged::stands_in(entry.raw(), object);
+        let is_seen = outcome == ApplyOutcome::Changed && unchanged::stands_in(entry.raw(), object);
         if !is_seen && !self.would_not_change(store, key, subresource, object, &entry) {
             self.env.rephrased().learn(store.id(), key, subresource, object, entry.raw())?;
         }

@@ -8,15 +8,20 @@
 //! only a leader does sends no write, first or again, that its [`Gate`] does not let through, and gives up one that is
 //! under way when the gate shuts.
 
+mod discovery;
+mod endpoint;
 mod gate;
-mod link;
+mod metrics;
+mod pool;
+mod service;
 mod transport;
 
+pub(crate) use endpoint::Endpoint;
+pub use endpoint::connect;
 pub(crate) use gate::Gate;
-pub use link::connect;
-pub(crate) use link::{Link, Received, Sends};
+pub(crate) use metrics::RequestMetrics;
+pub(crate) use service::{HttpService, ResponseBody};
 
-use crate::operator::metrics::RequestMetrics;
 use flyball_core::Rng;
 use flyball_core::time::Timestamp;
 use futures_util::future::BoxFuture;
@@ -29,7 +34,6 @@ use k8s_openapi::jiff::fmt::rfc2822::DateTimeParser;
 use kube::client::Body;
 use kube::core::Status;
 use kube::core::response::StatusDetails;
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -49,7 +53,7 @@ const LONGEST_ANSWER: usize = 1 << 30;
 
 /// Marks a request whose sender has its own deadline and its own patience: a watch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OwnPace;
+pub(crate) struct NoRetry;
 
 /// The server did not answer in time.
 #[derive(Debug, thiserror::Error)]
@@ -58,23 +62,23 @@ struct Late;
 
 /// A way to the API server with our layers around it.
 #[derive(Clone)]
-pub(crate) struct Layered {
+pub(crate) struct RetryingClient {
     layers: Arc<Layers>,
     /// The same as kube has it, which costs a queue, a task and a few boxes more for each request.
     kube: kube::Client,
 }
 
 struct Layers {
-    sender: Arc<dyn Sends>,
+    sender: Arc<dyn HttpService>,
     metrics: RequestMetrics,
     rng: Rng,
     gate: Option<Arc<Gate>>,
 }
 
-impl Layered {
+impl RetryingClient {
     /// Puts our layers around whatever sends requests.
-    pub(crate) fn new(link: Link, metrics: RequestMetrics, rng: &Rng, gate: Option<Arc<Gate>>) -> Self {
-        let Link { sender, namespace } = link;
+    pub(crate) fn new(endpoint: Endpoint, metrics: RequestMetrics, rng: &Rng, gate: Option<Arc<Gate>>) -> Self {
+        let Endpoint { sender, namespace } = endpoint;
         let layers = Arc::new(Layers { sender, metrics, rng: rng.fork("client"), gate });
         let shared = layers.clone();
         let service = service_fn(move |request| {
@@ -98,8 +102,8 @@ impl Layered {
     }
 }
 
-impl Sends for Layered {
-    fn send(&self, request: Request<Body>) -> BoxFuture<'_, kube::Result<Response<Received>>> {
+impl HttpService for RetryingClient {
+    fn send(&self, request: Request<Body>) -> BoxFuture<'_, kube::Result<Response<ResponseBody>>> {
         let span = span(&request);
         Box::pin(self.layers.send(request).instrument(span))
     }
@@ -107,7 +111,7 @@ impl Sends for Layered {
 
 /// Makes the span of a request, which ends with the head of its answer; a watch, which lasts, has none.
 fn span(request: &Request<Body>) -> Span {
-    if request.extensions().get::<OwnPace>().is_some() {
+    if request.extensions().get::<NoRetry>().is_some() {
         return Span::none();
     }
     tracing::debug_span!("request", method = %request.method(), path = request.uri().path(), status = field::Empty)
@@ -115,10 +119,10 @@ fn span(request: &Request<Body>) -> Span {
 
 impl Layers {
     #[expect(clippy::manual_async_fn, reason = "an async fn keeps room for the request twice")]
-    fn send(&self, mut request: Request<Body>) -> impl Future<Output = kube::Result<Response<Received>>> + Send {
+    fn send(&self, mut request: Request<Body>) -> impl Future<Output = kube::Result<Response<ResponseBody>>> + Send {
         async move {
             let method = request.method().clone();
-            if request.extensions().get::<OwnPace>().is_some() {
+            if request.extensions().get::<NoRetry>().is_some() {
                 let answer = self.sender.send(request).await;
                 self.metrics.count(&method, answer.as_ref().ok().map(Response::status));
                 return answer;
@@ -192,7 +196,7 @@ fn asked_to_wait<B>(answer: &Response<B>) -> Option<Duration> {
 }
 
 /// Sends a request by a client that others may have made, and reads the answer; a refusal is an error.
-pub(crate) fn exchange(client: &dyn Sends, request: Request<Vec<u8>>) -> BoxFuture<'_, kube::Result<Vec<u8>>> {
+pub(crate) fn exchange(client: &dyn HttpService, request: Request<Vec<u8>>) -> BoxFuture<'_, kube::Result<Vec<u8>>> {
     Box::pin(in_time(client.send(request.map(Body::from)).and_then(whole)))
 }
 
@@ -201,7 +205,7 @@ type Dated = (kube::Result<Vec<u8>>, Option<Timestamp>);
 
 /// Sends a request as [`exchange`] does; gives the time at which the server answered as well, by its own clock.
 pub(crate) fn exchange_dated(client: &kube::Client, request: Request<Vec<u8>>) -> BoxFuture<'_, kube::Result<Dated>> {
-    Box::pin(in_time(Sends::send(client, request.map(Body::from)).and_then(async |answer| {
+    Box::pin(in_time(HttpService::send(client, request.map(Body::from)).and_then(async |answer| {
         let date = date(answer.headers());
         Ok((whole(answer).await, date))
     })))
@@ -218,7 +222,7 @@ fn in_time<T>(exchange: impl Future<Output = kube::Result<T>>) -> impl Future<Ou
 }
 
 /// Reads the whole of an answer; a refusal is an error.
-async fn whole(answer: Response<Received>) -> kube::Result<Vec<u8>> {
+async fn whole(answer: Response<ResponseBody>) -> kube::Result<Vec<u8>> {
     if !answer.status().is_success() {
         return Err(kube::Error::Api(Box::pin(refusal(answer)).await.boxed()));
     }
@@ -233,7 +237,7 @@ async fn whole(answer: Response<Received>) -> kube::Result<Vec<u8>> {
 }
 
 /// Reads why the server refused; what is no `Status` is taken as the message.
-pub(crate) async fn refusal(answer: Response<Received>) -> Status {
+pub(crate) async fn refusal(answer: Response<ResponseBody>) -> Status {
     let code = answer.status().as_u16();
     let wait = asked_to_wait(&answer);
     let body = Limited::new(answer.into_body(), LONGEST_REFUSAL).collect().await;
@@ -270,29 +274,6 @@ pub(crate) fn is_ambiguous(error: &kube::Error) -> bool {
     }
 }
 
-/// Writes an error with its causes, each text once; of a refusal by the API server its message.
-pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
-    let (mut text, mut next) = (String::new(), Some(error));
-    while let Some(error) = next {
-        let told = match error.downcast_ref() {
-            Some(kube::Error::Api(status)) if !status.message.is_empty() => {
-                next = None;
-                status.message.clone()
-            }
-            _ => {
-                next = error.source();
-                error.to_string()
-            }
-        };
-        if text.is_empty() {
-            text = told;
-        } else if !text.contains(&told) {
-            text = format!("{text}: {told}");
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,11 +281,11 @@ mod tests {
     /// Answers after this time.
     struct Slow(Duration);
 
-    impl Sends for Slow {
-        fn send(&self, _: Request<Body>) -> BoxFuture<'_, kube::Result<Response<Received>>> {
+    impl HttpService for Slow {
+        fn send(&self, _: Request<Body>) -> BoxFuture<'_, kube::Result<Response<ResponseBody>>> {
             Box::pin(async move {
                 sleep(self.0).await;
-                Ok(Response::new(Received::Kube(Body::from(b"{}".to_vec()))))
+                Ok(Response::new(ResponseBody::Kube(Body::from(b"{}".to_vec()))))
             })
         }
     }
@@ -312,9 +293,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_write_under_way_ends_when_the_lease_does() {
         let gate = Arc::new(Gate::new("ns/op".into()));
-        let metrics = crate::operator::metrics::Metrics::new(String::new()).requests();
-        let link = Link { sender: Arc::new(Slow(Duration::from_secs(20))), namespace: "ns".into() };
-        let client = Layered::new(link, metrics, &Rng::from_seed(1), Some(gate.clone()));
+        let metrics = RequestMetrics::default();
+        let link = Endpoint { sender: Arc::new(Slow(Duration::from_secs(20))), namespace: "ns".into() };
+        let client = RetryingClient::new(link, metrics, &Rng::from_seed(1), Some(gate.clone()));
         let ask = async |method: &str| {
             let (began, request) = (Instant::now(), Request::builder().method(method).uri("/a").body(Vec::new()));
             let answer = client.exchange(request.unwrap()).await;
@@ -337,14 +318,5 @@ mod tests {
         };
         let ((answer, took), ()) = tokio::join!(ask("PATCH"), renew);
         assert!(answer.is_ok() && took == 20, "{took} s: {answer:?}");
-    }
-
-    #[test]
-    fn each_cause_is_told_once_and_a_refusal_in_its_own_words() {
-        let refusal =
-            || kube::Error::Api(Status::failure("widgets \"a\" is forbidden", "Forbidden").with_code(403).boxed());
-        assert_eq!(chain(&refusal()), "widgets \"a\" is forbidden");
-        let disk = || std::io::Error::other("disk full");
-        assert_eq!(chain(&kube::Error::Service(disk().into())), "ServiceError: disk full");
     }
 }

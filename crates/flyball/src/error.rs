@@ -174,7 +174,7 @@ impl fmt::Display for Error {
         for context in self.0.context.iter().rev() {
             write!(f, "{context}: ")?;
         }
-        f.write_str(&crate::client::chain(&*self.0.source))
+        f.write_str(&chain(&*self.0.source))
     }
 }
 
@@ -182,6 +182,29 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self} ({:?})", self.0.retry)
     }
+}
+
+/// Writes an error with its causes, each text once; of a refusal by the API server its message.
+pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
+    let (mut text, mut next) = (String::new(), Some(error));
+    while let Some(error) = next {
+        let told = match error.downcast_ref() {
+            Some(kube::Error::Api(status)) if !status.message.is_empty() => {
+                next = None;
+                status.message.clone()
+            }
+            _ => {
+                next = error.source();
+                error.to_string()
+            }
+        };
+        if text.is_empty() {
+            text = told;
+        } else if !text.contains(&told) {
+            text = format!("{text}: {told}");
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -240,5 +263,14 @@ mod tests {
         assert_eq!(error.status().unwrap().code, 403);
         let other = Status::failure("no", "Forbidden").with_code(403);
         assert_eq!(Error::from(kube::Error::Api(other.boxed())).retry(), Retry::Backoff);
+    }
+
+    #[test]
+    fn each_cause_is_told_once_and_a_refusal_in_its_own_words() {
+        let refusal =
+            || kube::Error::Api(Status::failure("widgets \"a\" is forbidden", "Forbidden").with_code(403).boxed());
+        assert_eq!(chain(&refusal()), "widgets \"a\" is forbidden");
+        let disk = || std::io::Error::other("disk full");
+        assert_eq!(chain(&kube::Error::Service(disk().into())), "ServiceError: disk full");
     }
 }

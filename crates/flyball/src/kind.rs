@@ -2,8 +2,8 @@
 
 mod value;
 
-pub(crate) use value::InvalidName;
 pub use value::Kind;
+pub(crate) use value::{InvalidName, group_version_path};
 
 use flyball_core::ObjectKey;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta, TypeMeta};

@@ -88,49 +88,62 @@
 struct Readme;
 
 mod batch;
-mod client;
 mod conflict;
 mod error;
 mod json;
 mod kind;
 mod latch;
+mod metrics;
 mod panics;
+mod rbac;
+mod serve;
 
 pub mod proxy;
 
-mod watcher;
+mod client;
 
 mod cache;
 
+mod watcher;
+
 mod queue;
 
-mod reconcile;
+mod events;
+
+mod context;
 
 mod apply;
+
+mod controller;
 
 pub mod webhook;
 
 pub mod policy;
 
+mod election;
+
 mod operator;
 
-pub use apply::{Children, Condition, Event, Rollout};
+pub use apply::{Children, Condition, Rollout};
 pub use batch::slow_start_batch;
 pub use cache::{Cache, Caches, Index, KindIndex};
 pub use client::connect;
 pub use conflict::retry_on_conflict;
+pub use context::Context;
+pub use controller::{Action, Changed, Channel, Controller, ControllerDescription, Predicate, Reconcile, Source};
+pub use election::LeaderElection;
 pub use error::{Error, Result, is_namespace_terminating};
+pub use events::Event;
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};
 pub use kind::{AnyResource, Kind, Resource};
 pub use operator::{
-    ControllerDescription, DefinitionDescription, Description, LeaderElection, LeaseDescription, Operator,
-    PolicyDescription, RunError, Task, TaskContext, VersionDescription, WebhookDescription,
+    DefinitionDescription, Description, LeaseDescription, Operator, PolicyDescription, RunError, Task, TaskContext,
+    VersionDescription, WebhookDescription,
 };
 pub use policy::Policy;
 #[doc(hidden)]
 pub use queue::MeasuredQueue;
 pub use queue::{Backoff, RetryRate};
-pub use reconcile::{Action, Changed, Channel, Context, Controller, Predicate, Reconcile, Source};
 pub use watcher::{Seen, follow, follow_objects};
 pub use webhook::{AdmissionRequest, Defaulter, Validator, Webhook};
 

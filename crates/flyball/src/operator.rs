@@ -4,45 +4,39 @@
 //! stops everything; tells how it is. It knows no object: those pass from watchers to caches to queues without it.
 
 mod args;
-pub(crate) mod connections;
 mod describe;
-mod election;
-mod environment;
 mod guard;
 mod health;
 mod log;
-pub(crate) mod metrics;
+mod metrics;
 #[cfg(feature = "otel")]
 mod otel;
 #[cfg(not(feature = "otel"))]
 #[path = "operator/without_otel.rs"]
 mod otel;
-pub(crate) mod pace;
-pub(crate) mod rbac;
 mod run;
 mod running;
 mod settings;
 mod task;
 
 pub use describe::{
-    ControllerDescription, DefinitionDescription, Description, LeaseDescription, PolicyDescription, VersionDescription,
-    WebhookDescription,
+    DefinitionDescription, Description, LeaseDescription, PolicyDescription, VersionDescription, WebhookDescription,
 };
-pub use election::LeaderElection;
-pub(crate) use environment::{Environment, OnError, OnSettled};
 pub use task::{Task, TaskContext};
 
 use crate::cache::{Cache, Plan};
+use crate::context::{OnError, OnSettled};
+use crate::controller::{Controller, Declaration, Reconcile};
+use crate::election::LeaderElection;
 use crate::kind::{AnyResource, Resource};
 use crate::panics::OnPanic;
 use crate::policy::{self, Policy};
-use crate::reconcile::{Controller, Declaration, Reconcile};
+use crate::rbac::{self, Grant};
 use crate::webhook::{self, Certificates, Live, Webhook, Webhooks};
 use flyball_core::{Clock, ObjectKey, Rng};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use prometheus_client::registry::Registry;
-use rbac::Grant;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -14,6 +14,7 @@ mod barrier;
 mod bucket;
 mod lane;
 mod measured;
+mod metrics;
 mod state;
 mod table;
 
@@ -21,6 +22,7 @@ pub use backoff::Backoff;
 pub(crate) use barrier::{Behind, Effect, Trigger, Write};
 pub use bucket::RetryRate;
 pub use measured::MeasuredQueue;
+pub(crate) use metrics::{MonitoredQueue, QueueCollector};
 use state::{Hashed, Salt};
 pub(crate) use state::{Item, Next, Priority};
 

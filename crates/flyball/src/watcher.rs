@@ -16,6 +16,7 @@
 
 mod follow;
 mod frame;
+mod metrics;
 mod reachability;
 mod schedule;
 mod session;
@@ -23,12 +24,13 @@ mod session;
 mod tests;
 
 pub use follow::{Seen, follow, follow_objects};
+pub(crate) use metrics::{WatchCounters, WatchMetrics};
 pub(crate) use reachability::Reachability;
 
 use crate::cache::{Delta, Entry, Kept, Writer};
-use crate::client::{self, OwnPace, Received, Sends};
+use crate::client::{self, HttpService, NoRetry, ResponseBody};
+use crate::error::chain;
 use crate::kind::Kind;
-use crate::operator::metrics::WatchMetrics;
 use bytes::Bytes;
 use flyball_core::{ObjectKey, Rng};
 use frame::{Lines, List, Unreadable};
@@ -62,11 +64,11 @@ const ABSENCE_DELAY: Duration = Duration::from_secs(30);
 
 /// One running watch.
 pub(crate) struct Watcher {
-    client: Box<dyn Sends>,
+    client: Box<dyn HttpService>,
     reach: Arc<Reachability>,
     writer: Writer,
     session: Session,
-    metrics: WatchMetrics,
+    metrics: WatchCounters,
     /// Whether the answers are to hold metadata alone.
     metadata_only: bool,
     /// Since when the server has denied the kind each time.
@@ -77,12 +79,12 @@ impl Watcher {
     /// Prepares the watch that fills a store, over a client that has this reach; of all managed fields it keeps those
     /// of `manager`.
     pub(crate) fn new(
-        client: impl Sends,
+        client: impl HttpService,
         reach: Arc<Reachability>,
         writer: Writer,
         manager: Arc<str>,
         rng: &Rng,
-        metrics: WatchMetrics,
+        metrics: WatchCounters,
     ) -> Self {
         let store = writer.store();
         let metadata_only = store.portion().kept == Kept::Metadata;
@@ -140,7 +142,7 @@ impl Watcher {
     }
 
     /// Sends a request; gives the body of the answer, or what to wait for before the next one.
-    async fn send(&mut self, request: &Request) -> Result<Received, Pause> {
+    async fn send(&mut self, request: &Request) -> Result<ResponseBody, Pause> {
         let answer = match self.get(request).await {
             Ok(answer) => answer,
             Err(end) => return Err(self.session.ended(end, Duration::ZERO)),
@@ -161,14 +163,14 @@ impl Watcher {
     }
 
     /// Gives the beginning of an answer, or why there is none.
-    async fn get(&self, request: &Request) -> Result<Response<Received>, End> {
+    async fn get(&self, request: &Request) -> Result<Response<ResponseBody>, End> {
         let accept = match (self.metadata_only, request.answer) {
             (false, _) => WHOLE,
             (true, Answer::List) => METADATA_OF_LIST,
             (true, Answer::Events) => METADATA_OF_EVENTS,
         };
         let get = http::Request::get(&request.uri).header(http::header::ACCEPT, accept);
-        let get = get.extension(OwnPace).body(Body::empty());
+        let get = get.extension(NoRetry).body(Body::empty());
         let get = get.expect("paths of kinds and numbers make a valid request");
         let mut sent = pin!(timeout(ANSWER_TIMEOUT, self.client.send(get)));
         let answered = match timeout(PROMPT_ANSWER, &mut sent).await {
@@ -183,7 +185,7 @@ impl Watcher {
             }
         };
         match answered {
-            Ok(answer) => answer.map_err(|error| End::Unreachable(client::chain(&error))),
+            Ok(answer) => answer.map_err(|error| End::Unreachable(chain(&error))),
             Err(_) if self.reach.is_missing() => {
                 Err(End::Unreachable(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs())))
             }
@@ -300,7 +302,7 @@ impl Watcher {
 /// An answer that comes in chunk by chunk, until nothing of use comes for too long. Bytes alone are no progress, or an answer that
 /// trickles would be waited for without end.
 struct Chunks {
-    body: Received,
+    body: ResponseBody,
     silence: Duration,
     /// So many bytes allow for another second.
     rate: u64,
@@ -314,7 +316,7 @@ struct Chunks {
 }
 
 impl Chunks {
-    fn new(body: Received, silence: Duration, rate: u64) -> Self {
+    fn new(body: ResponseBody, silence: Duration, rate: u64) -> Self {
         Self { body, silence, rate, last: Instant::now(), received: 0, alarm: Box::pin(sleep(silence)) }
     }
 
@@ -335,7 +337,7 @@ impl Chunks {
                 frame = self.body.frame() => {
                     let chunk = match frame {
                         None => return Err(End::Closed),
-                        Some(Err(error)) => return Err(End::Broken(client::chain(&*error))),
+                        Some(Err(error)) => return Err(End::Broken(chain(&*error))),
                         Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
                     };
                     self.received = self.received.saturating_add(chunk.len() as u64);
@@ -351,7 +353,7 @@ impl Chunks {
 }
 
 /// Carries one step out; gives what to wait for, if that ends the exchange.
-fn take(step: Step, session: &mut Session, writer: &mut Writer, metrics: &WatchMetrics) -> Option<Pause> {
+fn take(step: Step, session: &mut Session, writer: &mut Writer, metrics: &WatchCounters) -> Option<Pause> {
     match step {
         Step::Apply(delta) => {
             metrics.events.inc();

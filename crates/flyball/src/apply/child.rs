@@ -1,13 +1,12 @@
 //! Children: what an object owns, and what goes when it goes.
 
-use super::drawn_names::Reservation;
 use super::unchanged::without_nulls;
 use crate::cache::{self, Entry, Store};
 use crate::client;
+use crate::context::{Context, Pass, Reservation};
 use crate::error::{Error, Result};
 use crate::kind::{AnyResource, Kind, Type, dealt, key_of};
 use crate::queue::Effect;
-use crate::reconcile::{Context, Pass};
 use flyball_core::ObjectKey;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;

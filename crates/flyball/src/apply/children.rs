@@ -1,9 +1,9 @@
 //! All that an object owns, declared at once: what comes first, what waits for it, and what goes when it is declared no more.
 
 use super::{Condition, readiness};
+use crate::context::{Context, Pass};
 use crate::error::{Error, Result};
 use crate::kind::{AnyResource, Kind, Type, dealt};
-use crate::reconcile::{Context, Pass};
 use flyball_core::ObjectKey;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;

@@ -1,9 +1,9 @@
 //! Replaces objects whole, for controllers that must say of every field what it is.
 
 use crate::cache::Entry;
+use crate::context::{Context, Pass};
 use crate::error::{Error, Result};
 use crate::kind::{AnyResource, Kind, Type, dealt, key_of};
-use crate::reconcile::{Context, Pass};
 use flyball_core::ObjectKey;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;

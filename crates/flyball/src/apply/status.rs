@@ -1,9 +1,9 @@
 //! The status of the object being reconciled.
 
 use super::{condition, unchanged::without_nulls};
+use crate::context::{Context, Pass};
 use crate::error::{Error, Result};
 use crate::kind::AnyResource;
-use crate::reconcile::{Context, Pass};
 use flyball_core::time::rfc3339;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;

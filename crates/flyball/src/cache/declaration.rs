@@ -1,6 +1,6 @@
 //! What of a kind an operator keeps in memory, as its author says it.
 
-use super::fields::{self, Fields};
+use super::fields::{self, Fields, Kept};
 use super::selection::Selection;
 use super::shape;
 use crate::kind::{AnyResource, Kind, Resource, Type};
@@ -200,18 +200,6 @@ pub(crate) struct Plan {
 pub(crate) struct Portion {
     pub(crate) selection: Selection,
     pub(crate) kept: Kept,
-}
-
-/// What is kept of an object.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) enum Kept {
-    #[default]
-    Whole,
-    Some(Fields),
-    /// Its metadata, and nothing else is transferred.
-    Metadata,
-    /// Of an object that the operator applied, everything; of others, all but what is confidential.
-    Own,
 }
 
 impl Plan {

@@ -1,7 +1,6 @@
 //! One cached object: its JSON, and where in it the metadata lies that indexes and predicates read.
 
-use super::declaration::Kept;
-use super::fields::Fields;
+use super::fields::{Fields, Kept};
 use crate::json::{self, Elements, Malformed, Members, Raw};
 use crate::kind::{self, AnyResource, Kind};
 use flyball_core::ObjectKey;

@@ -6,6 +6,18 @@ use crate::json::{self, Elements, Malformed, Members};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+/// What is kept of an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Kept {
+    #[default]
+    Whole,
+    Some(Fields),
+    /// Its metadata, and nothing else is transferred.
+    Metadata,
+    /// Of an object that the operator applied, everything; of others, all but what is confidential.
+    Own,
+}
+
 /// What is kept of a value. Of an array, the same is kept of each element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fields {

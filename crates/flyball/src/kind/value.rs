@@ -1,12 +1,9 @@
 //! A kind as a value.
 
 use super::Resource;
-use crate::client::{self, Sends};
 use flyball_core::names::is_path_segment;
 use flyball_core::{GroupResource, GroupVersionKind, ObjectKey};
-use http::Request;
 use k8s_openapi::ClusterResourceScope;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::core::{ApiResource, TypeMeta};
 use std::any::TypeId;
 use std::cmp::Ordering;
@@ -107,40 +104,6 @@ impl Kind {
         self
     }
 
-    /// Asks the API server for a kind of which no more is known than this; `None` if it does not serve it.
-    ///
-    /// ```
-    /// use flyball::{Client, GroupVersionKind, Kind};
-    ///
-    /// async fn kind_in_file(client: &Client) -> kube::Result<Kind> {
-    ///     let gvk = GroupVersionKind::new("example.com", "v1", "Site");
-    ///     // What is not installed yet has the regular plural, or the operator would wait for something else.
-    ///     Ok(Kind::discover(client, &gvk).await?.unwrap_or_else(|| Kind::new(&gvk.group, &gvk.version, &gvk.kind)))
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// When the API server does not answer or refuses; that it does not know the group or the version is no error.
-    pub async fn discover(client: &kube::Client, gvk: &GroupVersionKind) -> kube::Result<Option<Self>> {
-        Self::discover_by(client, gvk).await
-    }
-
-    /// Asks as [`discover`](Self::discover) does, by whatever sends requests.
-    pub(crate) async fn discover_by(client: &dyn Sends, gvk: &GroupVersionKind) -> kube::Result<Option<Self>> {
-        let request = Request::get(root(gvk)).body(Vec::new()).map_err(kube::Error::HttpError)?;
-        let list = match client::exchange(client, request).await {
-            Ok(body) => body,
-            // Of a group that it does not know, the server says so in plain text.
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let list: APIResourceList = serde_json::from_slice(&list).map_err(kube::Error::SerdeError)?;
-        // Subresources, such as `sites/status`, are of the same kind.
-        let found = list.resources.into_iter().find(|known| *known.kind == *gvk.kind && !known.name.contains('/'));
-        Ok(found.map(|known| Self::named(gvk.clone(), GroupResource::new(&gvk.group, &known.name), known.namespaced)))
-    }
-
     /// Names a kind whose names are all known.
     pub(crate) fn named(kind: GroupVersionKind, resource: GroupResource, namespaced: bool) -> Self {
         Self(Arc::new(Names { kind, resource, namespaced }))
@@ -192,7 +155,7 @@ impl Kind {
 
     /// Returns the URL of all objects, or of those in one namespace.
     pub(crate) fn path(&self, namespace: Option<&str>) -> String {
-        let mut path = root(self.gvk());
+        let mut path = group_version_path(self.gvk());
         if let Some(namespace) = namespace.filter(|_| self.0.namespaced) {
             ["/namespaces/", namespace].into_iter().for_each(|part| path.push_str(part));
         }
@@ -230,7 +193,7 @@ pub(crate) struct InvalidName {
 }
 
 /// Returns the URL below which a kind is served, with room for what follows.
-fn root(GroupVersionKind { group, version, .. }: &GroupVersionKind) -> String {
+pub(crate) fn group_version_path(GroupVersionKind { group, version, .. }: &GroupVersionKind) -> String {
     let mut root = String::with_capacity(192);
     let parts = if group.is_empty() { ["/api", "", ""] } else { ["/apis", "/", group] };
     parts.into_iter().chain(["/", version]).for_each(|part| root.push_str(part));

@@ -1,8 +1,9 @@
 //! The command line that every operator has.
 
 use super::otel::Export;
-use super::{LeaderElection, Operator, RunError, log, settings};
-use crate::client::chain;
+use super::{Operator, RunError, log, settings};
+use crate::election::LeaderElection;
+use crate::error::chain;
 use crate::webhook::{Certificates, PORT};
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use flyball_core::names;

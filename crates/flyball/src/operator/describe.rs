@@ -1,6 +1,7 @@
 //! What an operator is, as data: its controllers, kinds, webhooks, policies and permissions.
 
 use super::Operator;
+use crate::controller::ControllerDescription;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde::{Deserialize, Serialize};
 
@@ -80,28 +81,6 @@ pub struct VersionDescription {
     /// The columns that `kubectl get` shows besides name and age.
     #[serde(default)]
     pub columns: Vec<String>,
-}
-
-/// One controller. Kinds are written as `plural.version.group`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ControllerDescription {
-    /// Its name.
-    pub name: String,
-    /// The kind that it reconciles.
-    pub reconciles: String,
-    /// The kinds that it makes.
-    #[serde(default)]
-    pub owns: Vec<String>,
-    /// The kinds whose changes wake it.
-    #[serde(default)]
-    pub watches: Vec<String>,
-    /// The finalizer that it keeps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub finalizer: Option<String>,
-    /// How many objects it reconciles at the same time.
-    pub concurrency: usize,
 }
 
 /// A leader election. Times are in seconds.

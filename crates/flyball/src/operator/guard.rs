@@ -8,7 +8,8 @@
 //! the rest so that they cannot displace it, and tokens that have never been let in are asked about at a bounded rate. They wait
 //! for their turn in order, so that a new token of somebody who may read gets its turn as well.
 
-use crate::client::{chain, exchange};
+use crate::client::exchange;
+use crate::error::chain;
 use crate::webhook::{Identity, Serving, read_certificate};
 use flyball_core::Clock;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};

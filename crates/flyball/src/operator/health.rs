@@ -1,12 +1,11 @@
 //! Tells whoever asks over HTTP how an operator is: `/healthz`, `/readyz`, `/metrics`.
 
-use super::connections;
-use super::election::Standing;
 use super::guard::Guard;
 use super::metrics::Metrics;
-use super::pace::Received;
 use crate::cache::{Caches, Store, Trouble};
+use crate::election::Standing;
 use crate::latch::Latch;
+use crate::serve::{self, Received};
 use crate::webhook::{Serving, Verification, serve_tls};
 use http::{
     Method, Request, Response, StatusCode,
@@ -166,9 +165,9 @@ pub(super) async fn serve_guarded(
 pub(super) async fn serve(listener: TcpListener, pages: Pages, report: Arc<Report>) {
     let converse = |stream, pace| {
         let report = report.clone();
-        async move { connections::answer(stream, pace, |request| ready(answer(&report, pages, &request))).await }
+        async move { serve::answer(stream, pace, |request| ready(answer(&report, pages, &request))).await }
     };
-    connections::accept(listener, MAX_CONNECTIONS, converse).await;
+    serve::accept(listener, MAX_CONNECTIONS, converse).await;
 }
 
 fn answer(report: &Report, pages: Pages, request: &Request<Received>) -> Response<Full<Bytes>> {
@@ -200,7 +199,7 @@ mod tests {
         let (caches, mut writers) = Caches::new(types, &["a".to_owned()].into());
         let standing = Arc::new(Standing::new(ObjectKey::new(Some("ns"), "op")));
         let (caches, mut metrics) = (Arc::new(caches), Metrics::new(String::new()));
-        metrics.observe(Vec::new(), caches.clone());
+        metrics.collect(Vec::new(), caches.clone());
         let report = Report {
             caches,
             metrics: Arc::new(metrics),

@@ -129,7 +129,7 @@ mod tests {
         let (lines, filter) = (Lines::default(), "warn".parse().expect("a filter"));
         let writer = lines.clone();
         tracing::dispatcher::with_default(&log(format, filter, false, move || writer.clone(), None), || {
-            let _span = crate::reconcile::span("site", "Site", &ObjectKey::new(Some("ns"), "a"), 7).entered();
+            let _span = crate::controller::span("site", "Site", &ObjectKey::new(Some("ns"), "a"), 7).entered();
             tracing::info!("not told");
             tracing::warn!(failures = 1, "failed: no");
         });

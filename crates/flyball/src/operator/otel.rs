@@ -150,7 +150,7 @@ mod tests {
         let export = Export::begin("site-operator", Some(&endpoint), runtime.handle()).expect("a good address");
         let subscriber = tracing_subscriber::registry().with(export.layer());
         tracing::subscriber::with_default(subscriber, || {
-            let reconcile = crate::reconcile::span("site", "Site", &ObjectKey::new(Some("ns"), "a"), 7).entered();
+            let reconcile = crate::controller::span("site", "Site", &ObjectKey::new(Some("ns"), "a"), 7).entered();
             drop(tracing::debug_span!("apply", kind = "ConfigMap").entered());
             drop(tracing::debug_span!(target: "hyper", "noise").entered());
             drop(reconcile);

@@ -1,18 +1,20 @@
 //! From a declaration to a running operator: what is made of it, in which order, and how it ends.
 
-use super::election::{Election, Standing};
 use super::guard::{self, Guard};
 use super::health::{self, Pages, Report};
-use super::metrics::{Metrics, WatchMetrics};
+use super::metrics::Metrics;
 use super::running::Running;
-use super::{Environment, Operator, RunError};
-use crate::apply::{Recorder, StatusWriter};
+use super::{Operator, RunError};
 use crate::cache::Caches;
-use crate::client::{Layered, Link};
+use crate::client::{Endpoint, RetryingClient};
+use crate::context::{Environment, StatusWriter};
+use crate::election::{Election, Standing};
+use crate::events::Recorder;
 use crate::kind::Kind;
 use crate::latch::Latch;
 use crate::panics::Hooks;
-use crate::watcher::{Reachability, Watcher};
+use crate::queue::MonitoredQueue;
+use crate::watcher::{Reachability, WatchCounters, Watcher};
 use crate::webhook::{self, Keeper, Live, Reach, Serving, Target};
 use flyball_core::{ObjectKey, names};
 use futures_util::future::BoxFuture;
@@ -41,13 +43,13 @@ impl Operator {
     ///
     /// As [`run`](Self::run), and when the configuration is of no use.
     pub async fn run_at(self, config: kube::Config, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        let link = Link::to(config).map_err(RunError::Configuration)?;
-        self.run_over(link, shutdown).await
+        let endpoint = Endpoint::new(config).map_err(RunError::Configuration)?;
+        self.run_over(endpoint, shutdown).await
     }
 
-    async fn run_over(self, link: Link, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+    async fn run_over(self, endpoint: Endpoint, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         let grace = self.grace;
-        let mut running = self.start(link).await?;
+        let mut running = self.start(endpoint).await?;
         let outcome = tokio::select! {
             biased;
             () = shutdown => Ok(()),
@@ -66,44 +68,62 @@ impl Operator {
     }
 
     /// Starts all that runs. The future is boxed so that it is compiled here, and not once more with each operator.
-    fn start(self, link: Link) -> BoxFuture<'static, Result<Running, RunError>> {
-        Box::pin(self.start_all(link))
+    fn start(self, endpoint: Endpoint) -> BoxFuture<'static, Result<Running, RunError>> {
+        Box::pin(self.start_all(endpoint))
     }
 
-    async fn start_all(mut self, link: Link) -> Result<Running, RunError> {
+    async fn start_all(mut self, endpoint: Endpoint) -> Result<Running, RunError> {
         self.set_up()?;
+        let (installed, webhooks) = (self.installed_name().to_owned(), self.webhooks());
+        let Self { name, controllers, plans, webhooks: declared_webhooks, webhook_live, rng, election, tasks, .. } =
+            self;
+        let namespace = self.home.unwrap_or_else(|| endpoint.namespace.clone());
+        let instance = self.instance.unwrap_or_else(|| name.clone());
+        let name: Arc<str> = name.into();
+        let manager: Arc<str> = self.field_manager.map_or_else(|| name.clone(), Into::into);
+        let panics: Hooks = self.on_panic.into_iter().collect();
+        let mut metrics = Metrics::new(self.host);
+        let mut running = Running::default();
+
+        // Listeners. An address in use ends the operator before anything starts.
         let metrics_listener = listen(self.metrics_address).await?;
         let health_listener = listen(self.health_address).await?;
-        let webhook_listener = listen(self.webhook_address.filter(|_| !self.webhooks.is_empty())).await?;
+        let webhook_listener = listen(self.webhook_address.filter(|_| !declared_webhooks.is_empty())).await?;
 
-        let webhooks = self.webhooks();
-        let installed = self.installed_name().to_owned();
-        let targets = Target::all(&installed, &self.webhooks);
-        let mut metrics = Metrics::new(self.host);
-        let namespace = self.home.unwrap_or_else(|| link.namespace.clone());
-        let elect = self.election.map(|election| {
-            let lease = ObjectKey::new(Some(&namespace), election.lease.as_deref().unwrap_or(&installed));
-            (election, Arc::new(Standing::new(lease)))
+        // Leader election: one replica writes.
+        let election = election.map(|settings| {
+            let lease = ObjectKey::new(Some(&namespace), settings.lease.as_deref().unwrap_or(&installed));
+            (settings, Arc::new(Standing::new(lease)))
         });
-        let standing = elect.as_ref().map(|(_, standing)| standing.clone());
-        let gated = standing
-            .as_ref()
-            .map(|standing| Layered::new(link.clone(), metrics.requests(), &self.rng, Some(standing.gate.clone())));
-        let client = Layered::new(link, metrics.requests(), &self.rng, None);
-        let types = self.controllers.iter().flat_map(|controller| controller.types.clone());
-        let planned = Caches::planned(types, &self.plans, &self.namespaces);
+        let standing = election.as_ref().map(|(_, standing)| standing.clone());
+
+        // Clients: one whose writes pass the gate of the election, and one without a gate.
+        let client = |gate| RetryingClient::new(endpoint.clone(), metrics.requests.clone(), &rng, gate);
+        let gated_client = standing.as_ref().map(|standing| client(Some(standing.gate.clone())));
+        let client = client(None);
+
+        // Caches, and the writers that their watches fill them through.
+        let types = controllers.iter().flat_map(|controller| controller.types.clone());
+        let planned = Caches::planned(types, &plans, &self.namespaces);
         let (caches, mut writers) = planned.map_err(|wrong| RunError::Cache { kind: wrong.kind, why: wrong.why })?;
         let caches = Arc::new(caches);
-        let name: Arc<str> = self.name.as_str().into();
-        let manager: Arc<str> = self.field_manager.map_or_else(|| name.clone(), Into::into);
-        let instance = self.instance.unwrap_or(self.name);
-        let recorder = || Arc::new(Recorder::new(name.clone(), instance.clone(), &self.rng, metrics.events.clone()));
-        let (first, second) = (recorder(), standing.is_some().then(recorder));
-        let controllers = self.controllers.iter();
-        let queues: Vec<_> = controllers.map(|each| (each.name.clone(), Arc::new(each.queue(&self.rng)))).collect();
-        metrics.observe(queues.clone(), caches.clone());
+
+        // Events.
+        let recorder = || Arc::new(Recorder::new(name.clone(), instance.clone(), &rng, metrics.events.clone()));
+        let (recorder, gated_recorder) = (recorder(), gated_client.is_some().then(recorder));
+
+        // Queues, and the metrics that are read from them.
+        let queues: Vec<_> = controllers.iter().map(|controller| Arc::new(controller.queue(&rng))).collect();
+        let monitored = controllers.iter().zip(&queues).map(|(controller, queue)| MonitoredQueue {
+            controller: controller.name.clone(),
+            workers: controller.concurrency,
+            queue: queue.clone(),
+        });
+        metrics.collect(monitored.collect(), caches.clone());
         self.figures.into_iter().for_each(|register| metrics.register(register));
         let metrics = Arc::new(metrics);
+
+        // Environments of controllers and tasks: on every replica, and on the one that leads.
         let everywhere = Arc::new(Environment {
             name: name.clone(),
             manager: manager.clone(),
@@ -112,70 +132,69 @@ impl Operator {
             leads: Arc::new(Latch::opened()),
             caches: caches.clone(),
             clock: self.clock,
-            rng: self.rng.fork("reconcile"),
-            recorder: first,
-            metrics: metrics.clone(),
+            rng: rng.fork("reconcile"),
+            recorder,
+            requests: metrics.requests.clone(),
+            applies: metrics.applies.clone(),
             rephrased: Arc::default(),
             drawn_names: Arc::default(),
             on_error: self.on_error.into(),
             on_settled: self.on_settled.into(),
         });
-        let leading = match (&standing, gated, second) {
+        let leading = match (&standing, gated_client, gated_recorder) {
             (Some(standing), Some(client), Some(recorder)) => {
                 let (gate, leads) = (Some(standing.gate.clone()), standing.leads.clone());
                 Arc::new(Environment { client, gate, leads, recorder, ..(*everywhere).clone() })
             }
             _ => everywhere.clone(),
         };
-
-        let panics: Hooks = self.on_panic.into_iter().collect();
-        let mut running = Running {
-            queues: queues.iter().map(|(_, queue)| queue.clone()).collect(),
-            recorders: vec![everywhere.recorder.clone()],
-            ..Running::default()
+        running.recorders = match &standing {
+            Some(_) => vec![everywhere.recorder.clone(), leading.recorder.clone()],
+            None => vec![everywhere.recorder.clone()],
         };
-        if standing.is_some() {
-            running.recorders.push(leading.recorder.clone());
-        }
-        for (controller, (_, queue)) in self.controllers.into_iter().zip(&queues) {
+
+        // Controllers.
+        for (controller, queue) in controllers.into_iter().zip(&queues) {
             let env = if controller.everywhere { &everywhere } else { &leading };
-            for work in controller.start(env, queue.clone(), &mut writers) {
+            for work in controller.start(env, &metrics.controllers, queue.clone(), &mut writers) {
                 running.workers.spawn(panics.within(work));
             }
             let queue = queue.clone();
             running.others.spawn(async move { queue.watch_clock().await });
         }
-        for task in self.tasks {
+        running.queues = queues;
+
+        // Tasks.
+        for task in tasks {
             let env = if task.everywhere { &everywhere } else { &leading };
             running.tasks.spawn(panics.within(task.run(env.clone(), running.stop.clone())));
         }
+
+        // Watches.
         let reach = Arc::<Reachability>::default();
-        let has_watches = !writers.is_empty() || elect.is_some();
+        let has_watches = !writers.is_empty() || election.is_some();
+        let watch = |writer, counters| {
+            let watcher = Watcher::new(client.clone(), reach.clone(), writer, manager.clone(), &rng, counters);
+            panics.within(watcher.run())
+        };
         for writer in writers {
             let store = writer.store();
-            let watch = metrics.watch(&store.kind().to_string(), store.namespace());
-            let (client, reach, manager) = (client.clone(), reach.clone(), manager.clone());
-            running.others.spawn(panics.within(Watcher::new(client, reach, writer, manager, &self.rng, watch).run()));
+            let counters = metrics.watches.of(&store.kind().to_string(), store.namespace());
+            running.others.spawn(watch(writer, counters));
         }
-        if let Some((settings, standing)) = elect {
-            let master = metrics.master(standing.lease.name());
-            let election = Election::new(&everywhere, &self.rng, settings, &instance, standing.clone(), master);
-            let (writer, watch) = (election.watched(), WatchMetrics::default());
-            let (client, reach, manager) = (client.clone(), reach.clone(), manager.clone());
-            running.others.spawn(Watcher::new(client, reach, writer, manager, &self.rng, watch).run());
-            let caches = caches.clone();
-            let warm = async move {
-                for store in caches.stores() {
-                    store.synced().await;
-                }
-            };
-            running.elections.spawn(election.run(warm, running.release.clone()));
+
+        // The election itself, once the caches are warm.
+        if let Some((settings, standing)) = election {
+            let leads = metrics.elections.leads(standing.lease.name());
+            let election = Election::new(&everywhere, &rng, settings, &instance, standing.clone(), leads);
+            running.others.spawn(watch(election.watched(), WatchCounters::default()));
+            running.elections.spawn(election.run(all_synced(caches.clone()), running.release.clone()));
+            running.lease = standing.lease.to_string();
         }
-        let metrics_names =
-            vec![format!("{installed}-metrics.{namespace}.svc"), "localhost".into(), "127.0.0.1".into()];
-        let live = Live { caches: caches.clone(), metrics: metrics.webhooks.clone(), panics };
-        // It is empty: an operator runs but once.
-        let _ = self.webhook_live.set(live);
+
+        // Webhooks. The cell of the live ones is empty: an operator runs once.
+        let live = Live { caches: caches.clone(), metrics: metrics.webhooks.clone(), panics: panics.clone() };
+        let _ = webhook_live.set(live);
         let serving = webhook_listener.is_some().then(Arc::<Serving>::default);
         if let (Some(listener), Some(serving)) = (webhook_listener, &serving) {
             let address = listener.local_addr().unwrap_or_else(|_| ([127, 0, 0, 1], webhook::PORT).into());
@@ -183,37 +202,34 @@ impl Operator {
             let keeper = Keeper {
                 client: client.kube().clone(),
                 clock: everywhere.clock.clone(),
-                rng: self.rng.fork("webhooks"),
+                rng: rng.fork("webhooks"),
                 operator: installed.clone(),
                 reach: self.webhook_url.map_or_else(service, |url| Reach::url(&url, address.port())),
-                namespace,
+                namespace: namespace.clone(),
                 certificates: self.webhook_certificates,
-                targets,
+                targets: Target::all(&installed, &declared_webhooks),
                 serving: serving.clone(),
                 address,
                 changed: Arc::default(),
             };
             for writer in keeper.watched() {
-                let (client, reach, manager) = (client.clone(), reach.clone(), manager.clone());
-                let watch = WatchMetrics::default();
-                running.others.spawn(Watcher::new(client, reach, writer, manager, &self.rng, watch).run());
+                running.others.spawn(watch(writer, WatchCounters::default()));
             }
             running.others.spawn(keeper.run());
             running.others.spawn(webhook::serve(listener, webhooks, serving.clone()));
         }
+
+        // Pages: metrics, health and readiness.
         let (longest_stale, stop) = (self.longest_stale, running.stop.clone());
-        let report = Arc::new(Report { caches, metrics, serving, standing: standing.clone(), longest_stale, stop });
+        let report = Arc::new(Report { caches, metrics, serving, standing, longest_stale, stop });
         match metrics_listener {
             Some(listener) if self.protects_metrics => {
                 let (guard, serving) = (Arc::new(Guard::new(client.kube().clone())), Arc::<Serving>::default());
+                let host = format!("{installed}-metrics.{namespace}.svc");
+                let names = vec![host, "localhost".into(), "127.0.0.1".into()];
                 let (directory, clock) = (self.metrics_directory, everywhere.clock.clone());
-                running.others.spawn(guard::keep_certificate(
-                    serving.clone(),
-                    directory,
-                    clock,
-                    name.to_string(),
-                    metrics_names,
-                ));
+                let certificate = guard::keep_certificate(serving.clone(), directory, clock, name.to_string(), names);
+                running.others.spawn(certificate);
                 running.others.spawn(health::serve_guarded(listener, report.clone(), guard, serving));
             }
             Some(listener) => drop(running.others.spawn(health::serve(listener, Pages::Metrics, report.clone()))),
@@ -222,15 +238,16 @@ impl Operator {
         if let Some(listener) = health_listener {
             running.others.spawn(health::serve(listener, Pages::Health, report));
         }
+
+        // What sends events, and what probes the API server while its watches are quiet.
         for (recorder, env) in running.recorders.iter().zip([everywhere, leading]) {
             let recorder = recorder.clone();
             running.events.spawn(async move { recorder.run(env.client.kube()).await });
         }
         if has_watches {
-            let rng = self.rng.fork("probe");
+            let rng = rng.fork("probe");
             running.others.spawn(async move { reach.probe_when_quiet(&client, rng).await });
         }
-        running.lease = standing.map(|standing| standing.lease.to_string()).unwrap_or_default();
         Ok(running)
     }
 
@@ -294,6 +311,13 @@ impl Operator {
             made.map_err(|source| RunError::SetUp { controller: name, source })?;
         }
         Ok(())
+    }
+}
+
+/// Waits until every cache is filled.
+async fn all_synced(caches: Arc<Caches>) {
+    for store in caches.stores() {
+        store.synced().await;
     }
 }
 

@@ -1,8 +1,8 @@
 //! What runs while an operator does, and how it comes to an end.
 
 use super::RunError;
-use super::election::Ended;
-use crate::apply::Recorder;
+use crate::election::Ended;
+use crate::events::Recorder;
 use crate::latch::Latch;
 use crate::queue::Queue;
 use std::future::pending;

@@ -1,7 +1,7 @@
 //! What an operator does besides reconciling.
 
-use super::Environment;
 use crate::cache::Caches;
+use crate::context::Environment;
 use crate::latch::Latch;
 use flyball_core::{Rng, time::Timestamp};
 use futures_util::FutureExt;

@@ -1,10 +1,10 @@
 //! Follows a kind for whoever keeps a picture of its own: by metadata, where the kind is known at run time only, or by
 //! whole objects.
 
+use super::WatchCounters;
 use super::{Reachability, Watcher};
 use crate::cache::{Change, Entry, Kept, Listener, Portion, Shown, Store, StoreId};
 use crate::kind::{Kind, Resource};
-use crate::operator::metrics::WatchMetrics;
 use flyball_core::{GroupResource, GroupVersionKind, ObjectKey, Rng};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
@@ -58,7 +58,7 @@ pub async fn follow(
     let mut writer = writer.of_identities();
     writer.subscribe(Arc::new(Teller { decode, on: Mutex::new(Box::new(on)) }));
     drop(store);
-    Watcher::new(client, Arc::<Reachability>::default(), writer, "".into(), rng, WatchMetrics::default()).run().await;
+    Watcher::new(client, Arc::<Reachability>::default(), writer, "".into(), rng, WatchCounters::default()).run().await;
 }
 
 /// Follows all objects of a kind for ever, and tells `on` what becomes of them, as [`follow`] does.
@@ -70,7 +70,7 @@ pub async fn follow_objects<T: Resource>(client: kube::Client, rng: &Rng, on: im
     let mut writer = writer.of_identities();
     writer.subscribe(Arc::new(Teller { decode: |entry| entry.decode::<T>(), on: Mutex::new(Box::new(on)) }));
     drop(store);
-    Watcher::new(client, Arc::<Reachability>::default(), writer, "".into(), rng, WatchMetrics::default()).run().await;
+    Watcher::new(client, Arc::<Reachability>::default(), writer, "".into(), rng, WatchCounters::default()).run().await;
 }
 
 struct Teller<T> {

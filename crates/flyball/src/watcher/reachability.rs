@@ -13,7 +13,7 @@
 
 use super::schedule::{Probes, Schedule, Turn};
 use super::session::is_gateway_error;
-use crate::client::{OwnPace, Sends};
+use crate::client::{HttpService, NoRetry};
 use flyball_core::Rng;
 use http::Request;
 use http_body_util::{BodyExt, Limited};
@@ -61,7 +61,7 @@ impl Reachability {
 
     /// Probes the server whenever nothing was heard of it for a while. Streams alone do not show that it is away: a proxy may keep their
     /// connections open that lead nowhere.
-    pub(crate) async fn probe_when_quiet(&self, client: &dyn Sends, rng: Rng) {
+    pub(crate) async fn probe_when_quiet(&self, client: &dyn HttpService, rng: Rng) {
         let (schedule, start) = (Schedule::new(rng), Instant::now());
         loop {
             let time = schedule.quiet();
@@ -88,7 +88,7 @@ impl Reachability {
     }
 
     /// Waits until the server is reached, by this watch or another one, and tells whether it had been away.
-    pub(super) async fn reached(&self, client: &dyn Sends, schedule: &Schedule) -> bool {
+    pub(super) async fn reached(&self, client: &dyn HttpService, schedule: &Schedule) -> bool {
         loop {
             let back = self.back.notified();
             let turn = schedule.turn(&mut self.probes(), Instant::now());
@@ -120,8 +120,8 @@ impl Reachability {
 }
 
 /// Tells whether the server answers.
-async fn probe(client: &dyn Sends) -> bool {
-    let get = Request::get("/livez").extension(OwnPace).body(Body::empty()).expect("it is a valid request");
+async fn probe(client: &dyn HttpService) -> bool {
+    let get = Request::get("/livez").extension(NoRetry).body(Body::empty()).expect("it is a valid request");
     let asked = async {
         let answer = client.send(get).await.ok()?;
         let code = answer.status().as_u16();

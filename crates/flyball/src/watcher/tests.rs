@@ -1,10 +1,10 @@
 //! The session against a small model of the API server: whatever goes wrong on the way, the cache ends up as the server.
 
+use super::WatchCounters;
 use super::frame::{List, ListMeta};
 use super::session::{Answer, End, Pause, Session, Step};
 use crate::cache::{Change, DeclaredIndex, Delta, Entry, IndexId, Listener, Shown, Store, StoreId, Writer};
 use crate::kind::Kind;
-use crate::operator::metrics::WatchMetrics;
 use flyball_core::{ObjectKey, Rng};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::Status;
@@ -156,7 +156,7 @@ impl Listener for Mirror {
 fn take(step: Step, session: &mut Session, writer: &mut Writer) -> Option<Pause> {
     match step {
         Step::Stop(status) => Some(session.refused(&status, Duration::from_secs(60))),
-        step => super::take(step, session, writer, &WatchMetrics::default()),
+        step => super::take(step, session, writer, &WatchCounters::default()),
     }
 }
 

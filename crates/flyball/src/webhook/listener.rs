@@ -1,8 +1,8 @@
 //! Webhooks, and whatever else is asked over TLS, with a certificate that may change at any time.
 
 use super::Webhooks;
-use crate::operator::connections;
-use crate::operator::pace::{Pace, Received};
+use crate::serve;
+use crate::serve::{Pace, Received};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -114,20 +114,20 @@ pub(crate) async fn serve_tls<F>(
         async move {
             stream.set_nodelay(true)?;
             let stream = acceptor.accept(stream).await?;
-            connections::answer(stream, pace, answer).await
+            serve::answer(stream, pace, answer).await
         }
     };
-    connections::accept(listener, limit, converse).await;
+    serve::accept(listener, limit, converse).await;
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::certificate::Identity;
+    use super::super::metrics::WebhookMetrics;
     use super::super::service::Live;
     use super::super::{AdmissionRequest, Verdict, Webhook, probe};
     use super::*;
     use crate::cache::Caches;
-    use crate::operator::metrics::Metrics;
     use flyball_core::time::Timestamp;
     use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
@@ -187,7 +187,7 @@ mod tests {
             let webhook = Webhook::<ConfigMap>::new().validates(|_: &AdmissionRequest<ConfigMap>| Ok(Verdict::allow()));
             let live = Arc::<OnceLock<Live>>::default();
             let (caches, _) = Caches::new([], &BTreeSet::new());
-            let metrics = Metrics::new(String::new()).webhooks;
+            let metrics = WebhookMetrics::default();
             assert!(live.set(Live { caches: Arc::new(caches), metrics, panics: Default::default() }).is_ok());
             let now = flyball_core::Clock::system().now();
             let identity = Identity::make("op", &[NAME.into()], now).unwrap();

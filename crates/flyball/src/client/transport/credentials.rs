@@ -5,7 +5,7 @@
 //! requests. A connection that exists stays; what cannot be used, as a file that is half written, leaves the last that
 //! could.
 
-use super::{Connect, connect_by};
+use super::{Connect, connector};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::path::PathBuf;
@@ -68,5 +68,5 @@ fn connect(config: &kube::Config) -> Result<Arc<Connect>, BoxError> {
         }
         config.root_cert = Some(certificates.into_iter().map(|certificate| certificate.to_vec()).collect());
     }
-    Ok(connect_by(&config)?)
+    Ok(connector(&config)?)
 }

@@ -1,5 +1,6 @@
-use super::super::{Link, Received, Sends, chain, connect};
+use super::super::{Endpoint, HttpService, ResponseBody, connect};
 use super::{Connection, Transport};
+use crate::error::chain;
 use futures_util::future::{join, join_all};
 use http::{Request, Response};
 use http_body_util::BodyExt;
@@ -82,11 +83,11 @@ async fn converse(
     let _ = closed.send(number);
 }
 
-async fn begin(link: &Link, path: &str) -> kube::Result<Response<Received>> {
+async fn begin(link: &Endpoint, path: &str) -> kube::Result<Response<ResponseBody>> {
     link.sender.send(Request::get(path).body(Body::empty()).unwrap()).await
 }
 
-async fn get(link: &Link, path: &str) -> String {
+async fn get(link: &Endpoint, path: &str) -> String {
     let body = begin(link, path).await.unwrap().into_body().collect().await.unwrap();
     String::from_utf8(body.to_bytes().into()).unwrap()
 }
@@ -94,7 +95,7 @@ async fn get(link: &Link, path: &str) -> String {
 #[tokio::test]
 async fn one_connection_carries_request_after_request() {
     let server = Server::start().await;
-    let link = Link::to(server.config.clone()).unwrap();
+    let link = Endpoint::new(server.config.clone()).unwrap();
     for (path, body) in [("/a", "hello"), ("/empty", ""), ("/chunks", "hello"), ("/a?limit=1", "hello")] {
         assert_eq!(get(&link, path).await, body, "{path}");
     }
@@ -111,7 +112,7 @@ async fn one_connection_carries_request_after_request() {
 #[tokio::test]
 async fn a_connection_that_was_closed_while_it_waited_is_replaced() {
     let mut server = Server::start().await;
-    let link = Link::to(server.config.clone()).unwrap();
+    let link = Endpoint::new(server.config.clone()).unwrap();
     assert_eq!(get(&link, "/last").await, "hello");
     assert_eq!(server.closed.recv().await, Some(0));
     assert_eq!(get(&link, "/a").await, "hello");
@@ -121,10 +122,10 @@ async fn a_connection_that_was_closed_while_it_waited_is_replaced() {
 #[tokio::test]
 async fn a_connection_that_waits_too_long_is_not_used_again() {
     let mut server = Server::start().await;
-    let link = Link::to(server.config.clone()).unwrap();
+    let link = Endpoint::new(server.config.clone()).unwrap();
     assert_eq!(get(&link, "/a").await, "hello");
     time::pause();
-    time::advance(super::LONGEST_IDLE + Duration::from_secs(1)).await;
+    time::advance(super::super::pool::IDLE_TIMEOUT + Duration::from_secs(1)).await;
     time::resume();
     assert_eq!(get(&link, "/a").await, "hello");
     assert_eq!(server.connections(), [0, 1]);
@@ -134,7 +135,7 @@ async fn a_connection_that_waits_too_long_is_not_used_again() {
 #[tokio::test]
 async fn an_answer_that_is_dropped_closes_its_connection() {
     let mut server = Server::start().await;
-    let link = Link::to(server.config.clone()).unwrap();
+    let link = Endpoint::new(server.config.clone()).unwrap();
     let mut body = begin(&link, "/endless").await.unwrap().into_body();
     assert!(body.frame().await.unwrap().is_ok());
     assert!(timeout(Duration::from_millis(20), server.closed.recv()).await.is_err());
@@ -147,7 +148,7 @@ async fn paths_begin_with_the_path_of_the_cluster() {
     let server = Server::start().await;
     let mut config = server.config.clone();
     config.cluster_url = format!("{}k8s/clusters/c-1/", config.cluster_url).parse().unwrap();
-    let link = Link::to(config).unwrap();
+    let link = Endpoint::new(config).unwrap();
     assert_eq!(get(&link, "/api/v1/pods?watch=1").await, "hello");
     assert!(server.last().starts_with("get /k8s/clusters/c-1/api/v1/pods?watch=1 http/1.1\r\n"), "{}", server.last());
 }
@@ -157,14 +158,14 @@ async fn each_request_says_who_asks() {
     let server = Server::start().await;
     let mut config = server.config.clone();
     config.auth_info.token = Some("t0ken".to_owned().into());
-    assert_eq!(get(&Link::to(config).unwrap(), "/a").await, "hello");
+    assert_eq!(get(&Endpoint::new(config).unwrap(), "/a").await, "hello");
     assert!(server.last().contains("authorization: bearer t0ken\r\n"), "{}", server.last());
 
     let file = std::env::temp_dir().join(format!("flyball-token-{}", std::process::id()));
     std::fs::write(&file, "fr0m-file").unwrap();
     let mut config = server.config.clone();
     config.auth_info.token_file = Some(file.to_str().unwrap().to_owned());
-    let link = Link::to(config).unwrap();
+    let link = Endpoint::new(config).unwrap();
     for _ in 0..2 {
         assert_eq!(get(&link, "/a").await, "hello");
         assert!(server.last().contains("authorization: bearer fr0m-file\r\n"), "{}", server.last());
@@ -180,7 +181,7 @@ async fn impersonation_and_headers_are_sent_with_each_request() {
     config.auth_info.token = Some("t0ken".to_owned().into());
     config.auth_info.impersonate = Some("jane".to_owned());
     config.headers.push(("x-tenant".parse().unwrap(), "acme".parse().unwrap()));
-    let link = Link::to(config).unwrap();
+    let link = Endpoint::new(config).unwrap();
     for _ in 0..2 {
         assert_eq!(get(&link, "/a").await, "hello");
         for line in ["authorization: bearer t0ken\r\n", "impersonate-user: jane\r\n", "x-tenant: acme\r\n"] {
@@ -219,7 +220,7 @@ async fn a_configured_proxy_carries_requests_in_one_tunnel() {
     let (address, heads) = proxy(&server.config, "HTTP/1.1 200 OK\r\n\r\n").await;
     let mut config = kube::Config::new("http://cluster.test:6443".parse().unwrap());
     config.proxy_url = Some(format!("http://user:p%40ss@{address}").parse().unwrap());
-    let link = Link::to(config.clone()).unwrap();
+    let link = Endpoint::new(config.clone()).unwrap();
     for _ in 0..2 {
         assert_eq!(get(&link, "/a").await, "hello");
         assert!(server.last().contains("host: cluster.test:6443\r\n"), "{}", server.last());
@@ -232,7 +233,7 @@ async fn a_configured_proxy_carries_requests_in_one_tunnel() {
 
     // What a kubeconfig names is used for loopback addresses as well, as kubectl does.
     config.cluster_url = "http://127.0.0.1".parse().unwrap();
-    assert_eq!(get(&Link::to(config).unwrap(), "/a").await, "hello");
+    assert_eq!(get(&Endpoint::new(config).unwrap(), "/a").await, "hello");
     assert!(heads()[0].starts_with("CONNECT 127.0.0.1:80 HTTP/1.1\r\n"));
 }
 
@@ -253,7 +254,7 @@ async fn a_proxy_that_refuses_is_named_without_its_password() {
         ),
     ] {
         config.proxy_url = Some(proxy.parse().unwrap());
-        let error = begin(&Link::to(config.clone()).unwrap(), "/a").await.err().expect("no tunnel");
+        let error = begin(&Endpoint::new(config.clone()).unwrap(), "/a").await.err().expect("no tunnel");
         let text = chain(&error);
         assert!(text.contains(&expected) && !text.contains("secret"), "{text}");
     }
@@ -264,7 +265,7 @@ async fn a_server_that_is_not_there_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);
-    let link = Link::to(kube::Config::new(url.parse().unwrap())).unwrap();
+    let link = Endpoint::new(kube::Config::new(url.parse().unwrap())).unwrap();
     let error = begin(&link, "/a").await.err().expect("nobody listens");
     let text = chain(&error);
     assert!(text.starts_with(&format!("ServiceError: cannot connect to {url}: ")), "{text}");
@@ -274,7 +275,7 @@ async fn a_server_that_is_not_there_is_named() {
 #[tokio::test]
 async fn a_connection_that_speaks_another_protocol_is_its_users() {
     let server = Server::start().await;
-    let link = Link::to(server.config.clone()).unwrap();
+    let link = Endpoint::new(server.config.clone()).unwrap();
     let answer = begin(&link, "/upgrade").await.unwrap();
     let mut stream = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
     let mut hello = [0; 5];
@@ -329,7 +330,7 @@ async fn a_connection_that_never_comes_holds_up_others_for_a_moment() {
     let mut config = kube::Config::new(url.parse().unwrap());
     let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     config.root_cert = Some(vec![certified.cert.der().to_vec()]);
-    let link = Link::to(config).unwrap();
+    let link = Endpoint::new(config).unwrap();
     // Nobody answers the handshake.
     let connected = async {
         let first = listener.accept().await.unwrap();
@@ -340,7 +341,7 @@ async fn a_connection_that_never_comes_holds_up_others_for_a_moment() {
     tokio::select! {
         timely = timeout(Duration::from_secs(20), connected) => {
             let (waited, ..) = timely.unwrap();
-            assert!(waited >= super::PATIENCE / 2, "{waited:?}");
+            assert!(waited >= super::CONNECT_PERMIT_TIMEOUT / 2, "{waited:?}");
         }
         _ = join(begin(&link, "/a"), begin(&link, "/b")) => unreachable!("nobody answers"),
     }
@@ -373,7 +374,7 @@ async fn a_certificate_authority_that_is_replaced_is_read_again() {
     let file = std::env::temp_dir().join(format!("flyball-ca-{}", std::process::id()));
     std::fs::write(&file, old.cert.pem()).unwrap();
     config.root_cert_file = Some(file.clone());
-    let link = Link::to(config).unwrap();
+    let link = Endpoint::new(config).unwrap();
     let ask = async |certified| {
         let (asked, _) = join(begin(&link, "/a"), answer_once(&listener, certified)).await;
         match asked {
@@ -435,7 +436,7 @@ async fn a_client_certificate_that_is_replaced_is_read_again() {
     for shown in [&old, &new] {
         replace(shown);
         let ask = async {
-            let answer = Sends::send(&client, Request::get("/a").body(Body::empty()).unwrap()).await.unwrap();
+            let answer = HttpService::send(&client, Request::get("/a").body(Body::empty()).unwrap()).await.unwrap();
             answer.into_body().collect().await.unwrap();
         };
         let (certificates, ()) = join(serve(), ask).await;

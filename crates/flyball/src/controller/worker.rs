@@ -1,13 +1,12 @@
 //! Takes keys from the queue and reconciles them, one at a time.
 
-use super::pass::{Declared, Pass, Primary};
-use super::{Action, Context, Reconcile};
-use crate::apply::Event;
+use super::metrics::{Outcome, ReconcileMetrics};
+use super::reconcile::{Action, Reconcile};
 use crate::cache::Entry;
+use crate::context::{Context, Declared, Environment, Pass, Primary};
 use crate::error::{Error, Result, Retry};
+use crate::events::Event;
 use crate::kind::Kind;
-use crate::operator::Environment;
-use crate::operator::metrics::{ControllerMetrics, Outcome};
 use crate::panics::{caught, guarded};
 use crate::queue::{Behind, Item, Next, Queue, Work, Write};
 use flyball_core::ObjectKey;
@@ -60,7 +59,7 @@ pub(super) struct Worker {
     pub(super) env: Arc<Environment>,
     pub(super) declared: Arc<Declared>,
     pub(super) queue: Arc<Queue>,
-    pub(super) metrics: ControllerMetrics,
+    pub(super) metrics: ReconcileMetrics,
 }
 
 /// What became of one call, however it ended.

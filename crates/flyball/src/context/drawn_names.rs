@@ -30,7 +30,7 @@ impl Default for DrawnNames {
 
 impl DrawnNames {
     /// Takes a name for an object: one that is in doubt and whose object is not `known`, or else a new one.
-    pub(super) fn take(
+    pub(crate) fn take(
         &self,
         place: Place,
         known: impl Fn(&str) -> bool,
@@ -63,18 +63,18 @@ impl DrawnNames {
 
 /// A name that a create uses. Unless it is [settled](Self::settle) what became of that, the next one takes the name.
 #[derive(Debug)]
-pub(super) struct Reservation<'a> {
+pub(crate) struct Reservation<'a> {
     names: &'a DrawnNames,
     place: Place,
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Whether a create before this one used it.
-    pub(super) is_again: bool,
+    pub(crate) is_again: bool,
     in_doubt: bool,
 }
 
 impl Reservation<'_> {
     /// Takes in that it is known whether the object was made.
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.in_doubt = false;
     }
 }

@@ -5,10 +5,10 @@
 //! an object, further ones become its `series`.
 
 use super::Event;
+use super::EventMetrics;
 use crate::client;
+use crate::error::chain;
 use crate::kind::Kind;
-use crate::operator::metrics::EventMetrics;
-use crate::reconcile::Primary;
 use flyball_core::time::{Timestamp, rfc3339_micro};
 use flyball_core::{ObjectKey, Rng};
 use http::{Request, header::CONTENT_TYPE};
@@ -97,13 +97,8 @@ impl Recorder {
         Self { operator, instance, rng: rng.fork("events"), metrics, book: Mutex::new(book), wake: Notify::new() }
     }
 
-    /// Takes an event about the object of a reconcile.
-    pub(crate) fn record(&self, primary: &Primary, event: Event, at: Timestamp) {
-        self.record_about(&primary.kind, &primary.key, &primary.entry.uid(), event, at);
-    }
-
-    /// Takes an event.
-    pub(crate) fn record_about(&self, kind: &Kind, key: &ObjectKey, uid: &str, mut event: Event, at: Timestamp) {
+    /// Records an event about an object.
+    pub(crate) fn record(&self, kind: &Kind, key: &ObjectKey, uid: &str, mut event: Event, at: Timestamp) {
         shorten(&mut event.note, LONGEST_NOTE);
         shorten(&mut event.reason, LONGEST_WORD);
         shorten(&mut event.action, LONGEST_WORD);
@@ -175,7 +170,7 @@ impl Recorder {
         };
         match &sent {
             Ok(_) => drop(self.metrics.sent.inc()),
-            Err(error) => tracing::debug!("event could not be sent: {}", client::chain(error)),
+            Err(error) => tracing::debug!("event could not be sent: {}", chain(error)),
         }
         if !self.book().sent(key, count, sent.map(drop), Instant::now()) {
             self.metrics.dropped.inc();

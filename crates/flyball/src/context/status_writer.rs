@@ -27,9 +27,9 @@ const MAX_WISHES: usize = 10_000;
 /// One of several controllers of a kind, as the one who sets its part of the status.
 #[derive(Debug)]
 pub(crate) struct StatusWriter {
-    pub(super) manager: String,
+    pub(crate) manager: String,
     /// The same for a query.
-    pub(super) encoded: String,
+    pub(crate) encoded: String,
     /// What was wanted of each object last, as a hash.
     wishes: Mutex<RecentEntries<ObjectKey, u64>>,
 }
@@ -53,7 +53,7 @@ impl StatusWriter {
     }
 
     /// Notes what is wanted of an object, and tells whether that is what was wanted before.
-    pub(super) fn wants(&self, key: &ObjectKey, status: &Value) -> bool {
+    pub(crate) fn wants(&self, key: &ObjectKey, status: &Value) -> bool {
         let mut hasher = DefaultHasher::new();
         status.to_string().hash(&mut hasher);
         let wish = hasher.finish();
@@ -62,7 +62,7 @@ impl StatusWriter {
     }
 
     /// Refuses to change what another controller set.
-    pub(super) fn check(&self, known: &Entry, object: &Value) -> Result<()> {
+    pub(crate) fn check(&self, known: &Entry, object: &Value) -> Result<()> {
         let live: Value = known.decode()?;
         for entry in known.applied_entries() {
             let theirs = entry["manager"].as_str().unwrap_or_default();

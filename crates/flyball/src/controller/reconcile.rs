@@ -1,39 +1,6 @@
-//! Brings one object after the other to where its spec wants it.
-//!
-//! A [`Controller`] says which kind is reconciled and whose changes matter; its [`Sources`] turn what the caches tell into
-//! keys; its workers take the keys from the queue and call [`Reconcile`]. What a reconcile sees and does passes its
-//! [`Context`]. This station knows nothing of watches and HTTP.
-//!
-//! Types of objects are known to [`Controller`], [`Context`] and [`Reconcile`] alone. Behind them stand a [`Declaration`] and a [`Pass`], which
-//! are the same for all types, and compiled once.
-//!
-//! What keeps it correct: a worker reads the object from the cache when it begins, never from the event that woke it;
-//! whatever a reconcile wrote is handed to the queue, however the reconcile ended; a panic ends one reconcile, not a
-//! worker.
+//! The function that an author writes for a kind, and what follows a call of it.
 
-mod cleanup;
-mod context;
-mod controller;
-mod declaration;
-mod dynamic;
-mod finalizer;
-mod idempotency;
-mod pass;
-mod predicate;
-mod source;
-mod sources;
-mod worker;
-
-pub use context::Context;
-pub use controller::Controller;
-pub(crate) use declaration::Declaration;
-pub(crate) use pass::{Known, Pass, Primary};
-pub use predicate::Predicate;
-pub use source::{Channel, Source};
-pub use sources::Changed;
-#[cfg(test)]
-pub(crate) use worker::span;
-
+use crate::context::Context;
 use crate::error::Result;
 use crate::kind::AnyResource;
 use crate::queue::Next;

@@ -5,13 +5,17 @@
 //! the lease; what keeps it from writing when it does not is the [`Gate`].
 
 mod elector;
+mod metrics;
 #[cfg(test)]
 mod tests;
 
-use super::Environment;
-use crate::apply::{Event, Recorder};
+use crate::context::Environment;
+use crate::events::{Event, Recorder};
+pub(crate) use metrics::ElectionMetrics;
+
 use crate::cache::{Change, Listener, Portion, Selection, Store, StoreId, Trouble, Writer};
-use crate::client::{Gate, chain, exchange};
+use crate::client::{Gate, exchange};
+use crate::error::chain;
 use crate::kind::Kind;
 use crate::latch::Latch;
 use elector::Elector;
@@ -87,7 +91,7 @@ const JITTER: f64 = 1.2;
 
 impl LeaderElection {
     /// Tells what is wrong with the settings.
-    pub(super) fn mistake(&self) -> Option<&'static str> {
+    pub(crate) fn mistake(&self) -> Option<&'static str> {
         match () {
             () if self.retry_period.is_zero() => Some("the retry period must be greater than zero"),
             () if self.renew_deadline <= self.retry_period.mul_f64(JITTER) => {
@@ -103,28 +107,28 @@ impl LeaderElection {
 
 /// What others may know of an election.
 #[derive(Debug)]
-pub(super) struct Standing {
+pub(crate) struct Standing {
     /// `namespace/name`.
-    pub(super) lease: ObjectKey,
-    pub(super) gate: Arc<Gate>,
+    pub(crate) lease: ObjectKey,
+    pub(crate) gate: Arc<Gate>,
     /// Opens when this replica leads.
-    pub(super) leads: Arc<Latch>,
+    pub(crate) leads: Arc<Latch>,
     seen: Mutex<(String, Option<Trouble>)>,
 }
 
 impl Standing {
-    pub(super) fn new(lease: ObjectKey) -> Self {
+    pub(crate) fn new(lease: ObjectKey) -> Self {
         let gate = Arc::new(Gate::new(lease.to_string()));
         Self { lease, gate, leads: Arc::default(), seen: Mutex::default() }
     }
 
     /// Returns who leads, and what keeps this replica from knowing.
-    pub(super) fn seen(&self) -> (String, Option<Trouble>) {
+    pub(crate) fn seen(&self) -> (String, Option<Trouble>) {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Takes in who leads or why that cannot be told; tells whether that is news.
-    pub(super) fn see(&self, holder: &str, trouble: Option<String>) -> bool {
+    pub(crate) fn see(&self, holder: &str, trouble: Option<String>) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let news = seen.0 != holder || seen.1.as_ref().map(|known| &known.why) != trouble.as_ref();
         let since = seen.1.as_ref().map_or_else(Instant::now, |known| known.since);
@@ -134,7 +138,7 @@ impl Standing {
 }
 
 /// One replica's part in an election.
-pub(super) struct Election {
+pub(crate) struct Election {
     client: kube::Client,
     clock: Clock,
     rng: Rng,
@@ -149,14 +153,14 @@ pub(super) struct Election {
 
 /// How an election ended for this replica, which leads no longer.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     Stopped,
     Lost(String),
 }
 
 impl Election {
     /// Makes a replica's part; its identity is `instance` and something that no other process has.
-    pub(super) fn new(
+    pub(crate) fn new(
         env: &Environment,
         rng: &Rng,
         settings: LeaderElection,
@@ -171,7 +175,7 @@ impl Election {
     }
 
     /// Makes a store for the lease, whose changes this replica heeds.
-    pub(super) fn watched(&self) -> Writer {
+    pub(crate) fn watched(&self) -> Writer {
         let namespace = self.standing.lease.namespace().map(Into::into);
         // A role can allow this one without allowing the others.
         let alone = Portion { selection: Selection::named(self.standing.lease.name()), ..Portion::default() };
@@ -182,7 +186,7 @@ impl Election {
     }
 
     /// Tries to lead once `warm` completes, and leads until it is told to stop, which releases the lease, or has lost it.
-    pub(super) async fn run(mut self, warm: impl Future<Output = ()>, stop: Arc<Latch>) -> Ended {
+    pub(crate) async fn run(mut self, warm: impl Future<Output = ()>, stop: Arc<Latch>) -> Ended {
         // Whose caches are filled is the better successor. But what keeps one cache empty must not keep all from work.
         tokio::select! {
             biased;
@@ -290,7 +294,7 @@ impl Election {
     fn tell(&self, reason: &str, what: &str) {
         let event = Event::normal(reason, format!("{} {what}", self.elector.identity())).action("LeaderElection");
         let kind = Kind::of::<Lease>();
-        self.recorder.record_about(&kind, &self.standing.lease, self.elector.uid(), event, self.clock.now());
+        self.recorder.record(&kind, &self.standing.lease, self.elector.uid(), event, self.clock.now());
     }
 
     /// Lets others lead at once. Nothing writes any more.

@@ -1,8 +1,25 @@
 //! What a reconcile works with.
 
-use super::Pass;
+mod drawn_names;
+mod dynamic;
+mod environment;
+mod finalizer;
+mod idempotency;
+mod metrics;
+mod normalization;
+mod recent;
+mod session;
+mod status_writer;
+
+pub(crate) use drawn_names::Reservation;
+pub(crate) use environment::{Environment, OnError, OnSettled};
+pub(crate) use metrics::{ApplyMetrics, ApplyOutcome};
+pub(crate) use session::{Declared, Known, Pass, Primary};
+pub(crate) use status_writer::StatusWriter;
+
 use crate::cache::{Caches, Entry, Index, NamedIndex};
 use crate::error::{Error, Result};
+use crate::events::Event;
 use crate::kind::{AnyResource, Resource, Type, dealt, key_of, reads_metadata};
 use crate::panics::guarded;
 use flyball_core::{ObjectKey, Rng, time::Timestamp};
@@ -47,7 +64,7 @@ pub struct Context<K> {
 
 // Types are for those who write operators. Here they only choose what is decoded: all else is done by the pass, once for all types.
 impl<K: AnyResource> Context<K> {
-    pub(super) fn of(pass: Arc<Pass>) -> Self {
+    pub(crate) fn of(pass: Arc<Pass>) -> Self {
         Self { pass, kind: PhantomData }
     }
 
@@ -114,7 +131,7 @@ impl<K: AnyResource> Context<K> {
         self.get_as(&Type::of::<T>(), key).await
     }
 
-    pub(super) async fn get_as<T: AnyResource>(&self, ty: &Type, key: &ObjectKey) -> Result<Option<T>> {
+    async fn get_as<T: AnyResource>(&self, ty: &Type, key: &ObjectKey) -> Result<Option<T>> {
         let (kind, entry) = self.pass.get(ty, key, reads_metadata::<T>()).await?;
         let decoded = entry.map(|entry| entry.object(kind)).transpose();
         decoded.map_err(|error| Error::from(error).context(format_args!("{kind} {key}")))
@@ -131,7 +148,7 @@ impl<K: AnyResource> Context<K> {
         self.list_as(&Type::of::<T>(), namespace).await
     }
 
-    pub(super) async fn list_as<T: AnyResource>(&self, ty: &Type, namespace: Option<&str>) -> Result<Vec<T>> {
+    async fn list_as<T: AnyResource>(&self, ty: &Type, namespace: Option<&str>) -> Result<Vec<T>> {
         let (kind, found) = self.pass.list(ty, namespace, reads_metadata::<T>()).await?;
         Ok(found.iter().filter_map(|(key, entry)| self.caches().decode(kind, key, entry)).collect())
     }
@@ -147,7 +164,7 @@ impl<K: AnyResource> Context<K> {
         self.list_named(NamedIndex::of::<I>(), value, I::values).await
     }
 
-    pub(super) async fn list_named<T: AnyResource, V: Ord + Clone + 'static>(
+    async fn list_named<T: AnyResource, V: Ord + Clone + 'static>(
         &self,
         index: NamedIndex,
         value: &V,
@@ -180,13 +197,22 @@ impl<K: AnyResource> Context<K> {
         self.children_as(&Type::of::<T>()).await
     }
 
-    pub(super) async fn children_as<T: AnyResource>(&self, ty: &Type) -> Result<Vec<T>> {
+    async fn children_as<T: AnyResource>(&self, ty: &Type) -> Result<Vec<T>> {
         let (kind, children) = self.pass.children(ty, reads_metadata::<T>()).await?;
         let decode = |(key, entry): (ObjectKey, Arc<Entry>)| {
             let child = entry.object(kind);
             child.map_err(|error| Error::from(error).context(format_args!("child {key}")))
         };
         children.into_iter().map(decode).collect()
+    }
+
+    /// Publishes an event about the object being reconciled.
+    ///
+    /// It is sent in the background, as events.k8s.io/v1. Equal events become one, with a count that is written from time to
+    /// time. There is a limit to the rate, beyond which events are dropped and counted: they are for people to read, nothing may
+    /// depend on them.
+    pub fn event(&self, event: Event) {
+        self.pass.event(event);
     }
 
     /// Notes a write that was made through [`client`](Self::client): `object` is what the API server answered.

@@ -1,17 +1,16 @@
 //! What a controller declares, whatever the type of its reconciler, and how it is set to work.
 
-use super::Result;
-use super::pass::Declared;
+use super::metrics::ControllerMetrics;
 use super::predicate::Filter;
 use super::source::{Stimulus, Waking};
 use super::sources::{Map, Sources};
 use super::worker::{Reconciler, Worker};
-use crate::apply::StatusWriter;
 use crate::cache::{DeclaredIndex, Writer};
+use crate::context::{Declared, Environment, StatusWriter};
+use crate::error::Result;
 use crate::kind::{Kind, Type};
-use crate::operator::rbac::Grant;
-use crate::operator::{ControllerDescription, Environment};
 use crate::queue::{Backoff, Queue, RetryRate};
+use crate::rbac::Grant;
 use flyball_core::Rng;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -35,7 +34,7 @@ pub(crate) struct Declaration {
     /// Until the reconciler is made.
     make: Option<Box<Make>>,
     reconciler: Option<Box<dyn Reconciler>>,
-    finalizer: Option<Cow<'static, str>>,
+    pub(super) finalizer: Option<Cow<'static, str>>,
     /// Whether metadata is all that is decoded.
     metadata: bool,
     pub(super) maps: Vec<(Kind, Map)>,
@@ -45,7 +44,7 @@ pub(crate) struct Declaration {
     pub(super) indexes: Vec<(Kind, DeclaredIndex)>,
     pub(super) stimuli: Vec<Stimulus>,
     declared: Declared,
-    pub(super) concurrency: usize,
+    pub(crate) concurrency: usize,
     pub(super) deadline: Duration,
     pub(super) patience: Duration,
     pub(super) backoff: Backoff,
@@ -139,20 +138,6 @@ impl Declaration {
         self.types.iter().any(|(ty, declared)| declared == kind && replaced(ty))
     }
 
-    pub(crate) fn describe(&self) -> ControllerDescription {
-        let kinds = |is: fn(&Map) -> bool| -> Vec<String> {
-            self.maps.iter().filter(|(_, map)| is(map)).map(|(kind, _)| kind.qualified()).collect()
-        };
-        ControllerDescription {
-            name: self.name.clone(),
-            reconciles: self.primary.qualified(),
-            owns: kinds(|map| matches!(map, Map::Owner)),
-            watches: kinds(|map| !matches!(map, Map::Primary | Map::Owner)),
-            finalizer: self.finalizer.as_deref().map(str::to_owned),
-            concurrency: self.concurrency,
-        }
-    }
-
     /// Makes the reconciler, unless it is made already.
     pub(crate) fn set_up(&mut self) -> Result<(), BoxError> {
         for (kind, _) in &self.filters {
@@ -189,6 +174,7 @@ impl Declaration {
     pub(crate) fn start(
         self,
         env: &Arc<Environment>,
+        metrics: &ControllerMetrics,
         queue: Arc<Queue>,
         writers: &mut [Writer],
     ) -> Vec<BoxFuture<'static, ()>> {
@@ -197,7 +183,7 @@ impl Declaration {
             None => env.clone(),
         };
         let (name, caches, primary) = (self.name.clone(), env.caches.clone(), self.primary.clone());
-        let errors = env.metrics.map_errors(&self.name);
+        let errors = metrics.map_errors(&self.name);
         let sources = Sources::new(name, queue.clone(), caches, primary, &self.maps, &self.filters, errors);
         let sources = Arc::new(sources);
         // Also those of which no change wakes anybody: what is written there has to be seen, and read once it is filled.
@@ -231,7 +217,7 @@ impl Declaration {
             reconciler: self.reconciler.expect("the controller was set up"),
             finalizer: self.finalizer,
             metadata: self.metadata,
-            metrics: env.metrics.controller(&self.name, self.concurrency),
+            metrics: metrics.of(&self.name, self.concurrency),
             controller: self.name,
             kind: self.primary,
             deadline: self.deadline,

@@ -1,9 +1,10 @@
 //! Tells people why an object that was deleted is still there.
 
-use super::Pass;
-use crate::apply::{Condition, Event, complete_conditions};
+use crate::apply::{Condition, complete_conditions};
 use crate::cache::Entry;
-use crate::client::chain;
+use crate::context::Pass;
+use crate::error::chain;
+use crate::events::Event;
 use flyball_core::time::rfc3339;
 use http::{Request, header::CONTENT_TYPE};
 use serde_json::{Value, json};

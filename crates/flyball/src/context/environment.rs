@@ -1,10 +1,12 @@
 //! What all controllers of an operator share.
 
-use super::metrics::Metrics;
-use crate::apply::{DrawnNames, Recorder, Rephrased};
+use super::ApplyMetrics;
+use super::drawn_names::DrawnNames;
+use super::normalization::Rephrased;
 use crate::cache::{Caches, Entry, Selection, Store};
-use crate::client::{Gate, Layered};
+use crate::client::{Gate, RequestMetrics, RetryingClient};
 use crate::error::Error;
+use crate::events::Recorder;
 use crate::kind::Kind;
 use crate::latch::Latch;
 use crate::watcher;
@@ -20,7 +22,7 @@ pub(crate) struct Environment {
     pub(crate) name: Arc<str>,
     /// Whom the API server takes for the one who sets fields.
     pub(crate) manager: Arc<str>,
-    pub(crate) client: Layered,
+    pub(crate) client: RetryingClient,
     /// What the client asks before it writes, if only a leader may.
     pub(crate) gate: Option<Arc<Gate>>,
     /// Opens when work may begin.
@@ -29,7 +31,8 @@ pub(crate) struct Environment {
     pub(crate) clock: Clock,
     pub(crate) rng: Rng,
     pub(crate) recorder: Arc<Recorder>,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) requests: RequestMetrics,
+    pub(crate) applies: ApplyMetrics,
     pub(crate) rephrased: Arc<Mutex<Rephrased>>,
     pub(crate) drawn_names: Arc<DrawnNames>,
     /// Who is told of errors.
@@ -48,7 +51,7 @@ impl Environment {
     /// Returns the same for a controller that acts through a client of its own.
     pub(crate) fn acting_as(&self, client: kube::Client, controller: &str) -> Self {
         let client =
-            Layered::new(client.into(), self.metrics.requests(), &self.rng.fork(controller), self.gate.clone());
+            RetryingClient::new(client.into(), self.requests.clone(), &self.rng.fork(controller), self.gate.clone());
         Self { client, ..self.clone() }
     }
 

@@ -39,7 +39,7 @@ impl Pass {
 
     /// Changes the metadata of the object as `change` says, which is asked again when somebody else was faster. Gives the
     /// object as it is then, `None` if it is gone or was made anew.
-    pub(super) async fn change_metadata(
+    pub(crate) async fn change_metadata(
         &self,
         mut entry: Arc<Entry>,
         change: impl Fn(&Arc<Entry>) -> ControlFlow<Option<Arc<Entry>>, Value>,

@@ -6,7 +6,10 @@
 //!
 //! Invariant: a connection whose request is complete is never closed for another's sake.
 
-use super::pace::{Pace, Paced, Received};
+mod pace;
+
+pub(crate) use pace::{Pace, Received};
+
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body;
@@ -15,6 +18,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use pace::Paced;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::convert::Infallible;

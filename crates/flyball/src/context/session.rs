@@ -3,12 +3,12 @@
 //! [`Context`](super::Context) shows it to those who know the type. What it awaits is boxed here, so that it is compiled with this
 //! crate, not with each one that has a reconciler.
 
-use crate::apply::StatusWriter;
+use super::{Environment, StatusWriter};
 use crate::cache::{self, Entry, Selection, Store, StoreId};
 use crate::client;
 use crate::error::{Error, Result};
+use crate::events::Event;
 use crate::kind::{Kind, Type};
-use crate::operator::Environment;
 use crate::queue::{Behind, Effect, Write};
 use flyball_core::{ObjectKey, time::Timestamp};
 use futures_util::FutureExt;
@@ -92,7 +92,7 @@ impl Pass {
 
     /// Returns the kind of a type and its object of this key, `None` if there is none; of one of which the cache does not
     /// keep all, more than its metadata unless that is enough.
-    pub(super) fn get<'a>(&'a self, ty: &'a Type, key: &'a ObjectKey, metadata: bool) -> Found<'a, Option<Arc<Entry>>> {
+    pub(crate) fn get<'a>(&'a self, ty: &'a Type, key: &'a ObjectKey, metadata: bool) -> Found<'a, Option<Arc<Entry>>> {
         async move {
             let (kind, cached) = self.kind(ty)?;
             let entry = match cached.then(|| self.env.caches.store_of(kind, key.namespace())).transpose()? {
@@ -115,7 +115,7 @@ impl Pass {
     }
 
     /// Returns the kind of a type and its objects in one namespace, or all of them, in the order of their keys.
-    pub(super) fn list<'a>(&'a self, ty: &'a Type, namespace: Option<&'a str>, metadata: bool) -> Found<'a, Entries> {
+    pub(crate) fn list<'a>(&'a self, ty: &'a Type, namespace: Option<&'a str>, metadata: bool) -> Found<'a, Entries> {
         async move {
             let (kind, cached) = self.kind(ty)?;
             if !cached {
@@ -133,7 +133,7 @@ impl Pass {
 
     /// Returns the kind of a type and those of its objects that refer to the one being reconciled as their owner, in the order
     /// of their keys.
-    pub(super) fn children<'a>(&'a self, ty: &'a Type, metadata: bool) -> Found<'a, Entries> {
+    pub(crate) fn children<'a>(&'a self, ty: &'a Type, metadata: bool) -> Found<'a, Entries> {
         async move {
             let kind = self.env.caches.kind(ty)?;
             let (uid, namespace) = (self.primary.entry.uid(), self.primary.key.namespace());
@@ -150,7 +150,7 @@ impl Pass {
     }
 
     /// Notes a write that the reconciler made by itself.
-    pub(super) fn wrote(&self, ty: &Type, key: &ObjectKey, version: Option<&str>) {
+    pub(crate) fn wrote(&self, ty: &Type, key: &ObjectKey, version: Option<&str>) {
         let Ok((kind, true)) = self.kind(ty) else { return };
         let Ok(store) = self.env.caches.store_of(kind, key.namespace()) else { return };
         let version = version.and_then(|version| version.parse().ok());
@@ -167,7 +167,7 @@ impl Pass {
     }
 
     /// Returns the kind of a type that the controller has a cache of.
-    pub(super) fn cached_kind(&self, ty: &Type) -> Result<&Kind> {
+    pub(crate) fn cached_kind(&self, ty: &Type) -> Result<&Kind> {
         match self.declared.cached.contains(ty) {
             true => Ok(self.env.caches.kind(ty)?),
             false => Err(Error::from(cache::Error::NotDeclared(ty.to_string())).terminal()),
@@ -268,7 +268,7 @@ impl Pass {
 
     /// Lists a cache, or what it should hold, together with what this reconcile wrote; of objects of which the cache
     /// does not keep all, more than their metadata unless that is enough.
-    pub(super) fn latest_list<'a>(
+    pub(crate) fn latest_list<'a>(
         &'a self,
         store: &'a Store,
         namespace: Option<&'a str>,
@@ -374,8 +374,13 @@ impl Pass {
     }
 
     /// Returns what was written, once the reconcile is over.
-    pub(super) fn take_writes(&self) -> Vec<Write> {
+    pub(crate) fn take_writes(&self) -> Vec<Write> {
         take(&mut *self.written()).into_iter().flatten().map(|written| written.write).collect()
+    }
+
+    pub(crate) fn event(&self, event: Event) {
+        let primary = &self.primary;
+        self.env.recorder.record(&primary.kind, &primary.key, &primary.entry.uid(), event, self.now());
     }
 
     fn written_to(&self, store: StoreId) -> BTreeMap<ObjectKey, Arc<Entry>> {

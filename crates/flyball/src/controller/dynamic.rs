@@ -1,9 +1,9 @@
-//! Kinds that are known at run time only: what [`Controller`] and [`Context`] do with a type, by a [`Kind`].
+//! Kinds that are known at run time only: what [`Controller`] does with a type, by a [`Kind`].
 
-use super::{Context, Controller, Predicate, Reconcile};
+use super::{Controller, Predicate, Reconcile};
 use crate::cache::{Caches, KindIndex};
 use crate::error::Result;
-use crate::kind::{AnyResource, Kind, Type};
+use crate::kind::{Kind, Type};
 use flyball_core::ObjectKey;
 use kube::core::DynamicObject;
 
@@ -64,49 +64,5 @@ impl<R: Reconcile> Controller<R> {
     /// Passes over updates of objects of a [kind](Kind) that is known at run time only, as [`filter`](Self::filter) does.
     pub fn filter_kind(self, kind: &Kind, predicate: Predicate<DynamicObject>) -> Self {
         self.filter_as(Type::dynamic(kind), kind.clone(), predicate)
-    }
-}
-
-impl<K: AnyResource> Context<K> {
-    /// Returns an object of a [kind](Kind) that is known at run time only, `None` if there is none.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub async fn get_of(&self, kind: &Kind, key: &ObjectKey) -> Result<Option<DynamicObject>> {
-        self.get_as(&Type::dynamic(kind), key).await
-    }
-
-    /// Returns the objects of a [kind](Kind) that is known at run time only, as [`list`](Self::list) does.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub async fn list_of(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<DynamicObject>> {
-        self.list_as(&Type::dynamic(kind), namespace).await
-    }
-
-    /// Returns the objects of a [kind](Kind) that is known at run time only that an index finds by a value, as
-    /// [`list_by`](Self::list_by) does.
-    ///
-    /// # Errors
-    ///
-    /// As for [`list_by`](Self::list_by).
-    pub async fn list_indexed<V: Ord + Clone + Send + Sync + 'static>(
-        &self,
-        index: &KindIndex<V>,
-        value: &V,
-    ) -> Result<Vec<DynamicObject>> {
-        self.list_named(index.named(), value, |object| index.values(object)).await
-    }
-
-    /// Returns the objects of a [kind](Kind) that is known at run time only which refer to the one being reconciled as their owner, as
-    /// [`children`](Self::children) does.
-    ///
-    /// # Errors
-    ///
-    /// As for [`children`](Self::children).
-    pub async fn children_of(&self, kind: &Kind) -> Result<Vec<DynamicObject>> {
-        self.children_as(&Type::dynamic(kind)).await
     }
 }

@@ -1,16 +1,47 @@
-//! One controller: which kind it reconciles, whose changes wake it, and how hard it works.
+//! Brings one object after the other to where its spec wants it.
+//!
+//! A [`Controller`] says which kind is reconciled and whose changes matter; its [`Sources`] turn what the caches tell into
+//! keys; its workers take the keys from the queue and call [`Reconcile`]. What a reconcile sees and does passes its
+//! [`Context`]. This station knows nothing of watches and HTTP.
+//!
+//! Types of objects are known to [`Controller`], [`Context`] and [`Reconcile`] alone. Behind them stand a [`Declaration`] and a [`Pass`], which
+//! are the same for all types, and compiled once.
+//!
+//! What keeps it correct: a worker reads the object from the cache when it begins, never from the event that woke it;
+//! whatever a reconcile wrote is handed to the queue, however the reconcile ended; a panic ends one reconcile, not a
+//! worker.
 
-use super::Declaration;
-use super::declaration::Make;
-use super::predicate::Predicate;
-use super::source::Source;
-use super::sources::{Changed, Map};
-use super::{Reconcile, Result};
+mod cleanup;
+mod declaration;
+mod describe;
+mod dynamic;
+mod metrics;
+mod predicate;
+mod reconcile;
+mod source;
+mod sources;
+mod worker;
+
+pub(crate) use declaration::Declaration;
+pub use describe::ControllerDescription;
+pub(crate) use metrics::ControllerMetrics;
+#[cfg(test)]
+pub(crate) use metrics::Outcome;
+pub use predicate::Predicate;
+pub use reconcile::{Action, Reconcile};
+pub use source::{Channel, Source};
+pub use sources::Changed;
+#[cfg(test)]
+pub(crate) use worker::span;
+
 use crate::cache::{Caches, DeclaredIndex, Index, IndexId, Shown};
+use crate::error::Result;
 use crate::kind::{AnyResource, Kind, Resource, Type, reads_metadata};
 use crate::queue::{Backoff, RetryRate};
+use declaration::Make;
 use flyball_core::ObjectKey;
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use sources::Map;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -84,7 +115,7 @@ impl<R: Reconcile<Resource: Resource>> Controller<R> {
 }
 
 impl<R: Reconcile> Controller<R> {
-    pub(super) fn with(ty: Type, primary: Kind, reconciler: R) -> Self {
+    fn with(ty: Type, primary: Kind, reconciler: R) -> Self {
         Self::made_by(ty, primary, Box::new(|| Ok(Box::new(reconciler))))
     }
 
@@ -93,7 +124,7 @@ impl<R: Reconcile> Controller<R> {
         Self { declaration, reconciler: PhantomData }
     }
 
-    pub(super) fn finalizes(mut self, finalizer: String) -> Self {
+    fn finalizes(mut self, finalizer: String) -> Self {
         self.declaration.finalizes(finalizer.into());
         self
     }
@@ -117,7 +148,7 @@ impl<R: Reconcile> Controller<R> {
         self.owns_as(Type::of::<T>(), Kind::of::<T>())
     }
 
-    pub(super) fn owns_as(mut self, ty: Type, kind: Kind) -> Self {
+    fn owns_as(mut self, ty: Type, kind: Kind) -> Self {
         self.declaration.owns(ty, kind);
         self
     }
@@ -139,7 +170,7 @@ impl<R: Reconcile> Controller<R> {
         self.watches_as(Type::of::<T>(), Kind::of::<T>(), map)
     }
 
-    pub(super) fn watches_as<T: AnyResource>(
+    fn watches_as<T: AnyResource>(
         mut self,
         ty: Type,
         kind: Kind,
@@ -240,7 +271,7 @@ impl<R: Reconcile> Controller<R> {
         self.refers_to_as(&Type::of::<T>(), Kind::of::<T>(), names)
     }
 
-    pub(super) fn refers_to_as(
+    fn refers_to_as(
         mut self,
         ty: &Type,
         kind: Kind,
@@ -267,7 +298,7 @@ impl<R: Reconcile> Controller<R> {
         self.index_as(&Type::of::<I::Resource>(), Kind::of::<I::Resource>(), DeclaredIndex::of::<I>())
     }
 
-    pub(super) fn index_as(mut self, ty: &Type, kind: Kind, index: DeclaredIndex) -> Self {
+    fn index_as(mut self, ty: &Type, kind: Kind, index: DeclaredIndex) -> Self {
         self.declaration.caches(ty, &kind);
         self.declaration.indexes.push((kind, index));
         self
@@ -285,7 +316,7 @@ impl<R: Reconcile> Controller<R> {
         self.replaces_as(Type::of::<T>(), Kind::of::<T>())
     }
 
-    pub(super) fn replaces_as(mut self, ty: Type, kind: Kind) -> Self {
+    fn replaces_as(mut self, ty: Type, kind: Kind) -> Self {
         self.declaration.replaces(ty, &kind);
         self
     }
@@ -295,7 +326,7 @@ impl<R: Reconcile> Controller<R> {
         self.reads_as(Type::of::<T>(), Kind::of::<T>())
     }
 
-    pub(super) fn reads_as(mut self, ty: Type, kind: Kind) -> Self {
+    fn reads_as(mut self, ty: Type, kind: Kind) -> Self {
         self.declaration.reads(ty, kind);
         self
     }
@@ -312,7 +343,7 @@ impl<R: Reconcile> Controller<R> {
         self.filter_as(Type::of::<T>(), Kind::of::<T>(), predicate)
     }
 
-    pub(super) fn filter_as<T: AnyResource>(mut self, ty: Type, kind: Kind, predicate: Predicate<T>) -> Self {
+    fn filter_as<T: AnyResource>(mut self, ty: Type, kind: Kind, predicate: Predicate<T>) -> Self {
         self.declaration.filters.push((kind, predicate.erased()));
         self.declaration.filtered.push(ty);
         self

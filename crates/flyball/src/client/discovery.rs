@@ -1,0 +1,43 @@
+//! Kinds as the API server serves them.
+
+use super::{HttpService, exchange};
+use crate::kind::{Kind, group_version_path};
+use flyball_core::{GroupResource, GroupVersionKind};
+use http::Request;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+
+impl Kind {
+    /// Asks the API server for a kind of which no more is known than this; `None` if it does not serve it.
+    ///
+    /// ```
+    /// use flyball::{Client, GroupVersionKind, Kind};
+    ///
+    /// async fn kind_in_file(client: &Client) -> kube::Result<Kind> {
+    ///     let gvk = GroupVersionKind::new("example.com", "v1", "Site");
+    ///     // What is not installed yet has the regular plural, or the operator would wait for something else.
+    ///     Ok(Kind::discover(client, &gvk).await?.unwrap_or_else(|| Kind::new(&gvk.group, &gvk.version, &gvk.kind)))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the API server does not answer or refuses; that it does not know the group or the version is no error.
+    pub async fn discover(client: &kube::Client, gvk: &GroupVersionKind) -> kube::Result<Option<Self>> {
+        Self::discover_by(client, gvk).await
+    }
+
+    /// Asks as [`discover`](Self::discover) does, by whatever sends requests.
+    pub(crate) async fn discover_by(client: &dyn HttpService, gvk: &GroupVersionKind) -> kube::Result<Option<Self>> {
+        let request = Request::get(group_version_path(gvk)).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        let list = match exchange(client, request).await {
+            Ok(body) => body,
+            // Of a group that it does not know, the server says so in plain text.
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let list: APIResourceList = serde_json::from_slice(&list).map_err(kube::Error::SerdeError)?;
+        // Subresources, such as `sites/status`, are of the same kind.
+        let found = list.resources.into_iter().find(|known| *known.kind == *gvk.kind && !known.name.contains('/'));
+        Ok(found.map(|known| Self::named(gvk.clone(), GroupResource::new(&gvk.group, &known.name), known.namespaced)))
+    }
+}

@@ -1,0 +1,175 @@
+//! Metrics of controllers, under the names of controller-runtime.
+
+use crate::metrics::{Counters, Gauges, Histograms, Labels, duration_histogram};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use std::time::Duration;
+
+/// The outcome of a reconcile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Outcome {
+    Success,
+    Requeue,
+    RequeueAfter,
+    Wait,
+    Error,
+    Terminal,
+    Panic,
+    Deadline,
+}
+
+impl Outcome {
+    /// All that have a label of their own; the others are errors.
+    const LABELLED: [Self; 5] = [Self::Success, Self::Requeue, Self::RequeueAfter, Self::Wait, Self::Error];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Requeue => "requeue",
+            Self::RequeueAfter => "requeue_after",
+            Self::Wait => "wait",
+            Self::Error | Self::Terminal | Self::Panic | Self::Deadline => "error",
+        }
+    }
+}
+
+/// The metrics of all controllers.
+#[derive(Clone, Debug)]
+pub(crate) struct ControllerMetrics {
+    reconciles: Counters<2>,
+    errors: Counters<1>,
+    terminal: Counters<1>,
+    panics: Counters<1>,
+    undecodable: Counters<1>,
+    deadlines: Counters<1>,
+    time: Histograms<1>,
+    concurrency: Gauges<1>,
+    waited: Histograms<2>,
+    worked: Histograms<2>,
+    latency: Histograms<1>,
+    map_errors: Counters<1>,
+}
+
+impl Default for ControllerMetrics {
+    fn default() -> Self {
+        Self {
+            reconciles: Family::default(),
+            errors: Family::default(),
+            terminal: Family::default(),
+            panics: Family::default(),
+            undecodable: Family::default(),
+            deadlines: Family::default(),
+            time: Family::new_with_constructor(duration_histogram),
+            concurrency: Family::default(),
+            waited: Family::new_with_constructor(queue_histogram),
+            worked: Family::new_with_constructor(queue_histogram),
+            latency: Family::new_with_constructor(duration_histogram),
+            map_errors: Family::default(),
+        }
+    }
+}
+
+/// Makes a histogram of seconds with the buckets of client-go's work queues.
+fn queue_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(1e-8, 10.0, 12))
+}
+
+impl ControllerMetrics {
+    pub(crate) fn register(&self, r: &mut Registry) {
+        r.register("controller_runtime_reconcile", "Reconciles by result", self.reconciles.clone());
+        r.register("controller_runtime_reconcile_errors", "Reconciles that failed", self.errors.clone());
+        r.register("controller_runtime_terminal_reconcile_errors", "Reconciles given up", self.terminal.clone());
+        r.register("controller_runtime_reconcile_panics", "Reconciles that panicked", self.panics.clone());
+        r.register("flyball_undecodable", "Reconciles of objects that do not decode", self.undecodable.clone());
+        let help = "Reconciles cut off at their deadline";
+        r.register("controller_runtime_reconcile_timeouts", help, self.deadlines.clone());
+        r.register("controller_runtime_reconcile_time_seconds", "Time of a reconcile", self.time.clone());
+        r.register("controller_runtime_max_concurrent_reconciles", "Workers", self.concurrency.clone());
+        r.register("workqueue_queue_duration_seconds", "Time that a key was ready", self.waited.clone());
+        r.register("workqueue_work_duration_seconds", "Time that a worker had a key", self.worked.clone());
+        r.register("flyball_latency_seconds", "Time from when a key was ready to its end", self.latency.clone());
+        r.register("flyball_map_errors", "Changes that a mapping function failed on", self.map_errors.clone());
+    }
+
+    /// Returns the metrics of a controller with so many workers.
+    pub(crate) fn of(&self, name: &str, workers: usize) -> ReconcileMetrics {
+        let controller = [("controller", name.to_owned())];
+        let queue: Labels<2> = [("name", name.to_owned()), ("controller", name.to_owned())];
+        self.concurrency.get_or_create(&controller).set(workers as i64);
+        let result = |outcome: Outcome| {
+            let labels = [("controller", name.to_owned()), ("result", outcome.label().to_owned())];
+            self.reconciles.get_or_create_owned(&labels)
+        };
+        ReconcileMetrics {
+            results: Outcome::LABELLED.map(result),
+            errors: self.errors.get_or_create_owned(&controller),
+            terminal: self.terminal.get_or_create_owned(&controller),
+            panics: self.panics.get_or_create_owned(&controller),
+            undecodable: self.undecodable.get_or_create_owned(&controller),
+            deadlines: self.deadlines.get_or_create_owned(&controller),
+            time: self.time.get_or_create_owned(&controller),
+            waited: self.waited.get_or_create_owned(&queue),
+            worked: self.worked.get_or_create_owned(&queue),
+            latency: self.latency.get_or_create_owned(&controller),
+        }
+    }
+
+    /// Returns the counter of changes that the mapping functions of a controller failed on.
+    pub(super) fn map_errors(&self, controller: &str) -> Counter {
+        self.map_errors.get_or_create_owned(&[("controller", controller.to_owned())])
+    }
+}
+
+/// The metrics of one controller.
+#[derive(Clone, Debug)]
+pub(crate) struct ReconcileMetrics {
+    /// In the order of [`Outcome::LABELLED`].
+    results: [Counter; Outcome::LABELLED.len()],
+    errors: Counter,
+    terminal: Counter,
+    panics: Counter,
+    undecodable: Counter,
+    deadlines: Counter,
+    time: Histogram,
+    waited: Histogram,
+    worked: Histogram,
+    latency: Histogram,
+}
+
+impl ReconcileMetrics {
+    pub(crate) fn reconciled(&self, outcome: Outcome, time: Duration) {
+        let apart = match outcome {
+            Outcome::Success | Outcome::Requeue | Outcome::RequeueAfter | Outcome::Wait | Outcome::Error => None,
+            Outcome::Terminal => Some(&self.terminal),
+            Outcome::Panic => Some(&self.panics),
+            Outcome::Deadline => Some(&self.deadlines),
+        };
+        apart.map(Counter::inc);
+        for (labelled, counter) in Outcome::LABELLED.iter().zip(&self.results) {
+            if labelled.label() == outcome.label() {
+                counter.inc();
+            }
+        }
+        if outcome.label() == Outcome::Error.label() {
+            self.errors.inc();
+        }
+        self.time.observe(time.as_secs_f64());
+    }
+
+    /// Counts an object that does not decode.
+    pub(crate) fn undecodable(&self) {
+        self.undecodable.inc();
+    }
+
+    pub(crate) fn waited(&self, time: Duration) {
+        self.waited.observe(time.as_secs_f64());
+    }
+
+    /// Counts a key that a worker had for this time, after it had waited for the other.
+    pub(crate) fn worked(&self, time: Duration, waited: Duration) {
+        self.worked.observe(time.as_secs_f64());
+        self.latency.observe((waited + time).as_secs_f64());
+    }
+}
