@@ -5,8 +5,8 @@
 use super::{Attributes, Operation, pods};
 use crate::kinds::Part;
 use crate::server::Inner;
+use flyball_core::memory::NODE;
 use flyball_core::{GroupResource, Object, Quantity, Status};
-use flyball_schema::memory::NODE;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 

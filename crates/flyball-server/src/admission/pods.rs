@@ -4,8 +4,8 @@ use super::Attributes;
 use crate::request::body;
 use crate::request::weight::MAX_WEIGHT;
 use crate::server::Inner;
+use flyball_core::memory::{self, NODE};
 use flyball_core::{GroupResource, Object, ObjectKey, Status};
-use flyball_schema::memory::{self, NODE};
 use serde_json::{Map, Value, json};
 
 pub(super) fn admit(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
