@@ -2,6 +2,7 @@
 //!
 //! The texts follow `k8s.io/apimachinery/pkg/util/validation/field`, which clients show to people and some compare.
 
+use crate::Object;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -66,6 +67,16 @@ impl fmt::Display for Path<'_> {
             Step::Index(index) => write!(f, "[{index}]"),
             Step::Key(key) => write!(f, "[{key}]"),
         }
+    }
+}
+
+/// Returns the value of a selectable field, such as `spec.nodeName`, as a text; an absent one is empty.
+pub fn selectable_text(object: &Object, path: &str) -> String {
+    let steps: Vec<&str> = path.trim_start_matches('.').split('.').collect();
+    match object.at(&steps) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string(),
+        _ => String::new(),
     }
 }
 

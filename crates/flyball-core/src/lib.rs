@@ -9,6 +9,7 @@
 pub mod cron;
 pub mod field;
 pub mod memory;
+pub mod metadata;
 pub mod names;
 pub mod object;
 pub mod quantity;

@@ -1,9 +1,13 @@
 //! Auth: who a client is, and what it may do.
 //!
+//! Takes headers and certificates, gives a [`User`]; takes an [`Action`], gives a [`Decision`]. It must not change
+//! anything. The invariant: what cannot be read gives no rights.
+//!
 //! A client is known by its certificate, by a service account's token or by what an in-process caller says; what it may
 //! do, RBAC rules say. See <https://kubernetes.io/docs/reference/access-authn-authz/>.
 
 mod authenticate;
+mod authorize;
 pub(crate) mod bootstrap;
 mod coverage;
 mod impersonation;
@@ -11,14 +15,15 @@ mod rbac;
 pub(crate) mod reviews;
 mod tokens;
 
-pub(crate) use authenticate::{impersonated, of_request};
+pub(crate) use authenticate::Authenticator;
+pub(crate) use authorize::Authorizer;
 pub(crate) use coverage::{Missing, missing};
-pub(crate) use impersonation::LastModes;
 pub(crate) use rbac::{Rbac, Rule, is_policy};
-pub(crate) use tokens::{Bound, ISSUER, Issuer, Refusal};
+pub(crate) use tokens::{ISSUER, Issuer};
 
-use crate::request::Target;
-use crate::server::Inner;
+use tokens::{Bound, Refusal};
+
+use crate::request::RequestInfo;
 use flyball_core::{GroupResource, Status};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -92,7 +97,7 @@ pub(crate) struct Action<'a> {
     pub(crate) on: On<'a>,
 }
 
-/// What it is to be done to.
+/// The resource or path that an action is about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum On<'a> {
     Resource { group: &'a str, resource: &'a str, subresource: &'a str, namespace: &'a str, name: &'a str },
@@ -101,8 +106,8 @@ pub(crate) enum On<'a> {
 
 impl<'a> On<'a> {
     /// Names what a request is about.
-    pub(crate) fn of(target: &'a Target) -> Self {
-        let Some(path) = &target.resource else { return Self::Path(&target.path) };
+    pub(crate) fn of(request: &'a RequestInfo) -> Self {
+        let Some(path) = &request.resource else { return Self::Path(&request.path) };
         Self::Resource {
             group: &path.group,
             resource: &path.resource,
@@ -113,7 +118,7 @@ impl<'a> On<'a> {
     }
 }
 
-/// Whether something may be done.
+/// True if something may be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// It may; the text says by which rule, if by one.
@@ -122,18 +127,8 @@ pub(crate) enum Decision {
     NoOpinion,
 }
 
-impl Inner {
-    /// Refuses what nothing allows.
-    pub(crate) fn authorize(&self, action: &Action<'_>) -> Result<(), Status> {
-        match self.rbac.decide(&self.store, action) {
-            Decision::Allowed(_) => Ok(()),
-            Decision::NoOpinion => Err(action.forbidden()),
-        }
-    }
-}
-
 impl Action<'_> {
-    /// Refuses the action, in the words of the real server.
+    /// Rejects the action, in the words of the real server.
     pub(crate) fn forbidden(&self) -> Status {
         let user = flyball_core::field::go_quote(&self.user.name);
         match self.on {

@@ -4,13 +4,15 @@
 //! fairness does with one level for all and a flow for each user. Watches take no slot, and administrators have slots
 //! of their own. See <https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>.
 
+mod offload;
 mod pool;
 
+pub(crate) use offload::Offload;
 pub(crate) use pool::{Flow, Hold, Pool, REFUSALS};
 
 use std::time::Duration;
 
-/// How much a server takes on. Users share each of these: one alone may have half of it, and leaves half of what
+/// Bounds of what a server takes on. Users share each of these: one alone may have half of it, and leaves half of what
 /// remains to the next.
 #[derive(Clone, Debug)]
 pub struct Bounds {
@@ -20,7 +22,7 @@ pub struct Bounds {
     pub writes: usize,
     /// The most of each that wait for a slot: 1,000.
     pub waiting: usize,
-    /// How long they do so: 15 seconds.
+    /// Timeout of that wait: 15 seconds.
     pub patience: Duration,
     /// The most requests of administrators (group `system:masters`) under way, which are not counted with the others:
     /// 5,000.
@@ -40,7 +42,7 @@ pub struct Bounds {
     pub window_events: usize,
     /// The most bytes of past states that are kept alive so, for each resource: 32 MiB.
     pub window_bytes: usize,
-    /// How long a client may leave what it is sent unread: 30 seconds.
+    /// Time that a client may leave what it is sent unread: 30 seconds.
     pub slow_watch: Duration,
 }
 
@@ -64,7 +66,7 @@ impl Default for Bounds {
     }
 }
 
-/// What requests are counted with.
+/// The class of a request, by which it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
     Read,
@@ -72,7 +74,7 @@ pub(crate) enum Sort {
     Exempt,
 }
 
-/// What an unfinished answer costs beside its bytes, roughly: the stream, the request's head, the task.
+/// Bytes that an unfinished answer costs beside its own, roughly: the stream, the request's head, the task.
 pub(crate) const UNFINISHED: usize = 8 << 10;
 
 /// Something that users share. Administrators share as much among themselves, so that no other user keeps them waiting.
@@ -97,7 +99,7 @@ impl Levels {
     }
 }
 
-/// What all users share.
+/// The bounds that all users share.
 pub(crate) struct Shared {
     reads: Pool,
     writes: Pool,
@@ -140,12 +142,12 @@ impl Shared {
 
     /// Takes a slot, which may have to be waited for; `None` if there is none to be had.
     pub(crate) async fn slot(&self, sort: Sort, flow: &Flow) -> Option<Hold> {
-        self.slots(sort).take(flow, 1, self.patience).await
+        self.slots(sort).acquire(flow, 1, self.patience).await
     }
 
     /// Takes the right to receive so many bytes; `None` if there is none to be had.
     pub(crate) async fn receive(&self, flow: &Flow, bytes: usize) -> Option<Hold> {
-        self.received.of(flow).take(flow, bytes, self.patience).await
+        self.received.of(flow).acquire(flow, bytes, self.patience).await
     }
 
     /// Waits until a flow has read enough of what it was sent for an answer of so many bytes; `None` if it does not.

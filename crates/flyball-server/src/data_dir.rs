@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// The format that this program writes.
 const FORMAT: u32 = 1;
 
-/// How much is written down besides the last snapshot before there is a new one, unless there is more in that.
+/// Bytes that are written besides the last snapshot before there is a new one, unless there is more in that.
 const COMPACT_AFTER: u64 = 16 << 20;
 
 /// Why a data directory cannot be used.
@@ -22,7 +22,7 @@ pub enum DataDirError {
     /// The operating system refuses something.
     #[error("cannot {what} {path}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         what: &'static str,
         /// The file or directory that it was done to.
         path: PathBuf,
@@ -72,7 +72,7 @@ pub enum DataDirError {
     /// A file in it is a link or something else that is no file.
     #[error("{path} is not a regular file")]
     NotAFile {
-        /// What it should be.
+        /// The expected directory.
         path: PathBuf,
     },
     /// A file is not what was written.
@@ -80,7 +80,7 @@ pub enum DataDirError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where it ceases to make sense.
+        /// The offset at which it ceases to make sense.
         at: u64,
     },
     /// A file is gone.
@@ -120,7 +120,7 @@ struct Held {
     _lock: File,
 }
 
-/// What a server does with a directory before it serves.
+/// A stage of opening a directory, before the server serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OpeningStage {
     /// It reads bytes of a snapshot or a log.
@@ -134,7 +134,7 @@ pub enum OpeningStage {
 /// Takes a stage, how much of it is done, and how much there is.
 type Report = dyn Fn(OpeningStage, u64, u64) + Send + Sync;
 
-/// Where the progress of opening a directory is reported, if anywhere.
+/// The receiver of the progress of opening a directory, if there is one.
 #[derive(Clone, Default)]
 pub(crate) struct Progress(Option<Arc<Report>>);
 
@@ -245,7 +245,7 @@ impl DataDir {
     }
 }
 
-/// Tells whether nothing is in a directory, or only what is left of a start that came to nothing.
+/// Returns whether nothing is in a directory, or only what is left of a start that came to nothing.
 fn is_fresh(path: &Path) -> Result<bool, DataDirError> {
     for entry in fs::read_dir(path).during("read", path)? {
         let name = entry.during("read", path)?.file_name();

@@ -161,7 +161,7 @@ fn connector(bundle: &[u8]) -> Result<TlsConnector, Error> {
 /// Verifies as Go does: a certificate that is itself in the bundle is believed, even if it is an authority's.
 #[derive(Debug)]
 struct Verifier {
-    /// What follows chains; `None` if the bundle has nothing that a chain could end in.
+    /// The verifier of chains; `None` if the bundle has nothing that a chain could end in.
     chains: Option<Arc<WebPkiServerVerifier>>,
     known: Vec<CertificateDer<'static>>,
     provider: Arc<CryptoProvider>,
@@ -221,7 +221,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Refuses a certificate that is not good now.
+/// Rejects a certificate that is not good now.
 fn check_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
     let bad = || Error::InvalidCertificate(CertificateError::BadEncoding);
     let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| bad())?;

@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api>.
 
 use crate::auth::ISSUER;
-use crate::registry::{Behaviour, Catalog, Group, Resource, Version};
+use crate::catalog::{Behavior, Catalog, Group, Resource, Version};
 use crate::request::accept::{Discovery, Form, negotiate_discovery, not_acceptable};
 use crate::response::{self, Body};
 use flyball_core::Status;
@@ -140,8 +140,8 @@ struct Sub {
 }
 
 fn subresources(resource: &Resource) -> Vec<Sub> {
-    match &resource.behaviour {
-        Behaviour::BuiltIn(kind) => {
+    match &resource.behavior {
+        Behavior::BuiltIn(kind) => {
             let sub = |sub: &crate::kinds::Subresource| {
                 let (group, version) = sub.group_version.unwrap_or_default();
                 let kind = sub.kind.map(|kind| (group.to_owned(), version.to_owned(), kind.to_owned()));
@@ -149,7 +149,7 @@ fn subresources(resource: &Resource) -> Vec<Sub> {
             };
             kind.subresources.iter().map(sub).collect()
         }
-        Behaviour::Custom(custom) => {
+        Behavior::Custom(custom) => {
             let own = &resource.kind;
             let status = custom.status.then(|| Sub {
                 name: "status",
@@ -167,12 +167,12 @@ fn subresources(resource: &Resource) -> Vec<Sub> {
 }
 
 fn verbs(resource: &Resource) -> Vec<&'static str> {
-    match &resource.behaviour {
-        Behaviour::BuiltIn(kind) => kind.verbs.names().to_vec(),
-        Behaviour::Custom(custom) if custom.terminating => {
+    match &resource.behavior {
+        Behavior::BuiltIn(kind) => kind.verbs.names().to_vec(),
+        Behavior::Custom(custom) if custom.terminating => {
             CUSTOM_VERBS.into_iter().filter(|verb| *verb != "create").collect()
         }
-        Behaviour::Custom(_) => CUSTOM_VERBS.to_vec(),
+        Behavior::Custom(_) => CUSTOM_VERBS.to_vec(),
     }
 }
 

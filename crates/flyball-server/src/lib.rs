@@ -1,8 +1,9 @@
 //! The embedded API server: a function from request to response.
 //!
 //! It takes the HTTP requests that a kube-apiserver takes and answers them as one does. The stations that a request
-//! passes are the modules, in this order: [`Server`] finds out who sends it and whether it may, the request is read,
-//! the registry makes a candidate of it, admission looks at that, storage keeps it and watches tell of it.
+//! passes are modules, in this order: [`Server`] authenticates and authorizes it, the request is read, the registry
+//! makes a candidate of it, admission changes and validates that, storage keeps it and watches send it. They form
+//! layers: each imports only those below it, and [`Server`] wires them.
 //!
 //! In process a [`Server`] is a tower service that needs neither a socket nor a thread; with a clock and a seed given
 //! it answers the same requests alike, byte for byte. [`serve`] puts it behind TLS.
@@ -10,30 +11,40 @@
 //! What is absent: controllers (they are clients, see `flyball-cluster`), anything that runs containers, aggregated API
 //! servers, answers in protobuf (bodies may be).
 
-mod admission;
-mod registry;
-mod request;
-mod storage;
-mod watch;
-
-mod auth;
+// From the ground up; `tests/it/architecture.rs` lists who may import whom.
 mod bounds;
-mod custom;
 mod data_dir;
-mod discovery;
-mod kinds;
 mod link;
-mod metrics;
-mod openapi;
-mod response;
-mod server;
-mod table;
-mod webhook;
-
-mod dial;
 pub mod pki;
 pub mod quota;
+mod request;
+mod response;
+mod storage;
+
+mod kinds;
+mod webhook;
+
+mod custom;
+mod dial;
+
+mod catalog;
+
+mod auth;
+mod codec;
+
+mod admission;
+mod registry;
+
+mod definitions;
+mod discovery;
+mod encoder;
+mod metrics;
+mod openapi;
+mod table;
+mod watch;
+
 mod serve;
+mod server;
 
 pub use auth::User;
 pub use bounds::Bounds;

@@ -42,7 +42,7 @@ impl End {
 /// The other end of a connection.
 pub(crate) struct Peer {
     pub(crate) closed: Arc<End>,
-    /// Whether it was closed because it takes nothing.
+    /// True if it was closed because it takes nothing.
     is_slow: AtomicBool,
     state: Mutex<PeerState>,
     /// Requests under way.
@@ -51,7 +51,7 @@ pub(crate) struct Peer {
 
 struct PeerState {
     has_asked: bool,
-    /// Who sent the last request, as far as that is known.
+    /// The sender of the last request, as far as that is known.
     flow: Option<Flow>,
     /// When the last request ended.
     last: Instant,
@@ -70,7 +70,7 @@ impl Peer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells whether a request has come by this connection.
+    /// Returns whether a request has come by this connection.
     pub(crate) fn has_asked(&self) -> bool {
         self.lock().has_asked
     }
@@ -99,7 +99,7 @@ impl Peer {
     }
 }
 
-/// What a request and its answer have of a connection. Clones are the same.
+/// The part of a connection that a request and its answer have. Clones are the same.
 #[derive(Clone)]
 pub(crate) struct Link(Arc<State>);
 
@@ -108,9 +108,9 @@ struct State {
     /// Ends the answer, and over HTTP/1 the connection with it.
     end: Arc<End>,
     flow: OnceLock<Flow>,
-    /// Whether it was ended because its client does not read.
+    /// True if it was ended because its client does not read.
     is_slow: AtomicBool,
-    /// What is given back with the end of the answer.
+    /// The hold that is given back with the end of the answer.
     kept: OnceLock<Hold>,
     /// Room for the answer until it is made, then what it costs by itself until it has ended.
     room: Mutex<Option<Hold>>,
@@ -157,7 +157,7 @@ impl Link {
         let _ = self.0.kept.set(hold);
     }
 
-    /// Tells whether something is kept until the answer has ended: a watch is counted so.
+    /// Returns whether something is kept until the answer has ended: a watch is counted so.
     pub(crate) fn is_watch(&self) -> bool {
         self.0.kept.get().is_some()
     }
@@ -181,7 +181,7 @@ impl Link {
         self.unsent().pop_front();
     }
 
-    /// Tells whether the answer was cut off because its client does not read.
+    /// Returns whether the answer was cut off because its client does not read.
     pub(crate) fn is_slow(&self) -> bool {
         self.0.is_slow.load(Ordering::Relaxed) || self.0.peer.is_slow.load(Ordering::Relaxed)
     }

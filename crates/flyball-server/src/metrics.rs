@@ -1,13 +1,14 @@
-//! The server's own figures, as Prometheus reads them: under the names that a kube-apiserver has for them, where it has any.
+//! The server's own metrics, as Prometheus reads them: under the names that a kube-apiserver has for them, where it has any.
 //!
 //! See <https://kubernetes.io/docs/reference/instrumentation/metrics/>.
 
-use crate::bounds::{REFUSALS, Sort};
+use crate::bounds::{REFUSALS, Shared, Sort};
+use crate::catalog::{Behavior, Catalog, Resource};
 use crate::kinds::Part;
-use crate::registry::{Behaviour, Resource};
-use crate::request::{Query, Target};
+use crate::request::{Query, RequestInfo};
 use crate::response::{self, Body};
-use crate::server::Inner;
+use crate::storage::Store;
+use crate::watch::Readers;
 use http::Response;
 use http::request::Parts;
 use std::collections::BTreeMap;
@@ -32,11 +33,11 @@ const PATHS: [&str; 10] = [
     "/.well-known",
 ];
 
-/// How many requests there were of each kind.
+/// The number of requests of each series.
 #[derive(Default)]
 pub(crate) struct Requests(RwLock<BTreeMap<Series, AtomicU64>>);
 
-/// What a request is counted with.
+/// The labels that a request is counted with.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Series {
     resource: Arc<str>,
@@ -51,22 +52,22 @@ pub(crate) struct Series {
 
 impl Series {
     /// Finds what a request is counted with, but for its answer.
-    pub(crate) fn of(inner: &Inner, parts: &Parts, query: &Query, target: &Target) -> Self {
-        let verb = verb(parts, target);
-        let Some(path) = &target.resource else {
+    pub(crate) fn of(catalog: &Catalog, parts: &Parts, query: &Query, request: &RequestInfo) -> Self {
+        let verb = verb(parts, request);
+        let Some(path) = &request.resource else {
             let known = |known: &&&str| {
-                target.path.strip_prefix(**known).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                request.path.strip_prefix(**known).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             };
             // The longest one counts.
             let subresource = PATHS.iter().filter(known).max_by_key(|path| path.len()).copied().unwrap_or_default();
             return Self { verb, subresource, ..Self::default() };
         };
         // What clients make up makes no series.
-        let Some(resource) = inner.catalog().get(&path.group, &path.version, &path.resource) else {
+        let Some(resource) = catalog.get(&path.group, &path.version, &path.resource) else {
             return Self { verb, ..Self::default() };
         };
         let subresource = path.subresource.as_deref().and_then(|name| subresource(&resource, name));
-        let scope = if path.name.is_some() || target.verb == "create" {
+        let scope = if path.name.is_some() || request.verb == "create" {
             "resource"
         } else if path.namespace.is_some() {
             "namespace"
@@ -101,15 +102,15 @@ impl Series {
     }
 }
 
-/// Names what is done as the real server's figures do: by method, with lists, watches and applies apart.
-fn verb(parts: &Parts, target: &Target) -> &'static str {
+/// Names what is done as the real server's metrics do: by method, with lists, watches and applies apart.
+fn verb(parts: &Parts, request: &RequestInfo) -> &'static str {
     let applies = || {
         parts
             .headers
             .get(http::header::CONTENT_TYPE)
             .is_some_and(|ty| ty.as_bytes().starts_with(b"application/apply-patch"))
     };
-    match target.verb {
+    match request.verb {
         "watch" => "WATCH",
         "list" => "LIST",
         "create" | "post" => "POST",
@@ -123,9 +124,9 @@ fn verb(parts: &Parts, target: &Target) -> &'static str {
 }
 
 fn subresource(resource: &Resource, name: &str) -> Option<&'static str> {
-    match &resource.behaviour {
-        Behaviour::BuiltIn(kind) => kind.subresources.iter().map(|known| known.name).find(|known| *known == name),
-        Behaviour::Custom(_) => [Part::Status, Part::Scale].map(Part::name).into_iter().find(|known| *known == name),
+    match &resource.behavior {
+        Behavior::BuiltIn(kind) => kind.subresources.iter().map(|known| known.name).find(|known| *known == name),
+        Behavior::Custom(_) => [Part::Status, Part::Scale].map(Part::name).into_iter().find(|known| *known == name),
     }
 }
 
@@ -145,7 +146,7 @@ impl Requests {
     }
 }
 
-/// A page of figures.
+/// A page of metrics.
 struct Page(String);
 
 impl Page {
@@ -167,45 +168,54 @@ impl Page {
     }
 }
 
+/// The sources of `/metrics`.
+pub(crate) struct Metrics<'f> {
+    pub(crate) shared: &'f Shared,
+    pub(crate) requests: &'f Requests,
+    pub(crate) forbidden: &'f Requests,
+    pub(crate) readers: &'f Readers,
+    pub(crate) store: &'f Store,
+}
+
 /// Answers `/metrics`.
-pub(crate) fn page(inner: &Inner) -> Response<Body> {
+pub(crate) fn page(metrics: &Metrics<'_>) -> Response<Body> {
     let mut page = Page(String::new());
     let name = "apiserver_current_inflight_requests";
     page.family(name, "gauge", "Requests under way, by kind; watches are not among them.");
     for (kind, sorts) in [("mutating", &[Sort::Write][..]), ("readOnly", &[Sort::Read]), ("exempt", &[Sort::Exempt])] {
-        let count: usize = sorts.iter().map(|sort| inner.shared.count(*sort)).sum();
+        let count: usize = sorts.iter().map(|sort| metrics.shared.count(*sort)).sum();
         page.value(name, format_args!("request_kind=\"{kind}\""), count);
     }
     let name = "apiserver_flowcontrol_rejected_requests_total";
     page.family(name, "counter", "Requests that were sent away with 429.");
-    for (reason, count) in REFUSALS.iter().zip(inner.shared.refused()) {
+    for (reason, count) in REFUSALS.iter().zip(metrics.shared.refused()) {
         let labels = "flow_schema=\"global-default\",priority_level=\"global-default\"";
         page.value(name, format_args!("{labels},reason=\"{reason}\""), count);
     }
     let name = "flyball_unsent_bytes";
     page.family(name, "gauge", "Bytes of answers over connections that their clients have not read yet.");
-    let _ = writeln!(page.0, "{name} {}", inner.shared.unsent.used());
+    let _ = writeln!(page.0, "{name} {}", metrics.shared.unsent.used());
     let name = "apiserver_request_total";
     page.family(name, "counter", "Requests, by verb, dry run, group, version, resource, scope and code of the answer.");
-    page.requests(name, &inner.requests);
+    page.requests(name, metrics.requests);
     let name = "flyball_forbidden_requests_total";
     page.family(
         name,
         "counter",
         "Requests answered with 403, but for those of administrators, whom only admission refuses.",
     );
-    page.requests(name, &inner.forbidden);
+    page.requests(name, metrics.forbidden);
     let name = "apiserver_registered_watchers";
     page.family(name, "gauge", "Watches under way.");
-    for (table, count) in inner.readers.counts() {
+    for (table, count) in metrics.readers.counts() {
         page.value(name, format_args!("group=\"{}\",resource=\"{}\"", table.group, table.resource), count);
     }
     let name = "apiserver_terminated_watchers_total";
     page.family(name, "counter", "Watches that were cut off because their clients read too slowly.");
-    for (table, count) in inner.readers.cut_off() {
+    for (table, count) in metrics.readers.cut_off() {
         page.value(name, format_args!("group=\"{}\",resource=\"{}\"", table.group, table.resource), count);
     }
-    let counts = inner.store.counts();
+    let counts = metrics.store.counts();
     let name = "apiserver_resource_objects";
     page.family(name, "gauge", "Stored objects.");
     for (table, count) in &counts {
@@ -218,6 +228,6 @@ pub(crate) fn page(inner: &Inner) -> Response<Body> {
     }
     let name = "flyball_storage_revision";
     page.family(name, "counter", "Revision of the latest write.");
-    let _ = writeln!(page.0, "{name} {}", inner.store.revision());
+    let _ = writeln!(page.0, "{name} {}", metrics.store.revision());
     response::answer(200, "text/plain; version=0.0.4; charset=utf-8", page.0)
 }

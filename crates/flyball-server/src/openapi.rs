@@ -8,7 +8,7 @@ mod paths;
 mod protobuf;
 mod schemas;
 
-use crate::registry::{Catalog, Resource, Version};
+use crate::catalog::{Catalog, Resource, Version};
 use crate::response::{self, Body};
 use bytes::Bytes;
 use http::Response;
@@ -127,14 +127,14 @@ pub(crate) fn v2(documents: &Documents, catalog: &Arc<Catalog>, accept: Option<&
         return response::answer(406, "text/plain; charset=utf-8", "");
     };
     let body = documents.get(catalog, format!("v2 {media}"), || {
-        let document = whole(catalog);
+        let document = all_versions(catalog);
         if media == protobuf::GIVEN { protobuf::document(&document) } else { json_text(&document) }
     });
     response::answer(200, media, body)
 }
 
 /// Makes the document of all that is served.
-fn whole(catalog: &Catalog) -> Value {
+fn all_versions(catalog: &Catalog) -> Value {
     let mut definitions = Definitions::new(Dialect::V2);
     let mut all = Map::new();
     for resource in catalog.resources().filter(|resource| resource.is_served()) {

@@ -29,10 +29,10 @@ pub enum Error {
     /// A key or a certificate could not be made.
     #[error("certificates could not be made")]
     Make(#[from] rcgen::Error),
-    /// What was made cannot be used.
+    /// A certificate or key cannot be used.
     #[error("certificates could not be used")]
     Use(#[from] rustls::Error),
-    /// What was made cannot be read.
+    /// A certificate or key cannot be read.
     #[error("certificates could not be read")]
     Read(#[from] rustls::pki_types::pem::Error),
     /// They cannot be kept, or what was kept cannot be read.
@@ -182,7 +182,7 @@ impl Authority {
     }
 }
 
-/// What the certificate of the authority says.
+/// Returns the contents of the authority's certificate.
 fn own_params(clock: &Clock) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = named("flyball-ca", None);

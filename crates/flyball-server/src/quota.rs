@@ -1,9 +1,8 @@
-//! What objects use of a quota: the names and amounts that resource quotas count by.
+//! Quota usage of objects: the names and amounts that resource quotas count by.
 //!
 //! Admission adds up with it what a write asks for, and a controller what there is. See
 //! <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
 
-use crate::admission::whole;
 use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339};
 use flyball_core::{GroupResource, Object, Quantity};
 use serde_json::Value;
@@ -37,7 +36,7 @@ pub fn usage(resource: &GroupResource, object: &Object, now: Timestamp) -> Amoun
     used
 }
 
-/// Tells whether a pod uses anything still.
+/// Returns whether a pod uses anything still.
 fn counts(pod: &Object, now: Timestamp) -> bool {
     let phase = pod.at(&["status", "phase"]).and_then(Value::as_str);
     let grace = pod.at(&["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64).unwrap_or(0);
@@ -50,13 +49,13 @@ fn compute(pod: &Object) -> Amounts {
     let mut used = Amounts::new();
     let is_standard =
         |name: &str| matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-    for (name, amount) in whole(pod, "requests") {
+    for (name, amount) in pod_requirements(pod, "requests") {
         if is_standard(&name) {
             used.insert(name.clone(), amount);
         }
         used.insert(format!("requests.{name}"), amount);
     }
-    for (name, amount) in whole(pod, "limits").into_iter().filter(|(name, _)| is_standard(name)) {
+    for (name, amount) in pod_requirements(pod, "limits").into_iter().filter(|(name, _)| is_standard(name)) {
         used.insert(format!("limits.{name}"), amount);
     }
     used
@@ -120,7 +119,7 @@ fn field_of(name: &str) -> Option<(&'static str, &str)> {
     matches!(name, "cpu" | "memory").then_some((field, name))
 }
 
-/// Tells whether a quota with this spec is about an object.
+/// Returns whether a quota with this spec is about an object.
 pub fn is_about(spec: &Value, resource: &GroupResource, object: &Object) -> bool {
     let is_pod = resource.group.is_empty() && &*resource.resource == "pods";
     let mut scopes = spec["scopes"].as_array().into_iter().flatten();
@@ -137,7 +136,7 @@ pub fn is_about(spec: &Value, resource: &GroupResource, object: &Object) -> bool
 fn in_scope(pod: &Object, scope: &str, operator: &str, values: &Value) -> bool {
     let has_deadline =
         pod.at(&["spec", "activeDeadlineSeconds"]).and_then(Value::as_i64).is_some_and(|limit| limit >= 0);
-    let is_best_effort = || whole(pod, "requests").is_empty() && whole(pod, "limits").is_empty();
+    let is_best_effort = || pod_requirements(pod, "requests").is_empty() && pod_requirements(pod, "limits").is_empty();
     match scope {
         "Terminating" => has_deadline,
         "NotTerminating" => !has_deadline,
@@ -167,4 +166,47 @@ fn in_scope(pod: &Object, scope: &str, operator: &str, values: &Value) -> bool {
         }),
         _ => false,
     }
+}
+
+/// Reads amounts by name.
+pub(crate) fn amounts(value: &Value) -> Amounts {
+    let amounts = value.as_object().into_iter().flatten();
+    amounts.filter_map(|(name, amount)| Some((name.clone(), amount.as_str()?.parse().ok()?))).collect()
+}
+
+/// Sums up the `requests` or `limits` of the containers that a pod runs at the same time.
+pub(crate) fn pod_requirements(pod: &Object, field: &str) -> Amounts {
+    let list = |list: &str| pod.at(&["spec", list]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let add = |sums: &mut Amounts, more: &Amounts| {
+        for (name, amount) in more {
+            let sum = sums.entry(name.clone()).or_insert(Quantity::ZERO);
+            *sum = sum.plus(amount);
+        }
+    };
+    let (mut all, mut sidecars, mut first) = (Amounts::new(), Amounts::new(), Amounts::new());
+    for container in list("containers") {
+        add(&mut all, &amounts(&container["resources"][field]));
+    }
+    let most = |sums: &mut Amounts, other: &Amounts| {
+        for (name, amount) in other {
+            let sum = sums.entry(name.clone()).or_insert(*amount);
+            if *amount > *sum {
+                *sum = *amount;
+            }
+        }
+    };
+    for container in list("initContainers") {
+        let own = amounts(&container["resources"][field]);
+        let mut now = sidecars.clone();
+        add(&mut now, &own);
+        if container["restartPolicy"] == "Always" {
+            add(&mut all, &own);
+            sidecars.clone_from(&now);
+        }
+        most(&mut first, &now);
+    }
+    most(&mut all, &first);
+    let own = pod.at(&["spec", "resources", field]).map(amounts).unwrap_or_default();
+    all.extend(own.into_iter().filter(|(name, _)| matches!(name.as_str(), "cpu" | "memory")));
+    all
 }

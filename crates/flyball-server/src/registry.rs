@@ -1,32 +1,133 @@
-//! Registry: what is served, and the one path by which objects come into being, change and go.
+//! Registry: the one path by which objects come into being, change and go.
 //!
-//! Takes decoded requests, gives objects or a [`Status`]. A write reads what is stored, makes a candidate of it and of
+//! Takes decoded requests, gives objects or a [`Status`]. A write reads what is stored, makes a [candidate] of it and of
 //! what the client sent, brings it through admission and validation and stores it, and begins anew if another write
-//! came first. It must not know of HTTP beyond media types, nor how objects are stored.
+//! came first. It must not know of HTTP beyond media types, nor how objects are stored. The invariant: no lock is held
+//! while admission runs, as webhooks may write objects of their own.
 //!
 //! [`Status`]: flyball_core::Status
+//! [candidate]: candidate::Candidate
 
-mod catalog;
+mod addresses;
+mod candidate;
 mod change;
 mod create;
-pub(crate) mod decode;
 mod delete;
 pub(crate) mod managed;
 mod meta;
 mod patch;
-pub(crate) mod protobuf;
 mod read;
-mod resource;
 pub(crate) mod scale;
-mod scheme;
 mod seed;
 mod write;
 
-pub(crate) use catalog::{Catalog, Group, Lookup, Version, stability};
 pub(crate) use change::storage_error;
 pub(crate) use delete::{Deleted, check_preconditions};
-pub(crate) use meta::{validate_annotations, validate_labels};
 pub(crate) use patch::{Patch, PatchKind};
-pub(crate) use read::{Listed, Selection, convert_whole, parse_version, pruned};
-pub(crate) use resource::{Behaviour, Resource, head};
-pub(crate) use write::{Change, Outcome, Target, Writer, Written};
+pub(crate) use read::{Listed, Selection, parse_version};
+pub(crate) use write::{Change, Outcome, Written};
+
+use crate::admission::{Admission, Attributes, Editor};
+use crate::auth::Authorizer;
+use crate::catalog::{Catalog, CurrentCatalog, Resource};
+use crate::codec::Codec;
+use crate::storage::Store;
+use crate::webhook::Webhooks;
+use addresses::Addresses;
+use flyball_core::{Clock, Object, Rng, Status};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Reads and writes objects.
+pub(crate) struct Registry {
+    pub(crate) store: Arc<Store>,
+    pub(crate) catalog: Arc<CurrentCatalog>,
+    pub(crate) codec: Arc<Codec>,
+    pub(crate) authorizer: Arc<Authorizer>,
+    pub(crate) admission: Admission,
+    pub(crate) clock: Clock,
+    pub(crate) rng: Rng,
+    addresses: Addresses,
+    /// True if a CRD was written, or the last object of one that is going.
+    definitions_changed: AtomicBool,
+}
+
+impl Registry {
+    pub(crate) fn new(
+        store: Arc<Store>,
+        catalog: Arc<CurrentCatalog>,
+        codec: Arc<Codec>,
+        authorizer: Arc<Authorizer>,
+        webhooks: &Arc<Webhooks>,
+        (clock, rng): (Clock, Rng),
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|registry: &Weak<Self>| {
+            let editor: Weak<dyn Editor> = registry.clone();
+            let admission = Admission::new(&store, &codec, &authorizer, webhooks, (&clock, &rng), editor);
+            let addresses = Addresses::new(store.clone(), clock.clone(), rng.clone());
+            let definitions_changed = AtomicBool::new(false);
+            Self { store, catalog, codec, authorizer, admission, clock, rng, addresses, definitions_changed }
+        })
+    }
+
+    /// Serves another catalog from now on, and wakes the watches of what is gone.
+    pub(crate) fn serve(&self, catalog: Catalog) {
+        let catalog = Arc::new(catalog);
+        let before = self.catalog.replace(catalog.clone());
+        let is_same = |resource: &Resource| {
+            let now = catalog.get(&resource.kind.group, &resource.kind.version, &resource.plural);
+            now.is_some_and(|now| std::ptr::eq(&*now, resource))
+        };
+        for resource in before.resources().filter(|resource| resource.custom().is_some() && !is_same(resource)) {
+            self.store.notifier(&resource.table).notify();
+        }
+    }
+
+    /// Lets admission change an object, and gives it the addresses that it is to have after that.
+    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Object) -> Result<(), Status> {
+        self.admission.admit(attributes, Some(object)).await?;
+        if attributes.resource.is_given_addresses() {
+            self.addresses.allocate(attributes, object)?;
+        }
+        Ok(())
+    }
+
+    /// Notes what follows from a write.
+    fn note_written(&self, resource: &Resource) {
+        if resource.declares_resources() {
+            self.note_definitions_changed();
+        }
+        self.refresh_roles(resource);
+    }
+
+    /// Notes what follows from a removal.
+    fn note_removed(&self, resource: &Resource) {
+        // It may be the last object of a CRD that is going.
+        if resource.custom().is_some_and(|custom| custom.terminating) {
+            self.note_definitions_changed();
+        }
+        self.note_written(resource);
+    }
+
+    /// Reads a role or a binding that was written before the write is answered, on the thread of that request.
+    fn refresh_roles(&self, resource: &Resource) {
+        if crate::auth::is_policy(&resource.table) {
+            self.authorizer.refresh();
+        }
+    }
+
+    /// Has CRDs looked at.
+    pub(crate) fn note_definitions_changed(&self) {
+        self.definitions_changed.store(true, Ordering::Release);
+    }
+
+    /// Returns whether CRDs are to be looked at.
+    pub(crate) fn definitions_changed(&self) -> bool {
+        self.definitions_changed.load(Ordering::Acquire)
+    }
+
+    /// Returns the same, and forgets it.
+    pub(crate) fn take_definitions_changed(&self) -> bool {
+        self.definitions_changed.swap(false, Ordering::AcqRel)
+    }
+}

@@ -48,7 +48,7 @@ impl Body {
         Self(Kind::Lazy(first, Box::new(pieces), computes))
     }
 
-    /// Tells whether it takes long to make the next piece.
+    /// Returns whether it takes long to make the next piece.
     pub(crate) fn computes(&self) -> bool {
         matches!(&self.0, Kind::Lazy(made, _, true) if made.is_empty())
     }
@@ -240,7 +240,7 @@ pub(crate) fn page_not_found() -> Response<Body> {
     response
 }
 
-/// What a client is to be warned of, whatever else it is answered.
+/// The warnings that a client gets, whatever else it is answered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Warnings(Arc<Mutex<Noted>>);
 
@@ -272,7 +272,7 @@ impl Warnings {
     }
 
     /// Adds the warnings to an answer, as RFC 7234 writes them.
-    pub(crate) fn tell(&self, response: &mut Response<Body>) {
+    pub(crate) fn append_to(&self, response: &mut Response<Body>) {
         warn(response, &self.0.lock().unwrap_or_else(PoisonError::into_inner).ordered);
     }
 }
@@ -300,10 +300,10 @@ fn warn(response: &mut Response<Body>, warnings: &[String]) {
 mod tests {
     use super::*;
 
-    fn told(warnings: &[&str]) -> Vec<usize> {
+    fn lengths(warnings: &[&str]) -> Vec<usize> {
         let (noted, mut response) = (Warnings::default(), Response::new(Body::empty()));
         noted.add(warnings.iter().map(ToString::to_string));
-        noted.tell(&mut response);
+        noted.append_to(&mut response);
         let told = response.headers().get_all("warning").iter();
         told.map(|value| value.as_bytes().len() - "299 - \"\"".len()).collect()
     }
@@ -343,12 +343,12 @@ mod tests {
     fn warnings_are_told_once_and_cut_as_the_real_server_cuts_them() {
         let long: Vec<String> = (0..5).map(|n| format!("{n}{}", "x".repeat(999))).collect();
         let long: Vec<&str> = long.iter().map(String::as_str).collect();
-        assert_eq!(told(&["a", "bb", "a", ""]), [1, 2]);
-        assert_eq!(told(&long[..4]), [1000; 4]);
-        assert_eq!(told(&long), [256; 5]);
+        assert_eq!(lengths(&["a", "bb", "a", ""]), [1, 2]);
+        assert_eq!(lengths(&long[..4]), [1000; 4]);
+        assert_eq!(lengths(&long), [256; 5]);
         let many: Vec<String> = (0..33_000).map(|n| format!("unknown field {n:06}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let told = told(&many);
+        let told = lengths(&many);
         assert_eq!((told.len(), told[0]), (205, 20));
     }
 }

@@ -30,32 +30,34 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::TlsAcceptor;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// How long a client may take until its first request is there, the handshake included, and then for the head of each.
+/// Timeout of a client's first request, the handshake included, and then of the head of each.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long requests under way may take once the server stops; watches are cut off.
-const DRAIN: Duration = Duration::from_secs(1);
+/// Timeout of requests under way once the server stops; watches are cut off.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often slow readers are looked for.
-const LOOK: Duration = Duration::from_secs(1);
+/// Interval of the search for slow readers.
+const SLOW_READER_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A user who is sent no more because too much of it is unread has so many times less time to read.
-const PRESSURE: u32 = 6;
+const PRESSURE_DIVISOR: u32 = 6;
 
-/// After how long a silent connection is asked whether anybody is there, and how long the answer may take.
-const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
+/// Interval of pings on a silent connection, and the timeout of their answers.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The most requests that one connection may have under way: a controller has a watch for each kind.
 const MAX_STREAMS: u32 = 1000;
 
 /// The most bytes of a request's head over HTTP/1.
-const MAX_HEAD: usize = 64 << 10;
+const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// How much of a request's body, and of all bodies of a connection, may come over HTTP/2 before it is read.
-const WINDOWS: (u32, u32) = (64 << 10, 1 << 20);
+/// The most bytes of a request's body, and of all bodies of a connection, that may come over HTTP/2 before they are read.
+const STREAM_WINDOW_BYTES: u32 = 64 << 10;
+const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 
 /// The most bytes of an answer that wait in HTTP/2 for the client's window.
-const MAX_SEND_BUFFER: usize = 64 << 10;
+const MAX_SEND_BUFFER_BYTES: usize = 64 << 10;
 
 /// Serves on a listener until `stop` is done.
 ///
@@ -65,7 +67,7 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
     let shutdown = GracefulShutdown::new();
     let connections = Arc::new(Connections::new(server.bounds().connections));
     let mut stop = std::pin::pin!(stop);
-    let mut look = tokio::time::interval(LOOK);
+    let mut look = tokio::time::interval(SLOW_READER_INTERVAL);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let accepted = tokio::select! {
@@ -91,7 +93,7 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
         }
     }
     drop(listener);
-    let _ = tokio::time::timeout(DRAIN, shutdown.shutdown()).await;
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, shutdown.shutdown()).await;
 }
 
 /// Cuts off answers whose clients do not read.
@@ -99,7 +101,7 @@ fn cut_off_slow(server: &Server, connections: &Connections) {
     let patience = server.bounds().slow_watch;
     for link in connections.links() {
         let is_overdrawn = link.flow().is_some_and(|flow| server.shared().unsent.of(flow).is_overdrawn(flow));
-        link.cut_off_slow(if is_overdrawn { patience / PRESSURE } else { patience });
+        link.cut_off_slow(if is_overdrawn { patience / PRESSURE_DIVISOR } else { patience });
     }
 }
 
@@ -140,10 +142,17 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
         async move { Ok::<_, Infallible>(session.answer(request, user).await) }
     });
     let mut builder = auto::Builder::new(Streams);
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS).max_send_buf_size(MAX_SEND_BUFFER);
-    builder.http2().initial_stream_window_size(WINDOWS.0).initial_connection_window_size(WINDOWS.1);
-    builder.http2().keep_alive_interval(PING.0).keep_alive_timeout(PING.1);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD_BYTES);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_send_buf_size(MAX_SEND_BUFFER_BYTES);
+    builder
+        .http2()
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+    builder.http2().keep_alive_interval(PING_INTERVAL).keep_alive_timeout(PING_TIMEOUT);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let asked_nothing = async {
         sleep_until(deadline).await;

@@ -1,42 +1,42 @@
-//! The server as a whole: a function from request to response, and what it works with.
+//! Server: a function from request to response, wired of all stations.
+//!
+//! Nothing below imports it; what a station needs of another one it is given here.
 
 mod actions;
 mod apart;
+mod call;
 mod containers;
 mod dispatch;
 mod objects;
-mod reply;
 mod sent;
 mod state;
 mod upload;
 
-pub(crate) use apart::Turns;
-pub(crate) use reply::Presenter;
 pub use state::Snapshot;
 
-use crate::admission::Admission;
-use crate::auth::{Issuer, LastModes, Rbac};
+use crate::auth::{Authenticator, Authorizer, Issuer, Rbac};
 use crate::bounds::{Bounds, Shared};
-use crate::custom::Definitions;
+use crate::catalog::{Catalog, CurrentCatalog};
+use crate::codec::Codec;
 use crate::data_dir::{DataDir, DataDirError};
+use crate::definitions::Definitions;
 use crate::dial::Dialer;
 use crate::metrics::Requests;
 use crate::openapi::Documents;
-use crate::registry::{Catalog, Resource};
+use crate::registry::Registry;
 use crate::response::Body;
-use crate::storage::{Entry, Limits, Store};
+use crate::storage::{Limits, Store};
 use crate::watch::Readers;
-use crate::webhook::{Caller, Unreachable};
+use crate::webhook::{Caller, Unreachable, Webhooks};
 use bytes::Bytes;
 use flyball_core::{Clock, Rng};
 use http::{Request, Response};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// What a server is made with.
+/// The configuration of a server.
 pub struct Options {
     /// Tells the time.
     pub clock: Clock,
@@ -46,7 +46,7 @@ pub struct Options {
     pub secret: [u8; 32],
     /// Brings requests to webhooks.
     pub webhooks: Arc<dyn Caller>,
-    /// How much the server takes on.
+    /// Bounds of what the server takes on.
     pub bounds: Bounds,
 }
 
@@ -79,33 +79,47 @@ impl Options {
 /// A server is a value: requests go in by [`Server::handle`], as a tower service, or over TLS through
 /// [`serve`](crate::serve). Clones are the same server.
 #[derive(Clone)]
-pub struct Server(Arc<Inner>);
+pub struct Server(Arc<Components>);
 
-/// What requests work with.
-pub(crate) struct Inner {
-    pub(crate) store: Store,
-    catalog: RwLock<Arc<Catalog>>,
+/// The stations of a server.
+struct Components {
+    registry: Arc<Registry>,
+    definitions: Definitions,
+    authenticator: Authenticator,
+    authorizer: Arc<Authorizer>,
     openapi: Documents,
-    pub(crate) clock: Clock,
-    pub(crate) rng: Rng,
-    pub(crate) issuer: Arc<Issuer>,
-    pub(crate) rbac: Rbac,
-    pub(crate) impersonations: LastModes,
-    pub(crate) admission: Admission,
-    pub(crate) webhooks: Arc<dyn Caller>,
-    /// Held from looking for a free address or port until the service that has it is stored.
-    services: tokio::sync::Mutex<()>,
-    /// The server itself, for what outlives a call.
-    pub(crate) me: Weak<Inner>,
-    pub(crate) definitions: Definitions,
-    /// Whether a CRD was written, or the last object of one that is going.
-    definitions_moved: AtomicBool,
-    pub(crate) bounds: Bounds,
-    pub(crate) shared: Shared,
-    pub(crate) readers: Readers,
-    pub(crate) requests: Requests,
+    readers: Arc<Readers>,
+    bounds: Bounds,
+    shared: Shared,
+    requests: Requests,
     /// Those of others than administrators that were answered with 403.
-    pub(crate) forbidden: Requests,
+    forbidden: Requests,
+}
+
+impl Components {
+    /// Wires the stations over a store; CRDs are not looked at.
+    fn new(store: Store, catalog: Arc<Catalog>, issuer: Arc<Issuer>, rbac: Rbac, options: Options) -> Arc<Self> {
+        let Options { clock, rng, secret: _, webhooks, bounds } = options;
+        let store = Arc::new(store);
+        let catalog = Arc::new(CurrentCatalog::new(catalog));
+        let webhooks = Arc::new(Webhooks::new(webhooks, store.clone(), rng.clone()));
+        let codec = Arc::new(Codec::new(catalog.clone(), webhooks.clone()));
+        let authorizer = Arc::new(Authorizer::new(rbac, store.clone()));
+        let authenticator = Authenticator::new(issuer, authorizer.clone(), store.clone(), clock.clone(), rng.clone());
+        let registry = Registry::new(store, catalog, codec, authorizer.clone(), &webhooks, (clock, rng));
+        Arc::new(Self {
+            definitions: Definitions::new(registry.clone()),
+            registry,
+            authenticator,
+            authorizer,
+            openapi: Documents::default(),
+            readers: Arc::default(),
+            shared: Shared::new(&bounds),
+            bounds,
+            requests: Requests::default(),
+            forbidden: Requests::default(),
+        })
+    }
 }
 
 impl Server {
@@ -114,9 +128,10 @@ impl Server {
     /// Its objects are in memory alone and go with it.
     pub fn new(options: Options) -> Self {
         let issuer = Arc::new(Issuer::new(&options.secret));
-        let inner = Inner::of(Store::new(Limits::of(&options.bounds)), issuer, Rbac::default(), options);
-        inner.seed();
-        Self(inner)
+        let store = Store::new(Limits::of(&options.bounds));
+        let server = Components::new(store, Catalog::built_in().into(), issuer, Rbac::default(), options);
+        server.registry.seed();
+        Self(server)
     }
 
     /// Goes on with what a data directory holds, and keeps all that is written there.
@@ -137,7 +152,7 @@ impl Server {
     ///
     /// The same happens when the last clone of the server is dropped; but clients hold clones for a while longer.
     pub fn close(&self) {
-        self.0.store.close();
+        self.0.registry.store.close();
     }
 
     /// Answers a request.
@@ -157,10 +172,10 @@ impl Server {
     /// It is good as long as the secret holds it and the account is there. See
     /// <https://kubernetes.io/docs/concepts/configuration/secret/#serviceaccount-token-secrets>.
     pub fn token_in_secret(&self, account: (&str, &str, &str), secret: &str) -> String {
-        self.0.issuer.issue_in_secret(account, secret)
+        self.0.authenticator.issuer().issue_in_secret(account, secret)
     }
 
-    /// Tells how many watches were cut off because they read too slowly.
+    /// Returns how many watches were cut off because they read too slowly.
     pub fn slow_watches(&self) -> u64 {
         self.0.readers.cut_off().values().sum()
     }
@@ -173,9 +188,9 @@ impl Server {
         &self.0.shared
     }
 
-    /// Tells how many objects a resource has, whoever may see them; for fixtures and figures.
+    /// Returns how many objects a resource has, whoever may see them; for fixtures and figures.
     pub fn count(&self, group: &str, resource: &str) -> usize {
-        self.0.store.count(&flyball_core::GroupResource::new(group, resource))
+        self.0.registry.store.count(&flyball_core::GroupResource::new(group, resource))
     }
 }
 
@@ -195,90 +210,5 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let server = self.clone();
         Box::pin(async move { Ok(server.handle(request).await) })
-    }
-}
-
-impl Inner {
-    /// Makes what serves a store; CRDs are not looked at.
-    fn of(store: Store, issuer: Arc<Issuer>, rbac: Rbac, options: Options) -> Arc<Self> {
-        Arc::new_cyclic(|me| Self {
-            store,
-            catalog: RwLock::new(Arc::new(Catalog::built_in())),
-            openapi: Documents::default(),
-            issuer,
-            clock: options.clock,
-            rng: options.rng,
-            rbac,
-            impersonations: LastModes::default(),
-            admission: Admission::default(),
-            webhooks: options.webhooks,
-            services: tokio::sync::Mutex::default(),
-            me: me.clone(),
-            definitions: Definitions::default(),
-            definitions_moved: AtomicBool::new(false),
-            shared: Shared::new(&options.bounds),
-            bounds: options.bounds,
-            readers: Readers::default(),
-            requests: Requests::default(),
-            forbidden: Requests::default(),
-        })
-    }
-
-    /// Returns what is served now.
-    pub(crate) fn catalog(&self) -> Arc<Catalog> {
-        self.catalog.read().expect("nothing panics while it holds the catalog").clone()
-    }
-
-    /// Serves something else from now on; watches of what is gone find out.
-    pub(crate) fn put_catalog(&self, catalog: Catalog) {
-        let catalog = Arc::new(catalog);
-        let before = std::mem::replace(
-            &mut *self.catalog.write().expect("nothing panics while it holds the catalog"),
-            catalog.clone(),
-        );
-        let is_same = |resource: &Resource| {
-            let now = catalog.get(&resource.kind.group, &resource.kind.version, &resource.plural);
-            now.is_some_and(|now| std::ptr::eq(&*now, resource))
-        };
-        for resource in before.resources().filter(|resource| resource.custom().is_some() && !is_same(resource)) {
-            self.store.bell(&resource.table).ring();
-        }
-    }
-
-    /// Waits for its turn to write a resource whose objects are given what no two may have.
-    pub(crate) async fn turn(&self, resource: &Resource) -> Option<tokio::sync::MutexGuard<'_, ()>> {
-        let allocates = resource.table.group.is_empty() && &*resource.table.resource == "services";
-        if allocates { Some(self.services.lock().await) } else { None }
-    }
-
-    /// Notes what follows from a write.
-    pub(crate) fn written(&self, resource: &Resource, _entry: &Entry) {
-        if resource.table == crate::custom::table() {
-            self.definitions_moved.store(true, Ordering::Release);
-        }
-        self.refresh_policy(resource);
-    }
-
-    /// Reads a role or a binding that was written before the write is answered, on the thread of that request.
-    fn refresh_policy(&self, resource: &Resource) {
-        if crate::auth::is_policy(&resource.table) {
-            self.rbac.refresh(&self.store);
-        }
-    }
-
-    /// Notes what follows from a removal.
-    pub(crate) fn removed(&self, resource: &Resource, _entry: &Entry) {
-        let last_of_definition = resource.custom().is_some_and(|custom| custom.terminating);
-        if last_of_definition || resource.table == crate::custom::table() {
-            self.definitions_moved.store(true, Ordering::Release);
-        }
-        self.refresh_policy(resource);
-    }
-
-    /// Carries out what follows from writes to CRDs.
-    pub(crate) async fn settle(&self) {
-        while self.definitions_moved.swap(false, Ordering::AcqRel) {
-            self.sync_definitions().await;
-        }
     }
 }

@@ -10,23 +10,23 @@
 //! It knows nothing of HTTP, of kinds and of what an object may be. What must stay true: revisions grow with each write
 //! and never go back; an entry is immutable; the window holds every event after its start, in order.
 
-mod bell;
 mod entry;
 mod journal;
+mod notifier;
 mod shared;
 mod table;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use bell::Bell;
 pub(crate) use entry::{Entry, Facts, Unreadable};
+pub(crate) use notifier::WriteNotifier;
 pub(crate) use shared::Image;
-pub(crate) use table::{Change, Event, Limits};
+pub(crate) use table::{Change, Event, Limits, Objects};
 
 use crate::data_dir::{DataDir, DataDirError};
 use flyball_core::{GroupResource, ObjectKey};
-use journal::{Journal, Objects, Recovered};
+use journal::{Journal, Recovered};
 use shared::{Begun, Shared, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 use table::Table;
@@ -38,7 +38,7 @@ pub(crate) type Revision = u64;
 ///
 /// It is not 0, which has a meaning of its own on the wire, and leaves room for revisions that are too old, which
 /// clients and tests may want to ask for from the start.
-const FIRST: Revision = 100;
+const FIRST_REVISION: Revision = 100;
 
 /// Why storage refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,7 +89,7 @@ pub(crate) struct Store {
     journal: Mutex<Option<Journal>>,
 }
 
-/// What a list shows, and the revision at which it does.
+/// The objects of a list, and its revision.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) revision: Revision,
@@ -97,15 +97,15 @@ pub(crate) struct Snapshot {
     pub(crate) entries: Vec<Arc<Entry>>,
 }
 
-/// What recovery found, for [`Store::keep`] to go on from.
+/// The state of a recovered journal, for [`Store::keep`] to go on from.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct RecoveredJournal {
     recovered: Recovered,
     revision: Revision,
 }
 
-/// How many objects that cannot be read a start tells of one by one.
-const MAX_TOLD: usize = 100;
+/// The most unreadable objects that a start logs one by one.
+const MAX_LOGGED: usize = 100;
 
 /// Takes what cannot be read out of the objects of a table: it is kept as it is, and shown to nobody, until something
 /// else is written in its place or it is deleted.
@@ -118,7 +118,7 @@ fn set_aside(table: &GroupResource, objects: &mut Objects, told: &mut usize) -> 
         }
         Err(why) => {
             *told += 1;
-            if *told <= MAX_TOLD {
+            if *told <= MAX_LOGGED {
                 tracing::warn!(
                     resource = %table,
                     object = %key,
@@ -136,7 +136,7 @@ fn set_aside(table: &GroupResource, objects: &mut Objects, told: &mut usize) -> 
 impl Store {
     /// Makes an empty store.
     pub(crate) fn new(limits: Limits) -> Self {
-        Self::of(Image::empty(FIRST), limits)
+        Self::of(Image::empty(FIRST_REVISION), limits)
     }
 
     /// Makes a store that goes on from an image, in memory.
@@ -147,20 +147,20 @@ impl Store {
     /// Makes a store that holds what a directory does. Nothing is kept yet: [`Store::keep`] follows.
     ///
     /// What objects are selected by is not known before [`Store::select_by`] has been told.
-    pub(crate) fn recover(directory: &DataDir, limits: Limits) -> Result<(Self, Kept), DataDirError> {
+    pub(crate) fn recover(directory: &DataDir, limits: Limits) -> Result<(Self, RecoveredJournal), DataDirError> {
         let mut recovered = Journal::recover(directory)?;
         let tables = std::mem::take(&mut recovered.tables);
-        let revision = recovered.revision.max(FIRST);
+        let revision = recovered.revision.max(FIRST_REVISION);
         let mut told = 0;
         let tables = tables.into_iter().map(|(name, mut objects)| {
             let quarantine = set_aside(&name, &mut objects, &mut told);
             (name, Table::of(objects, quarantine, revision))
         });
         let tables = tables.collect();
-        if told > MAX_TOLD {
-            tracing::warn!(more = told - MAX_TOLD, "further stored objects cannot be read and are set aside");
+        if told > MAX_LOGGED {
+            tracing::warn!(more = told - MAX_LOGGED, "further stored objects cannot be read and are set aside");
         }
-        Ok((Self::of(Image { revision, start: revision, tables }, limits), Kept { recovered, revision }))
+        Ok((Self::of(Image { revision, start: revision, tables }, limits), RecoveredJournal { recovered, revision }))
     }
 
     /// Counts all objects.
@@ -175,7 +175,7 @@ impl Store {
     }
 
     /// Keeps what was written since the store was recovered, and all that will be.
-    pub(crate) fn keep(&self, directory: DataDir, kept: &Kept) -> Result<(), DataDirError> {
+    pub(crate) fn keep(&self, directory: DataDir, kept: &RecoveredJournal) -> Result<(), DataDirError> {
         let first = self.shared.stage_from_now_on(kept.revision);
         let journal = Journal::begin(directory, &kept.recovered, &first, self.shared.clone())?;
         *self.journal() = Some(journal);
@@ -191,7 +191,7 @@ impl Store {
         drop(self.journal().take());
     }
 
-    /// Tells whether writes wait for a disk.
+    /// Returns whether writes wait for a disk.
     pub(crate) fn is_kept(&self) -> bool {
         self.journal().is_some()
     }
@@ -343,10 +343,10 @@ impl Store {
         Ok((events, all.then_some(state.revision)))
     }
 
-    /// Returns the bell that rings after each write to a table.
-    pub(crate) fn bell(&self, table: &GroupResource) -> Arc<Bell> {
+    /// Returns the notifier of writes to a table.
+    pub(crate) fn notifier(&self, table: &GroupResource) -> Arc<WriteNotifier> {
         let state = &mut self.shared.lock().image;
         let start = state.start;
-        state.tables.entry(table.clone()).or_insert_with(|| Table::new(start)).bell()
+        state.tables.entry(table.clone()).or_insert_with(|| Table::new(start)).notifier()
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! See <https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>.
 
+use crate::catalog::{Behavior, Resource};
 use crate::custom::{Column, cell};
-use crate::kinds::{self, Row, View};
-use crate::registry::{Behaviour, Resource};
+use crate::kinds::{Heading, Row, View};
 use flyball_core::{Clock, Object, Status};
 use serde_json::{Map, Value, json};
 
-/// What a row holds of its object, beside the cells.
+/// The part of its object that a row holds beside the cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Include {
     Nothing,
@@ -33,42 +33,16 @@ impl Include {
     }
 }
 
-/// A column of a built-in kind.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Heading {
-    pub(crate) name: &'static str,
-    pub(crate) ty: &'static str,
-    pub(crate) format: &'static str,
-    /// 0 is always shown, others only when more is asked for.
-    pub(crate) priority: i64,
-    pub(crate) description: &'static str,
-}
-
-impl Heading {
-    const NAME: Self = Self { name: "Name", ty: "string", format: "name", priority: 0, description: "" };
-    const CREATED: Self = Self { name: "Created At", ty: "date", format: "", ..Self::NAME };
-    /// How kinds are shown of which nothing else is known.
-    pub(crate) const PLAIN: [Self; 2] = [Self::NAME, Self::CREATED];
-}
-
-/// Tells how long ago something was.
-pub(crate) fn since(time: &str, clock: &Clock) -> String {
-    match flyball_core::time::parse_rfc3339(time) {
-        Some(time) => flyball_core::time::human_duration(clock.now().duration_since(time)),
-        None => "<unknown>".into(),
-    }
-}
-
 /// Writes the headings of a table.
 pub(crate) fn headings(resource: &Resource) -> Value {
     let heading = |name: &str, ty: &str, format: &str, description: &str, priority: i64| // In the list of columns a line is a line.
         json!({"name": name, "type": ty, "format": format, "description": description.replace("\\n", "\n"), "priority": priority});
-    match &resource.behaviour {
-        Behaviour::BuiltIn(kind) => {
-            let headings = kinds::columns(kind).iter();
+    match &resource.behavior {
+        Behavior::BuiltIn(kind) => {
+            let headings = kind.columns().iter();
             headings.map(|h| heading(h.name, h.ty, h.format, describe(h), h.priority)).collect()
         }
-        Behaviour::Custom(custom) => {
+        Behavior::Custom(custom) => {
             let name = heading("Name", "string", "name", describe(&Heading::NAME), 0);
             let own = custom.columns.iter().map(|c: &Column| {
                 let description = if c.description.is_empty() {
@@ -83,12 +57,12 @@ pub(crate) fn headings(resource: &Resource) -> Value {
     }
 }
 
-/// How clients know the column of names to be described.
+/// The description of the column of names.
 const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request \
                     the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration \
                     definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
 
-/// How clients know the column of ages to be described.
+/// The description of the column of ages.
 const CREATED: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in \
                        happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in \
                        UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/\
@@ -104,9 +78,9 @@ fn describe(heading: &Heading) -> &'static str {
 
 /// Writes the row of an object; `kind` and `apiVersion` stand in the object.
 pub(crate) fn row(resource: &Resource, object: &Object, include: Include, clock: &Clock) -> Value {
-    let Row { cells, conditions } = match &resource.behaviour {
-        Behaviour::BuiltIn(kind) => (kind.printer)(&View { object, clock }),
-        Behaviour::Custom(custom) => {
+    let Row { cells, conditions } = match &resource.behavior {
+        Behavior::BuiltIn(kind) => (kind.printer)(&View { object, clock }),
+        Behavior::Custom(custom) => {
             let cells = std::iter::once(object.name().into())
                 .chain(custom.columns.iter().map(|column| cell(column, object, clock)));
             Row { cells: cells.collect(), conditions: None }

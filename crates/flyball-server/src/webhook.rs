@@ -3,21 +3,22 @@
 //! Takes a review and where to send it, gives the answer, or says why there is none in the words that clients of the
 //! real server see. How bytes get there is the [`Caller`]'s business: the server itself opens no socket.
 
-use crate::server::Inner;
+use crate::storage::Store;
 use base64::Engine;
 use bytes::Bytes;
-use flyball_core::{GroupResource, ObjectKey};
+use flyball_core::{GroupResource, ObjectKey, Rng};
 use serde_json::Value;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// A request to a webhook, ready to be sent.
 #[derive(Clone, Debug)]
 pub struct WebhookCall {
-    /// Where the request goes, with its query.
+    /// The URL of the request, with its query.
     pub url: String,
     /// Host and port to connect to: those of the URL, or those of the service that it stands for.
     pub address: String,
@@ -29,7 +30,7 @@ pub struct WebhookCall {
     pub body: Bytes,
 }
 
-/// What a webhook answered.
+/// The answer of a webhook.
 #[derive(Clone, Debug)]
 pub struct WebhookAnswer {
     /// HTTP code.
@@ -61,29 +62,29 @@ impl Caller for Unreachable {
     }
 }
 
-/// Where a webhook is: a `clientConfig`.
+/// The endpoint of a webhook: a `clientConfig`.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
-    place: Place,
+    endpoint: Endpoint,
     ca_bundle: Vec<u8>,
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+enum Endpoint {
     Url { host: String, path: String },
     Service { namespace: String, name: String, port: u16, path: String },
 }
 
-/// How long a webhook may take, and who watches the time.
+/// The time that a webhook may take, and who watches it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
+pub(crate) enum Timeout {
     /// The request that waits for the answer.
     Request(Duration),
     /// The client that asks.
     Client(Duration),
 }
 
-impl Patience {
+impl Timeout {
     fn duration(self) -> Duration {
         match self {
             Self::Request(duration) | Self::Client(duration) => duration,
@@ -108,7 +109,7 @@ pub(crate) fn within<F: Future>(duration: Duration, asks: F) -> impl Future<Outp
     DEADLINE.scope(Instant::now() + duration, asks)
 }
 
-/// Tells whether the time of the request is over.
+/// Returns whether the time of the request is over.
 pub(crate) fn is_late() -> bool {
     DEADLINE.try_with(|deadline| *deadline <= Instant::now()).unwrap_or(false)
 }
@@ -118,8 +119,8 @@ impl Client {
     pub(crate) fn read(config: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let service = &config["service"];
-        let place = if service.is_object() {
-            Place::Service {
+        let endpoint = if service.is_object() {
+            Endpoint::Service {
                 namespace: text(&service["namespace"]),
                 name: text(&service["name"]),
                 port: service["port"].as_u64().and_then(|port| port.try_into().ok()).unwrap_or(443),
@@ -129,34 +130,34 @@ impl Client {
             let url = config["url"].as_str().unwrap_or_default();
             let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
             let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            Place::Url { host: host.to_owned(), path: clean(path) }
+            Endpoint::Url { host: host.to_owned(), path: clean(path) }
         };
         let bundle = config["caBundle"].as_str().unwrap_or_default();
         let ca_bundle = base64::engine::general_purpose::STANDARD.decode(bundle).unwrap_or_default();
-        Self { place, ca_bundle }
+        Self { endpoint, ca_bundle }
     }
 
     fn url(&self, timeout: Duration) -> String {
         let seconds = timeout.as_secs();
-        match &self.place {
-            Place::Url { host, path } => format!("https://{host}{path}?timeout={seconds}s"),
-            Place::Service { namespace, name, port, path } => {
+        match &self.endpoint {
+            Endpoint::Url { host, path } => format!("https://{host}{path}?timeout={seconds}s"),
+            Endpoint::Service { namespace, name, port, path } => {
                 format!("https://{name}.{namespace}.svc:{port}{path}?timeout={seconds}s")
             }
         }
     }
 
     /// Finds what to connect to, and what name to expect there.
-    fn resolve(&self, inner: &Inner) -> Result<(String, String), String> {
-        match &self.place {
-            Place::Url { host, .. } => {
+    fn resolve(&self, store: &Store) -> Result<(String, String), String> {
+        match &self.endpoint {
+            Endpoint::Url { host, .. } => {
                 let (name, port) = split_host(host);
                 Ok((format!("{name}:{port}"), name.trim_matches(['[', ']']).to_owned()))
             }
-            Place::Service { namespace, name, port, .. } => {
+            Endpoint::Service { namespace, name, port, .. } => {
                 let key = ObjectKey::new(Some(namespace), name);
                 let service =
-                    inner.store.get(&GroupResource::new("", "services"), &key).and_then(|entry| entry.object().ok());
+                    store.get(&GroupResource::new("", "services"), &key).and_then(|entry| entry.object().ok());
                 let service = service.ok_or_else(|| format!("service {name:?} not found"))?;
                 let text = |field: &str| service.at(&["spec", field]).and_then(Value::as_str).unwrap_or_default();
                 let ports = service.at(&["spec", "ports"]).and_then(Value::as_array).into_iter().flatten();
@@ -176,21 +177,40 @@ impl Client {
             }
         }
     }
+}
+
+/// Asks webhooks on behalf of the server.
+pub(crate) struct Webhooks {
+    caller: Arc<dyn Caller>,
+    /// Holds the services that webhooks stand behind.
+    store: Arc<Store>,
+    rng: Rng,
+}
+
+impl Webhooks {
+    pub(crate) fn new(caller: Arc<dyn Caller>, store: Arc<Store>, rng: Rng) -> Self {
+        Self { caller, store, rng }
+    }
+
+    /// Makes a UID for a review.
+    pub(crate) fn uid(&self) -> String {
+        self.rng.uuid()
+    }
 
     /// Sends a review; the answer is the review that came back, or why none did.
-    pub(crate) async fn ask(&self, inner: &Inner, review: &Value, patience: Patience) -> Result<Value, String> {
-        let url = self.url(patience.duration());
+    pub(crate) async fn ask(&self, client: &Client, review: &Value, timeout: Timeout) -> Result<Value, String> {
+        let url = client.url(timeout.duration());
         let failed = |why: &dyn fmt::Display| format!("Post {url:?}: {why}");
-        let (address, server_name) = self.resolve(inner).map_err(|why| failed(&why))?;
+        let (address, server_name) = client.resolve(&self.store).map_err(|why| failed(&why))?;
         let body = Bytes::from(review.to_string());
-        let call = WebhookCall { url: url.clone(), address, server_name, ca_bundle: self.ca_bundle.clone(), body };
-        let end = Instant::now() + patience.duration();
+        let call = WebhookCall { url: url.clone(), address, server_name, ca_bundle: client.ca_bundle.clone(), body };
+        let end = Instant::now() + timeout.duration();
         let end = DEADLINE.try_with(|deadline| end.min(*deadline)).unwrap_or(end);
         let answer = tokio::select! {
             // What comes at the last moment comes too late, as it would by the network.
             biased;
-            () = tokio::time::sleep_until(end) => Err(failed(&patience.exceeded())),
-            answer = inner.webhooks.call(call) => answer.map_err(|why| failed(&why)),
+            () = tokio::time::sleep_until(end) => Err(failed(&timeout.exceeded())),
+            answer = self.caller.call(call) => answer.map_err(|why| failed(&why)),
         };
         read(&answer?)
     }

@@ -2,21 +2,52 @@
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/>.
 
-use super::{Attributes, Operation};
-use crate::auth::{Action, On};
+use super::{Answer, Attributes, Plugin, Reinvocation, decided, pass};
+use crate::auth::{Action, Authorizer, On};
 use crate::kinds::Part;
-use crate::server::Inner;
 use flyball_core::field::go_quote;
 use flyball_core::{Object, Status};
 use serde_json::Value;
+use std::sync::Arc;
 
 const GROUP: &str = "certificates.k8s.io";
 
-/// Writes down who asks, whatever the request itself says of it.
-pub(super) fn admit(attributes: &Attributes<'_>, request: &mut Object) {
-    if attributes.operation != Operation::Create || !attributes.is(GROUP, "certificatesigningrequests") {
-        return;
+/// CertificateApproval and CertificateSigning; also records who requests a certificate.
+pub(super) struct Certificates {
+    authorizer: Arc<Authorizer>,
+}
+
+impl Certificates {
+    pub(super) fn new(authorizer: Arc<Authorizer>) -> Self {
+        Self { authorizer }
     }
+}
+
+impl Plugin for Certificates {
+    fn admit<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: Option<&'a mut Object>,
+        _: &'a mut Reinvocation,
+    ) -> Answer<'a> {
+        if let Some(request) = object.filter(|_| attributes.creates(GROUP, "certificatesigningrequests")) {
+            record_requester(attributes, request);
+        }
+        pass()
+    }
+
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
+        match (object, attributes.old) {
+            (Some(object), Some(old)) if attributes.writes(GROUP, "certificatesigningrequests") => {
+                decided(check(&self.authorizer, attributes, object, old))
+            }
+            _ => pass(),
+        }
+    }
+}
+
+/// Writes down who asks, whatever the request itself says of it.
+fn record_requester(attributes: &Attributes<'_>, request: &mut Object) {
     let Some(spec) = request.get_mut("spec").and_then(Value::as_object_mut) else { return };
     for field in ["username", "uid", "groups", "extra"] {
         spec.remove(field);
@@ -24,14 +55,8 @@ pub(super) fn admit(attributes: &Attributes<'_>, request: &mut Object) {
     spec.extend(attributes.user.info());
 }
 
-/// Refuses approvals and certificates by those who may not give them for the signer.
-pub(super) fn check(
-    inner: &Inner,
-    attributes: &Attributes<'_>,
-    object: &Object,
-    old: Option<&Object>,
-) -> Result<(), Status> {
-    let Some(old) = old.filter(|_| attributes.is(GROUP, "certificatesigningrequests")) else { return Ok(()) };
+/// Rejects approvals and certificates by those who may not give them for the signer.
+fn check(authorizer: &Authorizer, attributes: &Attributes<'_>, object: &Object, old: &Object) -> Result<(), Status> {
     let verb = match attributes.part {
         Part::Approval => "approve",
         Part::Status if signed(object) != signed(old) => "sign",
@@ -41,7 +66,7 @@ pub(super) fn check(
     let domain = format!("{}/*", signer.split('/').next().unwrap_or_default());
     let may = |name: &str| {
         let on = On::Resource { group: GROUP, resource: "signers", subresource: "", namespace: "", name };
-        inner.authorize(&Action { user: attributes.user, verb, on }).is_ok()
+        authorizer.authorize(&Action { user: attributes.user, verb, on }).is_ok()
     };
     if may(signer) || may(&domain) {
         return Ok(());
@@ -50,7 +75,7 @@ pub(super) fn check(
     Err(Status::forbidden(&attributes.resource.group_resource(), object.name(), why))
 }
 
-/// What a signer has to say: a certificate, or that there will be none.
+/// Returns the answer of a signer: a certificate, or that there will be none.
 fn signed(request: &Object) -> (Option<&Value>, Vec<&Value>) {
     let conditions = request.at(&["status", "conditions"]).and_then(Value::as_array).into_iter().flatten();
     let failed = conditions.filter(|condition| condition["type"] == "Failed").map(|condition| &condition["status"]);

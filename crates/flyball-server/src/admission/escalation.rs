@@ -2,16 +2,33 @@
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping>.
 
-use super::Attributes;
-use crate::auth::{self, Action, Missing, On, Rule};
-use crate::server::Inner;
+use super::{Answer, Attributes, Plugin, decided, pass};
+use crate::auth::{self, Action, Authorizer, Missing, On, Rule};
 use flyball_core::{Object, Status};
 use serde_json::Value;
+use std::sync::Arc;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-pub(super) fn check(
-    inner: &Inner,
+/// Rejects roles and bindings that give more than the client holds.
+pub(super) struct EscalationCheck {
+    authorizer: Arc<Authorizer>,
+}
+
+impl EscalationCheck {
+    pub(super) fn new(authorizer: Arc<Authorizer>) -> Self {
+        Self { authorizer }
+    }
+}
+
+impl Plugin for EscalationCheck {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
+        object.map_or_else(pass, |object| decided(check(&self.authorizer, attributes, object, attributes.old)))
+    }
+}
+
+fn check(
+    authorizer: &Authorizer,
     attributes: &Attributes<'_>,
     object: &Object,
     old: Option<&Object>,
@@ -45,22 +62,22 @@ pub(super) fn check(
             let (kind, name) = (role["kind"].as_str().unwrap_or_default(), role["name"].as_str().unwrap_or_default());
             let (resource, namespace) =
                 if kind == "Role" { ("roles", object.namespace()) } else { ("clusterroles", None) };
-            if allowed(inner, attributes, "bind", resource, name) || is_admin(inner, attributes) {
+            if allowed(authorizer, attributes, "bind", resource, name) || is_admin(authorizer, attributes) {
                 return Ok(());
             }
-            let Some(rules) = inner.rbac.rules_of_role(&inner.store, namespace, name) else {
+            let Some(rules) = authorizer.rules_of_role(namespace, name) else {
                 return Err(Status::not_found(&attributes.resource.group_resource(), name));
             };
             (rules, "bind", (resource.to_owned(), name.to_owned()))
         }
         _ => return Ok(()),
     };
-    if allowed(inner, attributes, verb, &on.0, &on.1) {
+    if allowed(authorizer, attributes, verb, &on.0, &on.1) {
         return Ok(());
     }
-    let mut held = inner.rbac.rules_of(&inner.store, attributes.user, "");
+    let mut held = authorizer.rules_of(attributes.user, "");
     if let Some(namespace) = attributes.namespace {
-        held.extend(inner.rbac.rules_of(&inner.store, attributes.user, namespace));
+        held.extend(authorizer.rules_of(attributes.user, namespace));
     }
     let missing = match auth::missing(&rules, &held) {
         Missing::Nothing => return Ok(()),
@@ -77,7 +94,7 @@ pub(super) fn check(
     Err(Status::forbidden(&attributes.resource.group_resource(), object.name(), why))
 }
 
-fn allowed(inner: &Inner, attributes: &Attributes<'_>, verb: &str, resource: &str, name: &str) -> bool {
+fn allowed(authorizer: &Authorizer, attributes: &Attributes<'_>, verb: &str, resource: &str, name: &str) -> bool {
     let on = On::Resource {
         group: GROUP,
         resource,
@@ -85,11 +102,11 @@ fn allowed(inner: &Inner, attributes: &Attributes<'_>, verb: &str, resource: &st
         namespace: attributes.namespace.unwrap_or_default(),
         name,
     };
-    inner.authorize(&Action { user: attributes.user, verb, on }).is_ok()
+    authorizer.authorize(&Action { user: attributes.user, verb, on }).is_ok()
 }
 
-/// Whoever holds everything need not be asked what a role that is not there would allow.
-fn is_admin(inner: &Inner, attributes: &Attributes<'_>) -> bool {
+/// Returns whether the user holds everything, and so whatever a role that is not there would allow.
+fn is_admin(authorizer: &Authorizer, attributes: &Attributes<'_>) -> bool {
     let on = On::Resource { group: "*", resource: "*", subresource: "", namespace: "", name: "" };
-    inner.authorize(&Action { user: attributes.user, verb: "*", on }).is_ok()
+    authorizer.authorize(&Action { user: attributes.user, verb: "*", on }).is_ok()
 }

@@ -1,95 +1,126 @@
-//! Resource quotas: what a namespace may have in all is not exceeded.
+//! ResourceQuota: what a namespace may have in all is not exceeded.
 //!
 //! What a write takes is added to the quota's status before the write, so that two writes at a time cannot both take the
 //! rest. What then comes of it, and what goes, a controller counts anew. See
 //! <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
 
-use super::{Attributes, Operation};
+use super::{Answer, Attributes, Operation, Plugin, pass};
+use crate::auth::User;
+use crate::catalog::Target;
+use crate::codec::Codec;
 use crate::kinds::Part;
 use crate::quota::{self, Amounts};
-use crate::registry::{Change, Target, Writer};
-use crate::request::options::WriteOptions;
-use crate::response::Warnings;
-use crate::server::Inner;
-use flyball_core::{GroupResource, Object, Quantity, Status};
+use crate::storage::{Entry, Store};
+use flyball_core::{Clock, GroupResource, Object, Quantity, Status};
+use futures_util::future::{BoxFuture, Either};
 use serde_json::Value;
+use std::sync::{Arc, Weak};
 
-/// Takes from the quotas of a namespace what a write asks for, or refuses it.
-pub(super) async fn take(
-    inner: &Inner,
-    attributes: &Attributes<'_>,
-    object: &Object,
-    old: Option<&Object>,
-) -> Result<(), Status> {
-    let resource = attributes.resource.group_resource();
-    let is_counted_anew = ["services", "persistentvolumeclaims"].iter().any(|plural| attributes.is("", plural));
-    let may_take =
-        attributes.operation == Operation::Create || attributes.operation == Operation::Update && is_counted_anew;
-    let (Some(namespace), Part::Whole, true) = (attributes.namespace, attributes.part, may_take) else { return Ok(()) };
-    let catalog = inner.catalog();
-    let Some(quotas) = catalog.get("", "v1", "resourcequotas") else { return Ok(()) };
-    let all = inner.store.list(&GroupResource::new("", "resourcequotas"), Some(namespace)).entries;
-    let now = inner.clock.now();
-    let mut asked = quota::usage(&resource, object, now);
-    if let Some(old) = old {
-        for (name, amount) in quota::usage(&resource, old, now) {
-            let rest = asked.get(&name).copied().unwrap_or(Quantity::ZERO).minus(&amount);
-            asked.insert(name, rest);
-        }
+/// A change of an object, made anew if another write comes first.
+pub(crate) type Edit = Box<dyn Fn(&mut Object) -> Result<(), Status> + Send + Sync>;
+
+/// Writes the objects that plugins keep: the registry, which admission is a part of.
+pub(crate) trait Editor: Send + Sync {
+    /// Changes an object on behalf of a user, past webhooks and policies.
+    fn edit<'a>(&'a self, target: &'a Target, user: &'a User, edit: Edit) -> BoxFuture<'a, Result<(), Status>>;
+}
+
+/// Keeps namespaces within their quotas.
+pub(super) struct ResourceQuota {
+    store: Arc<Store>,
+    codec: Arc<Codec>,
+    clock: Clock,
+    editor: Weak<dyn Editor>,
+}
+
+impl ResourceQuota {
+    pub(super) fn new(store: Arc<Store>, codec: Arc<Codec>, clock: Clock, editor: Weak<dyn Editor>) -> Self {
+        Self { store, codec, clock, editor }
     }
-    asked.retain(|_, amount| *amount != Quantity::ZERO);
-    let refuse = |why: String| Status::forbidden(&resource, attributes.known_name(), why);
-    let mut taken = Vec::new();
-    // All are asked before one is changed.
-    for entry in &all {
-        let Ok(known) = entry.object() else { continue };
-        let spec = known.at(&["spec"]).cloned().unwrap_or_default();
-        if !quota::is_about(&spec, &resource, object) {
-            continue;
+}
+
+impl Plugin for ResourceQuota {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
+        let recounted = ["services", "persistentvolumeclaims"].iter().any(|plural| attributes.writes("", plural));
+        let takes = !attributes.is_action() && attributes.part == Part::Whole;
+        let takes = takes
+            && (attributes.operation == Operation::Create || attributes.operation == Operation::Update && recounted);
+        let (Some(object), Some(namespace), true) = (object, attributes.namespace, takes) else { return pass() };
+        let quotas = self.store.list(&GroupResource::new("", "resourcequotas"), Some(namespace)).entries;
+        if quotas.is_empty() {
+            return pass();
         }
-        let hard = amounts(&known, "hard");
-        if attributes.is("", "pods") {
-            must_say(&known, &hard, object).map_err(&refuse)?;
+        Either::Right(Box::pin(self.reserve(attributes, namespace, object, quotas)))
+    }
+}
+
+impl ResourceQuota {
+    /// Takes from the quotas of a namespace what a write asks for, or rejects it.
+    async fn reserve(
+        &self,
+        attributes: &Attributes<'_>,
+        namespace: &str,
+        object: &Object,
+        all: Vec<Arc<Entry>>,
+    ) -> Result<(), Status> {
+        let resource = attributes.resource.group_resource();
+        let quotas = self.codec.catalog().get("", "v1", "resourcequotas").expect("quotas are always served");
+        let now = self.clock.now();
+        let mut asked = quota::usage(&resource, object, now);
+        if let Some(old) = attributes.old {
+            for (name, amount) in quota::usage(&resource, old, now) {
+                let rest = asked.get(&name).copied().unwrap_or(Quantity::ZERO).minus(&amount);
+                asked.insert(name, rest);
+            }
         }
-        let asked: Amounts =
-            asked.iter().filter(|(name, _)| hard.contains_key(*name)).map(|(n, a)| (n.clone(), *a)).collect();
-        if !asked.is_empty() {
-            fits(&known, &asked).map_err(&refuse)?;
-            taken.push((known.name().to_owned(), asked));
+        asked.retain(|_, amount| *amount != Quantity::ZERO);
+        let refuse = |why: String| Status::forbidden(&resource, attributes.known_name(), why);
+        let mut taken = Vec::new();
+        // All are asked before one is changed.
+        for entry in &all {
+            let Ok(known) = entry.object() else { continue };
+            let spec = known.at(&["spec"]).cloned().unwrap_or_default();
+            if !quota::is_about(&spec, &resource, object) {
+                continue;
+            }
+            let hard = amounts(&known, "hard");
+            if attributes.writes("", "pods") {
+                must_say(&known, &hard, object).map_err(&refuse)?;
+            }
+            let asked: Amounts =
+                asked.iter().filter(|(name, _)| hard.contains_key(*name)).map(|(n, a)| (n.clone(), *a)).collect();
+            if !asked.is_empty() {
+                fits(&known, &asked).map_err(&refuse)?;
+                taken.push((known.name().to_owned(), asked));
+            }
         }
+        if attributes.dry_run {
+            return Ok(());
+        }
+        for (name, asked) in taken {
+            let target = Target {
+                resource: quotas.clone(),
+                namespace: Some(namespace.to_owned()),
+                name: Some(name),
+                part: Part::Status,
+            };
+            let (resource, of) = (resource.clone(), attributes.name.to_owned());
+            let add = move |known: &mut Object| {
+                let used = fits(known, &asked).map_err(|why| Status::forbidden(&resource, &of, why))?;
+                known.change(|value| {
+                    for (name, amount) in used {
+                        value["status"]["used"][name] = amount.to_string().into();
+                    }
+                });
+                Ok(())
+            };
+            // Without a registry nobody waits for the answer.
+            if let Some(editor) = self.editor.upgrade() {
+                editor.edit(&target, attributes.user, Box::new(add)).await?;
+            }
+        }
+        Ok(())
     }
-    if attributes.dry_run {
-        return Ok(());
-    }
-    for (name, asked) in taken {
-        let target = Target {
-            resource: quotas.clone(),
-            namespace: Some(namespace.to_owned()),
-            name: Some(name),
-            part: Part::Status,
-        };
-        let (resource, of) = (resource.clone(), attributes.name.to_owned());
-        let add = move |known: &mut Object| {
-            let used = fits(known, &asked).map_err(|why| Status::forbidden(&resource, &of, why))?;
-            known.change(|value| {
-                for (name, amount) in used {
-                    value["status"]["used"][name] = amount.to_string().into();
-                }
-            });
-            Ok(())
-        };
-        let warnings = Warnings::default();
-        let options = WriteOptions::default();
-        let writer = Writer {
-            user: attributes.user,
-            manager: "kube-apiserver".into(),
-            options,
-            warnings: &warnings,
-            reviewed: false,
-        };
-        Box::pin(inner.change(&target, &Change::With(Box::new(add)), &writer)).await?;
-    }
-    Ok(())
 }
 
 fn amounts(quota: &Object, field: &str) -> Amounts {
@@ -121,7 +152,7 @@ fn fits(quota: &Object, asked: &Amounts) -> Result<Amounts, String> {
     ))
 }
 
-/// Refuses a pod that does not say what a quota counts.
+/// Rejects a pod that does not say what a quota counts.
 fn must_say(quota: &Object, hard: &Amounts, pod: &Object) -> Result<(), String> {
     let unsaid = quota::unsaid(pod, hard.keys());
     if unsaid.is_empty() {

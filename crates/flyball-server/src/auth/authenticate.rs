@@ -1,36 +1,63 @@
-//! Who a request comes from.
+//! Authentication: the user that a request comes from.
 
+use super::impersonation::{self, LastModes};
 use super::tokens::{Bound, Claims, ISSUER};
-use super::{Refusal, User, impersonation};
-use crate::request::Target;
-use crate::server::Inner;
+use super::{Authorizer, Issuer, Refusal, User};
+use crate::request::RequestInfo;
+use crate::storage::Store;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use flyball_core::field::go_quote;
-use flyball_core::{GroupResource, ObjectKey, Status};
+use flyball_core::{Clock, GroupResource, ObjectKey, Rng, Status};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// Finds out who sends a request: what the caller in this process or the certificate says, else the token, else nobody.
-pub(crate) fn of_request(inner: &Inner, headers: &HeaderMap, known: Option<&User>) -> Result<User, Status> {
-    const SCHEME: &[u8] = b"bearer ";
-    let token = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).and_then(|value| {
-        let (scheme, token) = value.split_at_checked(SCHEME.len())?;
-        scheme.eq_ignore_ascii_case(SCHEME).then(|| token.trim_ascii()).filter(|token| !token.is_empty())
-    });
-    match (token, known) {
-        (Some(token), _) => {
-            let token = str::from_utf8(token).map_err(|_| Status::unauthorized())?;
-            inner.bearer(token, &[ISSUER.to_owned()]).map(|(user, _)| user).map_err(|_| Status::unauthorized())
-        }
-        (None, Some(user)) => Ok(user.clone()),
-        (None, None) => Ok(User::anonymous()),
-    }
+/// Finds out who sends requests, and makes the tokens that tell.
+pub(crate) struct Authenticator {
+    pub(super) issuer: Arc<Issuer>,
+    pub(super) authorizer: Arc<Authorizer>,
+    pub(super) store: Arc<Store>,
+    pub(super) clock: Clock,
+    pub(super) rng: Rng,
+    modes: LastModes,
 }
 
-impl Inner {
+impl Authenticator {
+    pub(crate) fn new(
+        issuer: Arc<Issuer>,
+        authorizer: Arc<Authorizer>,
+        store: Arc<Store>,
+        clock: Clock,
+        rng: Rng,
+    ) -> Self {
+        Self { issuer, authorizer, store, clock, rng, modes: LastModes::default() }
+    }
+
+    /// Returns who signs and reads the tokens of service accounts.
+    pub(crate) fn issuer(&self) -> &Arc<Issuer> {
+        &self.issuer
+    }
+
+    /// Finds out who sends a request: what the caller in this process or the certificate says, else the token, else nobody.
+    pub(crate) fn authenticate(&self, headers: &HeaderMap, known: Option<&User>) -> Result<User, Status> {
+        const SCHEME: &[u8] = b"bearer ";
+        let token = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).and_then(|value| {
+            let (scheme, token) = value.split_at_checked(SCHEME.len())?;
+            scheme.eq_ignore_ascii_case(SCHEME).then(|| token.trim_ascii()).filter(|token| !token.is_empty())
+        });
+        match (token, known) {
+            (Some(token), _) => {
+                let token = str::from_utf8(token).map_err(|_| Status::unauthorized())?;
+                self.bearer(token, &[ISSUER.to_owned()]).map(|(user, _)| user).map_err(|_| Status::unauthorized())
+            }
+            (None, Some(user)) => Ok(user.clone()),
+            (None, None) => Ok(User::anonymous()),
+        }
+    }
+
     /// Finds out who bears a token that is meant for one of these audiences; also returns which of them it is meant
     /// for.
     pub(crate) fn bearer(&self, token: &str, audiences: &[String]) -> Result<(User, Vec<String>), Refusal> {
@@ -45,7 +72,25 @@ impl Inner {
         Ok((claims.user(), shared))
     }
 
-    /// Tells whether the account, and what the token is bound to, are still the same ones.
+    /// Finds out as whom a client wants to act, if not as itself; it must be allowed to.
+    pub(crate) fn impersonate(&self, headers: &HeaderMap, user: User, request: &RequestInfo) -> Result<User, Status> {
+        let Impersonation { name, uid, groups, extra } = Impersonation::read(headers)?;
+        if name.is_empty() {
+            if groups.is_empty() && uid.is_empty() && extra.is_empty() {
+                return Ok(user);
+            }
+            let shown = (go_print(&groups), go_print_extra(&extra));
+            return Err(Status::bad_request(format!(
+                "requested &user.DefaultInfo{{Name:\"\", UID:{}, Groups:{}, Extra:{}}} without impersonating a user name",
+                go_quote(&uid),
+                shown.0,
+                shown.1
+            )));
+        }
+        impersonation::authorize(&self.authorizer, &self.modes, &user, &User { name, uid, groups, extra }, request)
+    }
+
+    /// Returns whether the account, and what the token is bound to, are still the same ones.
     fn still_holds(&self, claims: &Claims, token: &str) -> bool {
         let same = |resource: &str, namespace: Option<&str>, name: &str, uid: &str| {
             let key = ObjectKey::new(namespace, name);
@@ -120,24 +165,6 @@ fn text(header: &str, value: &HeaderValue) -> Result<String, Status> {
         Ok(text) => Ok(text.to_owned()),
         Err(_) => Err(Status::bad_request(format!("header {header:?} must be UTF-8"))),
     }
-}
-
-/// Finds out as whom a client wants to act, if not as itself; it must be allowed to.
-pub(crate) fn impersonated(inner: &Inner, headers: &HeaderMap, user: User, target: &Target) -> Result<User, Status> {
-    let Impersonation { name, uid, groups, extra } = Impersonation::read(headers)?;
-    if name.is_empty() {
-        if groups.is_empty() && uid.is_empty() && extra.is_empty() {
-            return Ok(user);
-        }
-        let shown = (go_print(&groups), go_print_extra(&extra));
-        return Err(Status::bad_request(format!(
-            "requested &user.DefaultInfo{{Name:\"\", UID:{}, Groups:{}, Extra:{}}} without impersonating a user name",
-            go_quote(&uid),
-            shown.0,
-            shown.1
-        )));
-    }
-    impersonation::authorize(inner, &user, &User { name, uid, groups, extra }, target)
 }
 
 /// Writes texts as Go writes a list of them.

@@ -1,4 +1,4 @@
-//! What every cluster holds from the start: its namespaces, the default roles and who they are bound to.
+//! Bootstrap objects: the namespaces of every cluster, the default roles and their bindings.
 
 use super::Rule;
 use crate::kinds;

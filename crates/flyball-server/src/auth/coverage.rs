@@ -17,7 +17,7 @@ const MAX_TOLD: usize = 10_000;
 /// The most bytes of all that is told.
 const MAX_TEXT: usize = 64 << 10;
 
-/// What is not held.
+/// The permissions that are not held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     /// Nothing.
@@ -32,7 +32,7 @@ pub(crate) enum Missing {
 type Set = Vec<u64>;
 
 /// Rules that are held, by what they say in one place.
-struct Place<'r> {
+struct RuleIndex<'r> {
     words: usize,
     /// Those that say this, for each text that is asked about.
     saying: BTreeMap<&'r str, Set>,
@@ -40,7 +40,7 @@ struct Place<'r> {
     any: Set,
 }
 
-impl<'r> Place<'r> {
+impl<'r> RuleIndex<'r> {
     /// Reads the place in the rules that are held, as far as it is asked about; `None` if that is too much work.
     fn read<'h>(
         asked: impl Iterator<Item = &'r str>,
@@ -152,7 +152,7 @@ impl<'r> Search<'r> {
 /// Finds which permissions of some rules none of those that are held gives.
 pub(crate) fn missing(rules: &[Rule], held: &[Rule]) -> Missing {
     let mut search = Search { work: MAX_WORK, told: 0, missing: BTreeMap::new() };
-    match look(&mut search, rules, held) {
+    match find_missing(&mut search, rules, held) {
         Err(End::Work) => return Missing::TooMany,
         Ok(()) if search.missing.is_empty() => return Missing::Nothing,
         Ok(()) | Err(End::Told) => {}
@@ -189,17 +189,17 @@ pub(crate) fn missing(rules: &[Rule], held: &[Rule]) -> Missing {
     Missing::Rules(lines_told)
 }
 
-fn look<'r>(search: &mut Search<'r>, rules: &'r [Rule], held: &[Rule]) -> Result<(), End> {
+fn find_missing<'r>(search: &mut Search<'r>, rules: &'r [Rule], held: &[Rule]) -> Result<(), End> {
     let asked = |place: fn(&Rule) -> &[String]| rules.iter().flat_map(place).map(String::as_str);
     let work = &mut search.work;
-    let verbs = Place::read(asked(|rule| &rule.verbs), held, |rule| &rule.verbs, work).ok_or(End::Work)?;
-    let groups = Place::read(asked(|rule| &rule.groups), held, |rule| &rule.groups, work).ok_or(End::Work)?;
-    let names = Place::read(asked(|rule| &rule.names), held, |rule| &rule.names, work).ok_or(End::Work)?;
+    let verbs = RuleIndex::read(asked(|rule| &rule.verbs), held, |rule| &rule.verbs, work).ok_or(End::Work)?;
+    let groups = RuleIndex::read(asked(|rule| &rule.groups), held, |rule| &rule.groups, work).ok_or(End::Work)?;
+    let names = RuleIndex::read(asked(|rule| &rule.names), held, |rule| &rule.names, work).ok_or(End::Work)?;
     // `*/scale` covers `pods/scale`.
     let any_of = |resource: &str| resource.split_once('/').map(|(_, part)| format!("*/{part}"));
     let wide: Vec<String> = asked(|rule| &rule.resources).filter_map(any_of).collect();
     let all = asked(|rule| &rule.resources).chain(wide.iter().map(String::as_str));
-    let resources = Place::read(all, held, |rule| &rule.resources, work).ok_or(End::Work)?;
+    let resources = RuleIndex::read(all, held, |rule| &rule.resources, work).ok_or(End::Work)?;
     let path_sets = path_sets(rules, held, work).ok_or(End::Work)?;
     let words = held.len().div_ceil(64);
     let mut unnamed: Set = vec![0; words];
@@ -276,7 +276,7 @@ mod tests {
         Rule::read(&json!({"nonResourceURLs": paths, "verbs": verbs}))
     }
 
-    fn told(rules: &[Rule], held: &[Rule]) -> String {
+    fn report(rules: &[Rule], held: &[Rule]) -> String {
         match missing(rules, held) {
             Missing::Nothing => String::new(),
             Missing::Rules(lines) => lines.join("\n"),
@@ -313,7 +313,7 @@ mod tests {
             (rule(&[], &["pods"], &[], &["delete"]), ""),
         ];
         for (asked, expected) in cases {
-            assert_eq!(told(std::slice::from_ref(&asked), &held), expected, "{asked}");
+            assert_eq!(report(std::slice::from_ref(&asked), &held), expected, "{asked}");
         }
     }
 
@@ -380,6 +380,6 @@ mod tests {
         let long = Rule::read(&json!({
             "apiGroups": ["g".repeat(400_000)], "resources": many('r', 100), "verbs": many('v', 100),
         }));
-        assert_eq!(told(&[long], &[]), "and more");
+        assert_eq!(report(&[long], &[]), "and more");
     }
 }

@@ -5,18 +5,17 @@
 //! (`impersonate:<mode>`). The `impersonate` verb of old comes last. A refusal names what was asked first. See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/>.
 
-use super::{ANONYMOUS, AUTHENTICATED, Action, MASTERS, On, UNAUTHENTICATED, User};
-use crate::request::Target;
-use crate::server::Inner;
+use super::{ANONYMOUS, AUTHENTICATED, Action, Authorizer, MASTERS, On, UNAUTHENTICATED, User};
+use crate::request::RequestInfo;
 use flyball_core::{Status, names};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 /// The most clients of which it is known which mode they were last let in by.
-const MAX_KNOWN: usize = 1_000;
+const MAX_REMEMBERED_CLIENTS: usize = 1_000;
 
 /// From how many groups or extra values on a client may as well be allowed all of them at once.
-const MANY: usize = 4;
+const WILDCARD_THRESHOLD: usize = 4;
 
 /// A way to be allowed to impersonate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +38,7 @@ impl LastModes {
 
     fn set(&self, client: &str, mode: Mode) {
         let mut known = self.0.lock().expect("nothing panics while it holds the modes");
-        if known.len() >= MAX_KNOWN && !known.contains_key(client) {
+        if known.len() >= MAX_REMEMBERED_CLIENTS && !known.contains_key(client) {
             known.clear();
         }
         known.insert(client.to_owned(), mode);
@@ -47,17 +46,24 @@ impl LastModes {
 }
 
 /// Checks that a client may act as another user in a request; returns that user with the groups that it comes to have.
-pub(super) fn authorize(inner: &Inner, client: &User, wanted: &User, target: &Target) -> Result<User, Status> {
+pub(super) fn authorize(
+    authorizer: &Authorizer,
+    modes: &LastModes,
+    client: &User,
+    wanted: &User,
+    request: &RequestInfo,
+) -> Result<User, Status> {
     use Mode::{ArbitraryNode, AssociatedNode, Legacy, ServiceAccount, UserInfo};
-    let last = inner.impersonations.get(&client.name);
+    let last = modes.get(&client.name);
     let others = [AssociatedNode, ArbitraryNode, ServiceAccount, UserInfo, Legacy];
     let others = others.into_iter().filter(|mode| Some(*mode) != last);
     let mut refusal = None;
     for mode in last.into_iter().chain(others).filter(|mode| mode.applies(client, wanted)) {
-        let checked = mode.check_target(inner, client, target).and_then(|()| mode.check_user(inner, client, wanted));
+        let checked =
+            mode.check_request(authorizer, client, request).and_then(|()| mode.check_user(authorizer, client, wanted));
         match checked {
             Ok(()) => {
-                inner.impersonations.set(&client.name, mode);
+                modes.set(&client.name, mode);
                 return Ok(mode.become_user(wanted));
             }
             Err(status) => drop(refusal.get_or_insert(status)),
@@ -105,23 +111,23 @@ impl Mode {
     }
 
     /// Checks that the client may do what it asks for while it impersonates.
-    fn check_target(self, inner: &Inner, client: &User, target: &Target) -> Result<(), Status> {
+    fn check_request(self, authorizer: &Authorizer, client: &User, request: &RequestInfo) -> Result<(), Status> {
         if self == Self::Legacy {
             return Ok(());
         }
-        let verb = format!("impersonate-on:{}:{}", self.name(), target.verb);
-        inner.authorize(&Action { user: client, verb: &verb, on: On::of(target) })
+        let verb = format!("impersonate-on:{}:{}", self.name(), request.verb);
+        authorizer.authorize(&Action { user: client, verb: &verb, on: On::of(request) })
     }
 
     /// Checks that the client may impersonate the user, with all that is to be known of it.
-    fn check_user(self, inner: &Inner, client: &User, wanted: &User) -> Result<(), Status> {
+    fn check_user(self, authorizer: &Authorizer, client: &User, wanted: &User) -> Result<(), Status> {
         const AUTHENTICATION: &str = "authentication.k8s.io";
         let legacy = self == Self::Legacy;
         let verb = if legacy { "impersonate".to_owned() } else { format!("impersonate:{}", self.name()) };
         let group = if legacy { "" } else { AUTHENTICATION };
         let action = |group, resource, subresource, namespace, name| {
             let on = On::Resource { group, resource, subresource, namespace, name };
-            inner.authorize(&Action { user: client, verb: &verb, on })
+            authorizer.authorize(&Action { user: client, verb: &verb, on })
         };
         match (service_account(&wanted.name), node(&wanted.name)) {
             (Some((namespace, name)), _) => action(group, "serviceaccounts", "", namespace, name)?,
@@ -144,7 +150,8 @@ impl Mode {
         if !legacy && wanted.groups.iter().any(|group| group == MASTERS) {
             return refuse("groups", MASTERS, "impersonating the system:masters group is not allowed");
         }
-        let all_groups = !legacy && wanted.groups.len() >= MANY && action(group, "groups", "", "", "*").is_ok();
+        let all_groups =
+            !legacy && wanted.groups.len() >= WILDCARD_THRESHOLD && action(group, "groups", "", "", "*").is_ok();
         if !all_groups {
             wanted.groups.iter().try_for_each(|name| action(group, "groups", "", "", name))?;
         }
@@ -152,7 +159,7 @@ impl Mode {
             return refuse("userextras", "", &why);
         }
         let values: usize = wanted.extra.values().map(Vec::len).sum();
-        let many = wanted.extra.len() >= MANY || values >= MANY;
+        let many = wanted.extra.len() >= WILDCARD_THRESHOLD || values >= WILDCARD_THRESHOLD;
         if !legacy && many && action(AUTHENTICATION, "userextras", "*", "", "*").is_ok() {
             return Ok(());
         }

@@ -25,7 +25,7 @@ pub(crate) struct Rbac {
 
 type Versions = [Revision; 4];
 
-/// What the rules are read from.
+/// The tables that the rules are read from.
 const TABLES: [&str; 4] = ["roles", "clusterroles", "rolebindings", "clusterrolebindings"];
 
 /// All roles and bindings.
@@ -111,7 +111,7 @@ impl Rule {
         Value::Object(rule)
     }
 
-    /// Tells whether the rule allows a verb on something.
+    /// Returns whether the rule allows a verb on something.
     pub(crate) fn allows(&self, verb: &str, on: &On<'_>) -> bool {
         if !has(&self.verbs, verb) {
             return false;
@@ -253,12 +253,12 @@ impl Policy {
         let mut policy = Self::default();
         for table in TABLES {
             let entries = store.list(&GroupResource::new(GROUP, table), None).entries;
-            entries.iter().for_each(|entry| policy.take(Change::written(table, entry)));
+            entries.iter().for_each(|entry| policy.apply(Change::written(table, entry)));
         }
         policy
     }
 
-    fn take(&mut self, change: Change) {
+    fn apply(&mut self, change: Change) {
         let Change { namespace, name, content } = change;
         match content {
             Content::Role(Some(rules)) => drop(self.roles.insert((namespace, name), rules)),
@@ -340,7 +340,7 @@ impl Rbac {
             (Some(changes), _) if changes.is_empty() => {}
             (Some(changes), _) => {
                 let policy = Arc::make_mut(policy);
-                changes.into_iter().for_each(|change| policy.take(change));
+                changes.into_iter().for_each(|change| policy.apply(change));
             }
             (None, anew) => *policy = anew.unwrap_or_default(),
         }
@@ -388,7 +388,7 @@ fn versions(store: &Store) -> Versions {
     TABLES.map(|table| store.changed(&GroupResource::new(GROUP, table)))
 }
 
-/// Tells whether rules are read from a table.
+/// Returns whether rules are read from a table.
 pub(crate) fn is_policy(table: &GroupResource) -> bool {
     &*table.group == GROUP
 }

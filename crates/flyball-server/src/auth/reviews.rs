@@ -1,13 +1,13 @@
 //! Questions about who a client is and what someone may do; tokens for those who ask.
 
-use super::{Action, Bound, Decision, On, Rule, User};
-use crate::registry::Target;
-use crate::server::Inner;
+use super::{Action, Authenticator, Authorizer, Bound, Decision, On, Rule, User};
+use crate::catalog::Target;
+use crate::storage::Store;
 use flyball_core::field::{FieldError, Shown};
 use flyball_core::{GroupResource, GroupVersionKind, Object, ObjectKey, Status, time};
 use serde_json::{Value, json};
 
-/// Refuses a question that cannot be answered.
+/// Rejects a question that cannot be answered.
 pub(crate) fn check(user: &User, target: &Target, review: &Object) -> Result<(), Status> {
     let errors = match &*target.resource.kind.kind {
         "TokenReview" if text(review.at(&["spec", "token"])).is_empty() => {
@@ -28,13 +28,15 @@ pub(crate) fn check(user: &User, target: &Target, review: &Object) -> Result<(),
 }
 
 /// Answers a review that was checked: the question comes back with its status.
-pub(crate) fn answer(inner: &Inner, user: &User, target: &Target, mut review: Object) -> Result<Object, Status> {
+pub(crate) fn answer(auth: &Authenticator, user: &User, target: &Target, mut review: Object) -> Result<Object, Status> {
     let status = match &*target.resource.kind.kind {
         "SelfSubjectReview" => json!({"userInfo": user.info()}),
-        "TokenReview" => token_review(inner, &review),
-        "SelfSubjectRulesReview" => rules_review(inner, user, &mut review),
-        "SelfSubjectAccessReview" => access_review(inner, user, &review),
-        "LocalSubjectAccessReview" | "SubjectAccessReview" => access_review(inner, &subject(&review), &review),
+        "TokenReview" => token_review(auth, &review),
+        "SelfSubjectRulesReview" => rules_review(&auth.authorizer, user, &mut review),
+        "SelfSubjectAccessReview" => access_review(&auth.authorizer, user, &review),
+        "LocalSubjectAccessReview" | "SubjectAccessReview" => {
+            access_review(&auth.authorizer, &subject(&review), &review)
+        }
         _ => return Err(Status::method_not_allowed()),
     };
     // These are answered with an object of their own.
@@ -42,7 +44,7 @@ pub(crate) fn answer(inner: &Inner, user: &User, target: &Target, mut review: Ob
         review.metadata_mut().remove("managedFields");
     }
     if &*target.resource.kind.kind == "SelfSubjectReview" {
-        review.metadata_mut().insert("creationTimestamp".into(), inner.clock.now_rfc3339().into());
+        review.metadata_mut().insert("creationTimestamp".into(), auth.clock.now_rfc3339().into());
     }
     review.insert("status".into(), status);
     Ok(review)
@@ -71,7 +73,7 @@ fn subject(review: &Object) -> User {
     }
 }
 
-/// Finds what is wrong with a question about access.
+/// Validates a question about access.
 fn access_errors(target: &Target, user: &User, review: &Object) -> Vec<FieldError> {
     const RESOURCE: &str = "spec.resourceAttributes";
     const PATH: &str = "spec.nonResourceAttributes";
@@ -132,7 +134,7 @@ fn access_errors(target: &Target, user: &User, review: &Object) -> Vec<FieldErro
     errors
 }
 
-fn access_review(inner: &Inner, user: &User, review: &Object) -> Value {
+fn access_review(authorizer: &Authorizer, user: &User, review: &Object) -> Value {
     let part = |field: &str| review.at(&["spec", field]).filter(|value| value.is_object());
     let decision = if let Some(asked) = part("resourceAttributes") {
         let part = |field: &str| text(asked.get(field));
@@ -143,11 +145,11 @@ fn access_review(inner: &Inner, user: &User, review: &Object) -> Value {
             namespace: part("namespace"),
             name: part("name"),
         };
-        inner.rbac.decide(&inner.store, &Action { user, verb: part("verb"), on })
+        authorizer.decide(&Action { user, verb: part("verb"), on })
     } else {
         let asked = part("nonResourceAttributes").unwrap_or(&Value::Null);
         let on = On::Path(text(asked.get("path")));
-        inner.rbac.decide(&inner.store, &Action { user, verb: text(asked.get("verb")), on })
+        authorizer.decide(&Action { user, verb: text(asked.get("verb")), on })
     };
     match decision {
         Decision::Allowed(reason) if reason.is_empty() => json!({"allowed": true}),
@@ -156,23 +158,23 @@ fn access_review(inner: &Inner, user: &User, review: &Object) -> Value {
     }
 }
 
-fn rules_review(inner: &Inner, user: &User, review: &mut Object) -> Value {
+fn rules_review(authorizer: &Authorizer, user: &User, review: &mut Object) -> Value {
     let namespace = text(review.at(&["spec", "namespace"])).to_owned();
     // The namespace does not come back.
     review.insert("spec".into(), json!({}));
-    let rules = inner.rbac.rules_of(&inner.store, user, &namespace);
+    let rules = authorizer.rules_of(user, &namespace);
     let (paths, resources): (Vec<&Rule>, Vec<&Rule>) = rules.iter().partition(|rule| !rule.paths.is_empty());
     let write = |rules: Vec<&Rule>| rules.into_iter().map(Rule::write).collect::<Value>();
     json!({"resourceRules": write(resources), "nonResourceRules": write(paths), "incomplete": false})
 }
 
-fn token_review(inner: &Inner, review: &Object) -> Value {
+fn token_review(auth: &Authenticator, review: &Object) -> Value {
     let token = text(review.at(&["spec", "token"]));
     let mut audiences = texts(review.at(&["spec", "audiences"]));
     if audiences.is_empty() {
         audiences = vec![super::tokens::ISSUER.to_owned()];
     }
-    match inner.bearer(token, &audiences) {
+    match auth.bearer(token, &audiences) {
         Ok((user, audiences)) => json!({"authenticated": true, "user": user.info(), "audiences": audiences}),
         Err(refusal) => json!({"user": {}, "error": refusal.to_string()}),
     }
@@ -215,23 +217,23 @@ pub(crate) fn check_token(account: &Object, request: &mut Object) -> Result<(), 
 }
 
 /// Makes the token that a request asks for, which was checked.
-pub(crate) fn issue_token(inner: &Inner, account: &Object, request: &mut Object) -> Result<(), Status> {
+pub(crate) fn issue_token(auth: &Authenticator, account: &Object, request: &mut Object) -> Result<(), Status> {
     let seconds = request.at(&["spec", "expirationSeconds"]).and_then(Value::as_i64).unwrap_or(3600);
     let audiences = texts(request.at(&["spec", "audiences"]));
     let namespace = account.namespace().unwrap_or_default();
     let bound = match request.at(&["spec", "boundObjectRef"]).filter(|value| value.is_object()) {
-        Some(reference) => Some(bound_object(inner, namespace, reference)?),
+        Some(reference) => Some(bound_object(&auth.store, namespace, reference)?),
         None => None,
     };
     let account = (namespace, account.name(), account.uid());
-    let (token, ends) = inner.issuer.issue(account, bound.as_ref(), &audiences, seconds, &inner.clock, &inner.rng);
+    let (token, ends) = auth.issuer.issue(account, bound.as_ref(), &audiences, seconds, &auth.clock, &auth.rng);
     let ends = time::Timestamp::from_second(ends).map(time::rfc3339).unwrap_or_default();
     request.insert("status".into(), json!({"token": token, "expirationTimestamp": ends}));
     Ok(())
 }
 
 /// Finds the object that a token is to end with.
-fn bound_object(inner: &Inner, namespace: &str, reference: &Value) -> Result<Bound, Status> {
+fn bound_object(store: &Store, namespace: &str, reference: &Value) -> Result<Bound, Status> {
     let (kind, name, uid) = (text(reference.get("kind")), text(reference.get("name")), text(reference.get("uid")));
     let (resource, namespace) = match kind {
         "Pod" => ("pods", Some(namespace)),
@@ -245,7 +247,7 @@ fn bound_object(inner: &Inner, namespace: &str, reference: &Value) -> Result<Bou
         }
     };
     let resource = GroupResource::new("", resource);
-    let Some(entry) = inner.store.get(&resource, &ObjectKey::new(namespace, name)) else {
+    let Some(entry) = store.get(&resource, &ObjectKey::new(namespace, name)) else {
         return Err(Status::not_found(&resource, name));
     };
     let object = entry.object()?;

@@ -31,7 +31,7 @@ pub(crate) struct Bound {
     pub(crate) uid: String,
 }
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Clone, Debug)]
 pub(crate) struct Claims {
     pub(crate) namespace: String,
@@ -39,7 +39,7 @@ pub(crate) struct Claims {
     pub(crate) account_uid: String,
     pub(crate) bound: Option<Bound>,
     pub(crate) audiences: Vec<String>,
-    /// Whether the token is good only as long as the secret that it is bound to holds it.
+    /// True if the token is good only as long as the secret that it is bound to holds it.
     pub(crate) in_secret: bool,
     id: String,
 }

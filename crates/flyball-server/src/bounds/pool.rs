@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 pub(crate) struct Flow {
     user: Arc<str>,
     over_connection: bool,
-    /// Whether it is an administrator's.
+    /// True if it is an administrator's.
     pub(crate) is_exempt: bool,
 }
 
@@ -55,7 +55,7 @@ struct Inner {
 
 struct Shares {
     limit: usize,
-    /// Whether one flow may hold all there is.
+    /// True if one flow may hold all there is.
     is_undivided: bool,
     used: usize,
     waiting: usize,
@@ -110,7 +110,7 @@ impl Pool {
         self.lock().limit
     }
 
-    /// Tells whether a flow keeps others from what they want: it would be given no more now, and holds more than half
+    /// Returns whether a flow keeps others from what they want: it would be given no more now, and holds more than half
     /// of what it would if all had the same. Who holds little is not blamed for what others hold.
     pub(crate) fn is_overdrawn(&self, flow: &Flow) -> bool {
         let shares = self.lock();
@@ -131,7 +131,7 @@ impl Pool {
     }
 
     /// Takes an amount, which may have to be waited for; `None` if the queue is full or the wait too long.
-    pub(crate) async fn take(&self, flow: &Flow, amount: usize, max_wait: Duration) -> Option<Hold> {
+    pub(crate) async fn acquire(&self, flow: &Flow, amount: usize, max_wait: Duration) -> Option<Hold> {
         let granted = match self.begin(flow, amount, false)? {
             Begun::Given(hold) => return Some(hold),
             Begun::Queued(granted) => granted,
@@ -312,7 +312,7 @@ impl Hold {
         self.amount += std::mem::take(&mut other.amount);
     }
 
-    /// Tells whether its flow would be given more now.
+    /// Returns whether its flow would be given more now.
     pub(crate) fn has_room(&self) -> bool {
         self.pool.lock().fits(&self.flow, 0)
     }
@@ -432,8 +432,8 @@ mod tests {
         let _busy = pool.try_take(&flow("ann"), 1).unwrap();
         let second = Duration::from_secs(1);
         let (pool, ann, bob) = (&pool, flow("ann"), flow("bob"));
-        let many = futures_util::future::join_all((0..100).map(|_| pool.take(&ann, 1, second)));
-        let (many, other) = tokio::join!(many, pool.take(&bob, 1, second));
+        let many = futures_util::future::join_all((0..100).map(|_| pool.acquire(&ann, 1, second)));
+        let (many, other) = tokio::join!(many, pool.acquire(&bob, 1, second));
         assert!(other.is_none() && many.iter().all(Option::is_none));
         assert_eq!(pool.refused(), [96, 5], "four of hers and his waited in vain");
         assert_eq!(pool.lock().waiting, 0);

@@ -17,7 +17,7 @@ pub(crate) struct Column {
     parsed: JsonPath,
 }
 
-/// What a CRD without columns shows besides the name, described as clients know it.
+/// The description of the column that a CRD without columns has besides the name.
 const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in \
                    happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\n\
                    Populated by the system. Read-only. Null for lists. More info: \

@@ -24,13 +24,13 @@ struct State {
 
 impl Converted {
     /// Returns what was made of this state of an object.
-    pub(super) fn get(&self, of: &Entry) -> Option<Arc<Entry>> {
+    pub(crate) fn get(&self, of: &Entry) -> Option<Arc<Entry>> {
         let state = self.0.lock().expect("nothing panics while it holds the converted objects");
         state.entries.get(&of.key).filter(|made| made.revision == of.revision).cloned()
     }
 
     /// Keeps what was made of an object.
-    pub(super) fn put(&self, made: &Arc<Entry>) {
+    pub(crate) fn put(&self, made: &Arc<Entry>) {
         let mut state = self.0.lock().expect("nothing panics while it holds the converted objects");
         let before = state.entries.insert(made.key.clone(), made.clone());
         state.bytes = state.bytes + made.size() - before.map_or(0, |before| before.size());

@@ -39,7 +39,7 @@ struct Slice {
     from: Option<i64>,
     to: Option<i64>,
     by: Option<i64>,
-    /// Whether `to` only follows from `from`, as in `[-1]`.
+    /// True if `to` only follows from `from`, as in `[-1]`.
     one: bool,
 }
 

@@ -37,7 +37,7 @@ fn hash(of: impl Hash) -> u64 {
 }
 
 /// Numbers the schema of a version.
-pub(super) fn of(schema: Option<&Value>, version: &str) -> u64 {
+pub(crate) fn of(schema: Option<&Value>, version: &str) -> u64 {
     hash((schema.map(Value::to_string), version)) & !(VERSION | INCOMPLETE) | hash(version) & VERSION | CUSTOM
 }
 
@@ -46,12 +46,12 @@ pub(crate) fn incomplete(number: u64) -> u64 {
     number | INCOMPLETE
 }
 
-/// Tells whether two numbers are of the same version.
+/// Returns whether two numbers are of the same version.
 pub(crate) fn same_version(a: u64, b: u64) -> bool {
     a & VERSION == b & VERSION
 }
 
-/// Tells whether two numbers are of the same version with the same schema.
+/// Returns whether two numbers are of the same version with the same schema.
 pub(crate) fn same_schema(a: u64, b: u64) -> bool {
     a | INCOMPLETE == b | INCOMPLETE
 }

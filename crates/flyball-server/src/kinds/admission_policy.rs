@@ -105,7 +105,7 @@ pub(super) fn mutating_binding(object: &Object, _: Option<&Object>, _: Part) -> 
     binding(&spec)
 }
 
-/// What policies of both sorts begin with.
+/// Validates the fields that policies of both sorts begin with.
 fn head(spec: &Field<'_>) -> Errors {
     let mut errors: Errors = spec.at("failurePolicy").must_be_one_of(&["Fail", "Ignore"]).into_iter().collect();
     let (kind, constraints) = (spec.at("paramKind"), spec.at("matchConstraints"));

@@ -59,7 +59,7 @@ fn not_negative(spec: &Field<'_>, names: &[&str]) -> Errors {
 struct Counts {
     all: &'static [&'static str],
     of_replicas: &'static [&'static str],
-    /// What a count of available pods is compared with, as the message says it.
+    /// The count that available pods are compared with, as the message says it.
     ready: &'static str,
 }
 
@@ -292,7 +292,7 @@ fn daemon_strategy(strategy: &Field<'_>) -> Errors {
     }
 }
 
-/// How many pods may be missing during an update is not for stateful sets to say yet.
+/// Drops the number of pods that may be missing during an update, which stateful sets cannot set yet.
 pub(super) fn prepare_stateful_set(object: &mut Object, _: Option<&Object>, _: Part, _: &Clock) {
     let rolling = object
         .inner("spec")
@@ -334,7 +334,7 @@ pub(super) fn stateful_set(object: &Object, old: Option<&Object>, part: Part) ->
     }
     if old.is_none() {
         errors.extend(
-            spec.at("volumeClaimTemplates").items().flat_map(|claim| super::storage::claim_spec(&claim.at("spec"))),
+            spec.at("volumeClaimTemplates").items().flat_map(|claim| super::claim_spec::claim_spec(&claim.at("spec"))),
         );
     }
     errors.extend(not_negative(&spec, &["replicas", "minReadySeconds", "ordinals.start"]));

@@ -52,7 +52,7 @@ pub(super) fn job(job: &Object, old: Option<&Object>, part: Part) -> Errors {
     let spec = root.at("spec");
     // A change is checked as something new, and then as a change.
     let mut errors = generated_selector(job, &root, old.is_none());
-    errors.extend(whole(&spec));
+    errors.extend(selecting_spec(&spec));
     let count = spec.at("completions").int();
     let Some(old) = old else {
         if spec.at("completionMode").text() == "Indexed" && count > 0 {
@@ -64,7 +64,7 @@ pub(super) fn job(job: &Object, old: Option<&Object>, part: Part) -> Errors {
         }
         return errors;
     };
-    errors.extend(whole(&spec));
+    errors.extend(selecting_spec(&spec));
     let before = Field::root(old);
     let then = before.at("spec");
     errors.extend(completions(&spec, &then));
@@ -167,7 +167,7 @@ fn generated_selector(job: &Object, root: &Field<'_>, is_new: bool) -> Errors {
 }
 
 /// The spec of a job that has a selector.
-fn whole(spec: &Field<'_>) -> Errors {
+fn selecting_spec(spec: &Field<'_>) -> Errors {
     let mut errors = job_spec(spec);
     let wanted = spec.at("selector");
     if wanted.is_set() {
@@ -187,7 +187,7 @@ const MAX_PARALLEL: i64 = 100_000;
 const MANY: i64 = 100_000;
 const FEW: i64 = 10_000;
 
-/// What jobs have in common with the templates of jobs.
+/// Handles the fields that jobs and templates of jobs have in common.
 fn job_spec(spec: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     for count in [

@@ -92,7 +92,7 @@ fn date_conditions(request: &mut Object, old: &Object, clock: &Clock) {
     }
 }
 
-/// What a verdict or a signature may say.
+/// Validates a verdict or a signature.
 fn verdict(request: &Object, old: &Object, part: Part) -> Errors {
     let root = Field::root(request);
     let status = root.at("status");

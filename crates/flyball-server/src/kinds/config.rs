@@ -26,7 +26,7 @@ fn keys(data: &Field<'_>) -> Errors {
     data.entries().flat_map(wrong).collect()
 }
 
-/// What was declared to stay may not change, nor may the declaration.
+/// Rejects a change of immutable data, and of the declaration that it is.
 fn fixed(root: &Field<'_>, old: Option<&Object>, fields: &[&str]) -> Errors {
     let Some(old) = old.filter(|old| old.get("immutable") == Some(&Value::Bool(true))) else { return Errors::new() };
     let mut errors = Errors::new();
@@ -59,7 +59,7 @@ pub(super) fn config_map(object: &Object, old: Option<&Object>, _: Part) -> Erro
     errors
 }
 
-/// What must be among the data of a secret of some type.
+/// The keys that secrets of some types must have.
 const TYPES: &[(&str, &[&str])] = &[
     ("kubernetes.io/dockercfg", &[".dockercfg"]),
     ("kubernetes.io/dockerconfigjson", &[".dockerconfigjson"]),

@@ -1,4 +1,4 @@
-//! What objects of the smaller kinds are given when they do not say.
+//! Defaults of the smaller kinds.
 
 use super::fill::Fields;
 use base64::Engine;
@@ -155,7 +155,7 @@ pub(super) fn validating_webhooks(configuration: &mut Object) {
     }
 }
 
-/// What is matched unless said otherwise: everything, in any of its versions.
+/// Fills in the default match: everything, in any of its versions.
 fn matching(object: &mut Map<String, Value>) {
     object.fill("matchPolicy", "Equivalent");
     object.fill("namespaceSelector", json!({}));
@@ -173,14 +173,6 @@ pub(super) fn admission_policy(policy: &mut Object) {
 
 pub(super) fn policy_binding(binding: &mut Object) {
     binding.inner_or_new("spec").inner("matchResources").into_iter().for_each(matching);
-}
-
-pub(super) fn first_autoscaler(scaler: &mut Object) {
-    scaler.inner_or_new("spec").fill("minReplicas", 1);
-    // Metrics that the first version does not know stand in an annotation: then there is no default.
-    if !super::scaling_v1::has_other_metrics(scaler) {
-        scaler.inner_or_new("spec").fill("targetCPUUtilizationPercentage", 80);
-    }
 }
 
 pub(super) fn autoscaler(scaler: &mut Object) {

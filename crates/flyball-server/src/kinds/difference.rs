@@ -1,4 +1,4 @@
-//! How two values differ, as the real server tells it: line by line, in the form that its Go code works with.
+//! Differences of two values as the real server shows them: line by line, in the form that its Go code works with.
 //!
 //! The lines are matched as Python's `difflib` does, whose port the real server uses: a common line is no landmark in a
 //! long text. What comes of it is the same diff, which is not always the shortest.
@@ -87,7 +87,7 @@ struct Part {
 struct Texts<'l> {
     before: &'l [String],
     after: &'l [String],
-    /// Where the lines of the second text stand in it, without those that stand very often.
+    /// The positions of the lines of the second text in it, without those that stand very often.
     places: BTreeMap<&'l str, Vec<usize>>,
 }
 

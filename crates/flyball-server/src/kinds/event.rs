@@ -7,7 +7,7 @@ use flyball_core::field::FieldError;
 use flyball_core::names::{dns_subdomain, qualified_name};
 use serde_json::{Value, json};
 
-/// What core events can be selected by.
+/// The selectable fields of core events.
 pub(super) const CORE_FIELDS: &[&str] = &[
     "involvedObject.kind",
     "involvedObject.namespace",

@@ -7,12 +7,12 @@ use flyball_schema::cel::{self, AUTHORIZER, Type, check_among};
 /// The variables that an expression sees, with their types.
 pub(super) type Variables<'n> = Vec<(&'n str, Type<'static>)>;
 
-/// What every expression of admission sees.
+/// Returns the variables that every expression of admission sees.
 pub(super) fn variables() -> Variables<'static> {
     vec![("object", Type::Dyn), ("oldObject", Type::Dyn), ("request", cel::request()), ("authorizer", AUTHORIZER)]
 }
 
-/// What comes of an expression.
+/// The result of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Made {
     Bool,
@@ -46,7 +46,7 @@ impl Made {
     }
 }
 
-/// Finds what is wrong with an expression about some variables.
+/// Validates an expression about some variables.
 pub(super) fn check(expression: &Field<'_>, variables: &Variables<'_>, wanted: Made) -> Option<FieldError> {
     check_text(expression, expression.text(), variables, wanted)
 }

@@ -103,12 +103,12 @@ impl<'a> Field<'a> {
         self.value.as_array().map(Vec::len).or_else(|| self.value.as_object().map(serde_json::Map::len)).unwrap_or(0)
     }
 
-    /// Tells whether anything is there.
+    /// Returns whether anything is there.
     pub(crate) fn is_set(&self) -> bool {
         !self.value.is_null()
     }
 
-    /// Tells whether nothing is there, or an empty text, list or map.
+    /// Returns whether nothing is there, or an empty text, list or map.
     pub(crate) fn is_empty(&self) -> bool {
         match self.value {
             Value::Null => true,
@@ -120,7 +120,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// What can be wrong with a field.
+/// Constructors of the errors of a field.
 impl Field<'_> {
     pub(crate) fn required(&self, detail: impl Into<String>) -> FieldError {
         FieldError::required(self.path, detail)
@@ -143,7 +143,7 @@ impl Field<'_> {
         FieldError::duplicate(self.path, self.value.clone())
     }
 
-    /// What stands in the field, or a part of it, stands elsewhere too.
+    /// Returns the error for a value that stands elsewhere too.
     pub(crate) fn duplicate_of(&self, shown: impl Into<Shown>) -> FieldError {
         FieldError::duplicate(self.path, shown)
     }
@@ -228,7 +228,7 @@ impl Field<'_> {
     }
 }
 
-/// What is said of a field that may not change.
+/// The error of a field that may not change.
 pub(crate) const IMMUTABLE: &str = "field is immutable";
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub(crate) trait Fields {
     fn each(&mut self, name: &str) -> impl Iterator<Item = &mut Map<String, Value>>;
     /// Reads a text, empty if there is none.
     fn text(&self, name: &str) -> &str;
-    /// Tells whether a field has a value.
+    /// Returns whether a field has a value.
     fn has(&self, name: &str) -> bool;
 }
 

@@ -18,12 +18,12 @@ use std::collections::HashSet;
 
 type Errors = Vec<FieldError>;
 
-/// What both kinds of objects that may not change are named.
+/// The name of the objects of both kinds that may not change.
 const EXEMPT: &str = "exempt";
 
 const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 
-/// How many bits of a flow's hash there are to deal hands of queues by.
+/// Bits of a flow's hash by which hands of queues are dealt.
 const MAX_HASH_BITS: f64 = 60.0;
 const MAX_QUEUES: i64 = 10_000_000;
 
@@ -70,7 +70,7 @@ fn status(root: &Field<'_>) -> Errors {
     errors
 }
 
-/// Refuses to change what must stay as it is.
+/// Rejects to change what must stay as it is.
 fn fixed(spec: &Field<'_>, name: &str, wanted: Option<Value>) -> Option<FieldError> {
     let differs = wanted.is_some_and(|wanted| wanted != *spec.value());
     differs.then(|| spec.invalid(format!("spec of '{name}' must equal the fixed value")))
@@ -277,7 +277,7 @@ pub(super) fn level(object: &Object, _: Option<&Object>, part: Part) -> Errors {
     errors
 }
 
-/// What both types of levels say of their share.
+/// Validates the shares of both types of levels.
 fn shares(of: &Field<'_>) -> Errors {
     let (shares, lendable) = (of.at("nominalConcurrencyShares"), of.at("lendablePercent"));
     let mut errors = Errors::new();
@@ -336,7 +336,7 @@ fn queues(queuing: &Field<'_>) -> Errors {
     errors
 }
 
-/// Tells whether a hash is long enough to deal a hand of queues.
+/// Returns whether a hash is long enough to deal a hand of queues.
 fn fits_hash(queues: i64, hand: i64) -> bool {
     let mut bits = 0.0;
     for dealt in 0..hand {

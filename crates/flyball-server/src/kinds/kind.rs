@@ -1,7 +1,7 @@
-//! What a built-in kind is made of.
+//! The parts of a built-in kind.
 
-use super::printers::{self, Printer};
-use flyball_core::field::FieldError;
+use super::printer::{self, Heading, Printer};
+use flyball_core::field::{FieldError, selectable_text};
 use flyball_core::names::{self, Rule};
 use flyball_core::{Clock, Object};
 
@@ -19,35 +19,81 @@ pub(crate) struct Kind {
     pub(crate) subresources: &'static [Subresource],
     /// Which names objects may have.
     pub(crate) name_rule: Rule,
-    /// Whether a PUT of what does not exist creates it.
+    /// True if a PUT of what does not exist creates it.
     pub(crate) create_on_update: bool,
-    /// Whether an update must say which version it is made on.
+    /// True if an update must say which version it is made on.
     pub(crate) versioned_updates: bool,
     pub(crate) checks: Checks,
-    /// What a deletion that is done at once is answered with.
+    /// The answer to a deletion that is done at once.
     pub(crate) deleted_as: Answer,
-    /// Whether `metadata.generation` counts changes of what is wanted.
+    /// True if `metadata.generation` counts changes of what is wanted.
     pub(crate) generation: bool,
-    /// What, besides its labels, the kind can be selected by; and the value that each has for an object.
+    /// The fields that the kind can be selected by besides its labels, and the value of each for an object.
     pub(crate) fields: &'static [&'static str],
     pub(crate) field: fn(&Object, &str) -> String,
-    /// Whether an unknown field selector is told with the list of those known.
+    /// True if an unknown field selector is told with the list of those known.
     pub(crate) lists_fields: bool,
-    /// How objects are stored, if not as they are.
+    /// The stored form of objects, if it is another.
     pub(crate) stored: Option<StoredAs>,
     /// Fills in what the client left out.
     pub(crate) default: fn(&mut Object),
     /// Brings an object into the state that a write through a part of it may leave it in; `None` is a create.
     pub(crate) prepare: fn(&mut Object, Option<&Object>, Part, &Clock),
-    /// Finds what is wrong with an object, or with its change; metadata is looked at elsewhere.
+    /// Validates an object, or with its change; metadata is looked at elsewhere.
     pub(crate) validate: fn(&Object, Option<&Object>, Part) -> Vec<FieldError>,
-    /// How objects are shown in a table.
+    /// The printer of rows of tables.
     pub(crate) printer: Printer,
     /// Warns of what is allowed but unwise.
     pub(crate) warn: fn(&Object, Option<&Object>) -> Vec<String>,
+    pub(crate) deletion: Deletion,
+    /// The warning that comes with every answer, if the version is deprecated.
+    pub(crate) deprecation: Option<&'static str>,
+    /// The path below `/registry` in the words of the real server's storage, if it is not the plural name.
+    pub(crate) registry_path: Option<&'static str>,
+    /// True if the real server stores the kind as JSON, which keeps empty lists that protobuf drops.
+    pub(crate) stored_as_json: bool,
+    /// True if clients set the status of a new object.
+    pub(crate) created_with_status: bool,
+    /// True if a write of the status leaves the labels as they are.
+    pub(crate) status_keeps_labels: bool,
+    /// True if a change of annotations counts as one of what is wanted.
+    pub(crate) generation_counts_annotations: bool,
+    /// The path of the selector that the scale shows: of a map of labels, or of a selector if it ends with `!`.
+    pub(crate) scale_selector: &'static str,
+    /// Versions that bodies may be of although they are not served.
+    pub(crate) also_reads: &'static [&'static str],
+    /// True if webhooks never see the kind: admission's own configuration.
+    pub(crate) exempt_from_webhooks: bool,
+    /// True if policies never see the kind: policies themselves, and questions that only get an answer.
+    pub(crate) exempt_from_policies: bool,
+    /// True if objects are given addresses and ports that no two may have.
+    pub(crate) given_addresses: bool,
+    /// True if objects declare resources.
+    pub(crate) declares_resources: bool,
 }
 
-/// What can be done with a resource.
+/// The rules of the deletion of a kind's objects.
+#[derive(Clone, Copy)]
+pub(crate) struct Deletion {
+    /// Returns how many seconds an object is given to end, of those asked for; `None` if the kind ends at once.
+    pub(crate) grace: Option<fn(&Object, Option<i64>) -> i64>,
+    /// True if what an object owns stays, if the client does not say.
+    pub(crate) orphans: bool,
+    /// The warning if the client does not say what becomes of the objects that this one owns.
+    pub(crate) warning: Option<&'static str>,
+    /// True if something else than the finalizers of its metadata holds an object.
+    pub(crate) outlives: fn(&Object) -> bool,
+    /// Completes the mark that a deletion leaves; also takes the object as it was.
+    pub(crate) mark: fn(&mut Object, &Object, &Clock),
+}
+
+impl Deletion {
+    /// Nothing but finalizers holds an object, and nothing of what it owns stays.
+    pub(super) const AT_ONCE: Self =
+        Self { grace: None, orphans: false, warning: None, outlives: |_| false, mark: |_, _, _| {} };
+}
+
+/// The verbs of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verbs {
     /// All that there is.
@@ -105,7 +151,7 @@ impl Part {
     }
 }
 
-/// How often the metadata of a change is checked; clients see each mistake as often.
+/// The number of times that the metadata of a change is checked; clients see each mistake as often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checks {
     /// With what all kinds have in common.
@@ -116,7 +162,7 @@ pub(crate) enum Checks {
     Whole,
 }
 
-/// What a deletion is answered with.
+/// The answer to a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Status,
@@ -171,7 +217,7 @@ impl Subresource {
     pub(crate) const SERVICE_PROXY: Self = Self::action("proxy", "ServiceProxyOptions", Self::PROXY_VERBS);
 }
 
-/// How a kind is stored that is another one in other words.
+/// The stored form of a kind that is another kind in other words.
 #[derive(Clone, Copy)]
 pub(crate) struct StoredAs {
     /// Group of the resource that objects are stored under; its name is the same.
@@ -182,7 +228,7 @@ pub(crate) struct StoredAs {
     pub(crate) read: fn(&mut Object),
 }
 
-/// Where a kind keeps what its scale shows.
+/// The paths of a kind that its scale shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScalePaths<'p> {
     pub(crate) spec: &'p str,
@@ -191,7 +237,7 @@ pub(crate) struct ScalePaths<'p> {
 }
 
 impl Kind {
-    /// A kind whose objects stand in namespaces, with the behaviour that most have.
+    /// A kind whose objects stand in namespaces, with the behavior that most have.
     pub(super) const fn new(
         group: &'static str,
         version: &'static str,
@@ -221,8 +267,21 @@ impl Kind {
             default: |_| {},
             prepare: |_, _, _, _| {},
             validate: |_, _, _| Vec::new(),
-            printer: printers::plain,
+            printer: printer::plain,
             warn: |_, _| Vec::new(),
+            deletion: Deletion::AT_ONCE,
+            deprecation: None,
+            registry_path: None,
+            stored_as_json: false,
+            created_with_status: false,
+            status_keeps_labels: false,
+            generation_counts_annotations: false,
+            scale_selector: ".spec.selector!",
+            also_reads: &[],
+            exempt_from_webhooks: false,
+            exempt_from_policies: false,
+            given_addresses: false,
+            declares_resources: false,
         }
     }
 
@@ -268,7 +327,7 @@ impl Kind {
 
     /// The kind can be selected by texts at these paths.
     pub(super) const fn paths(self, fields: &'static [&'static str]) -> Self {
-        self.fields(fields, crate::custom::selected)
+        self.fields(fields, selectable_text)
     }
 
     pub(super) const fn stored_as(self, group: &'static str, write: fn(&mut Object), read: fn(&mut Object)) -> Self {
@@ -303,12 +362,64 @@ impl Kind {
         Self { verbs, ..self }
     }
 
+    pub(super) const fn deletion(self, deletion: Deletion) -> Self {
+        Self { deletion, ..self }
+    }
+
+    pub(super) const fn deprecated(self, warning: &'static str) -> Self {
+        Self { deprecation: Some(warning), ..self }
+    }
+
+    pub(super) const fn registry_path(self, path: &'static str) -> Self {
+        Self { registry_path: Some(path), ..self }
+    }
+
+    pub(super) const fn stored_as_json(self) -> Self {
+        Self { stored_as_json: true, ..self }
+    }
+
+    pub(super) const fn created_with_status(self) -> Self {
+        Self { created_with_status: true, ..self }
+    }
+
+    pub(super) const fn status_keeps_labels(self) -> Self {
+        Self { status_keeps_labels: true, ..self }
+    }
+
+    pub(super) const fn generation_counts_annotations(self) -> Self {
+        Self { generation_counts_annotations: true, ..self }
+    }
+
+    pub(super) const fn scale_selector(self, path: &'static str) -> Self {
+        Self { scale_selector: path, ..self }
+    }
+
+    pub(super) const fn exempt_from_webhooks(self) -> Self {
+        Self { exempt_from_webhooks: true, ..self }
+    }
+
+    pub(super) const fn exempt_from_policies(self) -> Self {
+        Self { exempt_from_policies: true, ..self }
+    }
+
+    pub(super) const fn given_addresses(self) -> Self {
+        Self { given_addresses: true, ..self }
+    }
+
+    pub(super) const fn declares_resources(self) -> Self {
+        Self { declares_resources: true, ..self }
+    }
+
+    pub(super) const fn also_reads(self, versions: &'static [&'static str]) -> Self {
+        Self { also_reads: versions, ..self }
+    }
+
     /// The singular name: the kind in lower case.
     pub(crate) fn singular(&self) -> String {
         self.kind.to_lowercase()
     }
 
-    /// Whether finalizers must be Kubernetes' own or have a domain: these kinds take others too.
+    /// Returns whether finalizers must be Kubernetes' own or have a domain: these kinds take others too.
     pub(crate) fn strict_finalizers(&self) -> bool {
         const LENIENT: [&str; 5] = [
             "admissionregistration.k8s.io",
@@ -318,6 +429,11 @@ impl Kind {
             "policy",
         ];
         !LENIENT.contains(&self.group) && self.checks != Checks::Once
+    }
+
+    /// The columns of tables.
+    pub(crate) fn columns(&self) -> &'static [Heading] {
+        printer::columns(&self.package(), self.kind)
     }
 
     /// The package in which the notation declares the kind.

@@ -40,13 +40,13 @@ pub(super) fn prepare(namespace: &mut Object, old: Option<&Object>, part: Part, 
     }
 }
 
-/// Tells whether finalizers in the spec hold a namespace.
+/// Returns whether finalizers in the spec hold a namespace.
 pub(super) fn is_held(namespace: &Object) -> bool {
     namespace.at(&["spec", "finalizers"]).and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
 }
 
-/// What a deletion leaves of a namespace at first.
-pub(super) fn mark(namespace: &mut Object) {
+/// Completes the mark that a deletion leaves on a namespace.
+pub(super) fn mark(namespace: &mut Object, _: &Object, _: &Clock) {
     namespace.metadata_mut().remove("deletionGracePeriodSeconds");
     if let Some(status) = namespace.entry("status").or_insert_with(|| json!({})).as_object_mut() {
         status.insert("phase".into(), "Terminating".into());

@@ -10,6 +10,9 @@ use flyball_core::names::{dns_label, dns_subdomain, label_value, path_segment, q
 use serde_json::Value;
 use std::collections::BTreeSet;
 
+pub(super) const ENDPOINTS_DEPRECATION: &str =
+    "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+
 type Errors = Vec<FieldError>;
 
 pub(super) fn ingress(object: &Object, old: Option<&Object>, part: Part) -> Errors {

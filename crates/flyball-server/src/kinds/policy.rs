@@ -48,7 +48,7 @@ pub(super) fn lease(object: &Object, _: Option<&Object>, _: Part) -> Errors {
     errors
 }
 
-/// How holders are chosen is not for leases to say yet.
+/// Drops the choice of holders, which leases cannot set yet.
 pub(super) fn prepare_lease(lease: &mut Object, _: Option<&Object>, _: Part, _: &Clock) {
     if let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) {
         spec.remove("strategy");

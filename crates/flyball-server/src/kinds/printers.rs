@@ -1,4 +1,4 @@
-//! How built-in kinds are shown in tables: their columns stand in `types/columns.txt`, their cells are worked out here.
+//! Printers of built-in kinds: the cells of their columns.
 //!
 //! See <https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>.
 
@@ -13,228 +13,24 @@ pub(super) mod scaling;
 pub(super) mod storage;
 pub(super) mod workload;
 
-use super::Kind;
-use crate::table::{self, Heading};
-use flyball_core::{Clock, Object};
-use serde_json::{Map, Value};
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
-
-/// A row of a table.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Row {
-    pub(crate) cells: Vec<Value>,
-    /// What to say of the row as a whole.
-    pub(crate) conditions: Option<Value>,
-}
-
-impl<const N: usize> From<[Value; N]> for Row {
-    fn from(cells: [Value; N]) -> Self {
-        Self { cells: cells.into(), conditions: None }
-    }
-}
-
-/// Shows an object in a row.
-pub(crate) type Printer = fn(&View<'_>) -> Row;
-
-/// Shows an object of which nothing else is known.
-pub(super) fn plain(view: &View<'_>) -> Row {
-    Row::from([view.name(), view.text("metadata.creationTimestamp").into()])
-}
-
-type Columns = BTreeMap<&'static str, Vec<Heading>>;
-
-static COLUMNS: LazyLock<Columns> = LazyLock::new(|| {
-    let mut columns = Columns::new();
-    let mut kind = "";
-    for line in include_str!("types/columns.txt").lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
-        match line.split_once(" | ") {
-            None => kind = line,
-            Some((name, rest)) => columns.entry(kind).or_default().push(heading(name, rest)),
-        }
-    }
-    columns
-});
-
-fn heading(name: &'static str, rest: &'static str) -> Heading {
-    let (shape, description) = rest.split_once(" | ").unwrap_or((rest, ""));
-    let (shape, priority) = shape.strip_suffix(" wide").map_or((shape, 0), |shape| (shape, 1));
-    let (ty, format) = shape.split_once('/').unwrap_or((shape, ""));
-    Heading { name, ty, format, priority, description }
-}
-
-/// Returns the columns of a kind.
-pub(crate) fn columns(kind: &Kind) -> &'static [Heading] {
-    let group = if kind.group.is_empty() { "core" } else { kind.group };
-    let key = format!("{group}/{}.{}", kind.version, kind.kind);
-    COLUMNS.get(key.as_str()).map_or(&Heading::PLAIN, Vec::as_slice)
-}
-
-/// An object as a printer looks at it; what is absent reads as empty.
-#[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
-    pub(crate) object: &'a Object,
-    pub(crate) clock: &'a Clock,
-}
-
-static NULL: Value = Value::Null;
-
-/// Follows names with dots between them.
-pub(super) fn at<'v>(value: &'v Value, path: &str) -> &'v Value {
-    path.split('.').try_fold(value, |value, step| value.get(step)).unwrap_or(&NULL)
-}
-
-/// Returns the items of a list.
-pub(super) fn list<'v>(value: &'v Value, path: &str) -> &'v [Value] {
-    at(value, path).as_array().map_or(&[], Vec::as_slice)
-}
-
-/// Returns a text, empty if there is none.
-pub(super) fn text<'v>(value: &'v Value, path: &str) -> &'v str {
-    at(value, path).as_str().unwrap_or_default()
-}
-
-/// Returns a number, 0 if there is none.
-pub(super) fn int(value: &Value, path: &str) -> i64 {
-    at(value, path).as_i64().unwrap_or_default()
-}
-
-impl<'a> View<'a> {
-    pub(super) fn at(&self, path: &str) -> &'a Value {
-        at(self.object.as_value(), path)
-    }
-
-    pub(super) fn name(&self) -> Value {
-        self.object.name().into()
-    }
-
-    pub(super) fn text(&self, path: &str) -> &'a str {
-        self.at(path).as_str().unwrap_or_default()
-    }
-
-    /// Returns a text, or another one if there is none.
-    pub(super) fn text_or(&self, path: &str, none: &str) -> Value {
-        let text = self.text(path);
-        if text.is_empty() { none.into() } else { text.into() }
-    }
-
-    pub(super) fn int(&self, path: &str) -> i64 {
-        self.at(path).as_i64().unwrap_or_default()
-    }
-
-    pub(super) fn flag(&self, path: &str) -> bool {
-        self.at(path).as_bool().unwrap_or_default()
-    }
-
-    pub(super) fn list(&self, path: &str) -> &'a [Value] {
-        self.at(path).as_array().map_or(&[], Vec::as_slice)
-    }
-
-    /// Tells how long ago a time was.
-    pub(super) fn since(&self, time: &str) -> String {
-        table::since(time, self.clock)
-    }
-
-    pub(super) fn age(&self) -> Value {
-        self.since(self.text("metadata.creationTimestamp")).into()
-    }
-
-    pub(super) fn is_deleted(&self) -> bool {
-        self.object.deletion_timestamp().is_some()
-    }
-
-    /// Writes the labels of a map.
-    pub(super) fn labels(&self, path: &str) -> Value {
-        match self.at(path).as_object().filter(|labels| !labels.is_empty()) {
-            Some(labels) => pairs(labels).join(",").into(),
-            None => NONE.into(),
-        }
-    }
-
-    /// Writes a label selector.
-    pub(super) fn selector(&self, path: &str) -> Value {
-        let text = selector(self.at(path));
-        if text.is_empty() { NONE.into() } else { text.into() }
-    }
-
-    /// Lists the names of containers, and their images.
-    pub(super) fn containers(&self, path: &str) -> [Value; 2] {
-        ["name", "image"].map(|field| {
-            let texts: Vec<&str> = self.list(path).iter().map(|container| text(container, field)).collect();
-            texts.join(",").into()
-        })
-    }
-
-    /// Tells whether a condition is true.
-    pub(super) fn is_true(&self, condition: &str) -> bool {
-        let found = self.list("status.conditions").iter().find(|known| text(known, "type") == condition);
-        found.is_some_and(|condition| text(condition, "status") == "True")
-    }
-}
-
-pub(super) const NONE: &str = "<none>";
-pub(super) const UNSET: &str = "<unset>";
-pub(super) const UNKNOWN: &str = "<unknown>";
-
-fn pairs(labels: &Map<String, Value>) -> Vec<String> {
-    let mut pairs: Vec<String> =
-        labels.iter().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
-    pairs.sort();
-    pairs
-}
-
-/// Writes a label selector as selectors in queries are written.
-pub(super) fn selector(selector: &Value) -> String {
-    let mut requirements: Vec<(&str, String)> = Vec::new();
-    for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
-        requirements.push((key, format!("{key}={}", value.as_str().unwrap_or_default())));
-    }
-    for requirement in list(selector, "matchExpressions") {
-        let key = text(requirement, "key");
-        let mut values: Vec<&str> = list(requirement, "values").iter().filter_map(Value::as_str).collect();
-        values.sort_unstable();
-        let values = values.join(",");
-        let written = match text(requirement, "operator") {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "DoesNotExist" => format!("!{key}"),
-            _ => key.to_owned(),
-        };
-        requirements.push((key, written));
-    }
-    requirements.sort_by_key(|(key, _)| *key);
-    requirements.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")
-}
-
-/// Names an object, and whether an annotation makes it the one that is taken by default.
-pub(super) fn marked(view: &View<'_>, annotation: &str) -> Value {
-    match view.object.annotation(annotation) {
-        Some("true") => format!("{} (default)", view.object.name()).into(),
-        _ => view.name(),
-    }
-}
-
-/// Writes the first few texts, and how many more there are.
-pub(super) fn first(texts: &[String], shown: usize) -> String {
-    let head = texts[..texts.len().min(shown)].join(",");
-    if texts.len() > shown { format!("{head} + {} more...", texts.len() - shown) } else { head }
-}
+use super::printer::{NONE, Row, UNKNOWN, UNSET, View, at, first, int, list, marked, selector, text};
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::KINDS;
-    use serde_json::json;
+    use crate::kinds::built_in;
+    use flyball_core::{Clock, Object};
+    use serde_json::{Value, json};
 
     #[test]
     fn every_kind_has_a_cell_for_every_column() {
         let clock = Clock::new(|| "2026-01-02T00:00:00Z".parse().unwrap());
         let object =
             Object::try_from(json!({"metadata": {"name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"}})).unwrap();
-        for kind in KINDS {
+        for kind in built_in() {
             let row = (kind.printer)(&View { object: &object, clock: &clock });
             let extra = usize::from(kind.kind == "IPAddress");
-            assert_eq!(row.cells.len(), columns(kind).len() + extra, "{}", kind.kind);
+            assert_eq!(row.cells.len(), kind.columns().len() + extra, "{}", kind.kind);
         }
     }
 

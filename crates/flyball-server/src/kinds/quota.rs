@@ -24,7 +24,7 @@ const SCOPES: &[&str] = &[
     "VolumeAttributesClass",
 ];
 
-/// Tells whether a scope has a say in how much of a resource is used.
+/// Returns whether a scope has a say in how much of a resource is used.
 fn scoped(scope: &str, name: &str) -> bool {
     match scope {
         "BestEffort" => name == "pods",

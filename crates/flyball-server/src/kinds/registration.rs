@@ -17,7 +17,7 @@ pub(super) fn default(registration: &mut Object) {
     }
 }
 
-/// What needs no service is there at once.
+/// Marks an API that needs no service as available at once.
 pub(super) fn prepare(registration: &mut Object, old: Option<&Object>, _: Part, clock: &Clock) {
     if old.is_some() {
         return;

@@ -11,7 +11,7 @@ use serde_json::Value;
 type Errors = Vec<FieldError>;
 type Rule = fn(&Field<'_>) -> Errors;
 
-/// What an autoscaler may look at, and how the source is checked.
+/// The sources of metrics of an autoscaler, with the rule of each.
 const SOURCES: &[(&str, &str, Rule)] = &[
     ("Object", "object", object_source),
     ("External", "external", external_source),
@@ -206,7 +206,7 @@ fn container_source(source: &Field<'_>) -> Errors {
     errors
 }
 
-/// How much of a resource is used is told as a share or as an amount.
+/// Validates the use of a resource, which is a share or an amount.
 fn used(source: &Field<'_>) -> Errors {
     let wanted = source.at("target");
     let mut errors = target(&wanted);

@@ -14,6 +14,14 @@ const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
+pub(super) fn default(scaler: &mut Object) {
+    scaler.inner_or_new("spec").fill("minReplicas", 1);
+    // Metrics that the first version does not know stand in an annotation: then there is no default.
+    if !has_other_metrics(scaler) {
+        scaler.inner_or_new("spec").fill("targetCPUUtilizationPercentage", 80);
+    }
+}
+
 /// Turns the first version into the second.
 pub(super) fn to_v2(scaler: &mut Object) {
     let [metrics, current, conditions, behavior] =
@@ -44,7 +52,7 @@ pub(super) fn to_v2(scaler: &mut Object) {
     }
 }
 
-/// Tells whether an autoscaler of the first version has metrics that only the second one has words for.
+/// Returns whether an autoscaler of the first version has metrics that only the second one has words for.
 pub(super) fn has_other_metrics(scaler: &Object) -> bool {
     let metrics = scaler.annotation(METRICS).and_then(|text| serde_json::from_str::<Value>(text).ok());
     metrics.as_ref().and_then(Value::as_array).is_some_and(|metrics| !metrics.is_empty())

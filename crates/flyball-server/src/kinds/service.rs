@@ -59,7 +59,7 @@ pub(super) fn default(service: &mut Object) {
 
 type Errors = Vec<FieldError>;
 
-/// What services need to be given, and what they keep.
+/// The fields of services that the server allocates.
 pub(crate) struct Service;
 
 fn text<'o>(service: &'o Object, field: &str) -> &'o str {
@@ -79,12 +79,12 @@ impl Service {
         text(service, "type") == "ExternalName"
     }
 
-    /// Tells whether a service has an address, or has said that it wants none.
+    /// Returns whether a service has an address, or has said that it wants none.
     pub(crate) fn has_address(service: &Object) -> bool {
         !list(service, "clusterIPs").is_empty()
     }
 
-    /// Tells whether a service is reached by ports of the nodes.
+    /// Returns whether a service is reached by ports of the nodes.
     pub(crate) fn is_exposed(service: &Object) -> bool {
         matches!(text(service, "type"), "NodePort" | "LoadBalancer")
     }

@@ -1,6 +1,7 @@
 //! Volumes, claims on them and their classes.
 
 use super::Part;
+use super::claim_spec::{VOLUME_MODES, access_modes, claim_spec};
 use super::difference::difference;
 use super::field::Field;
 use super::fill::Fields;
@@ -15,78 +16,6 @@ use std::collections::{BTreeSet, HashSet};
 
 type Errors = Vec<FieldError>;
 type Rule = fn(&Field<'_>) -> Errors;
-
-const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
-
-fn access_modes(modes: &Field<'_>, missing: &str) -> Errors {
-    let mut errors = Errors::new();
-    if modes.is_empty() {
-        errors.push(modes.required(missing));
-    }
-    for mode in modes.texts().filter(|mode| !MODES.contains(mode)) {
-        errors.push(FieldError::not_supported(modes.path(), mode, MODES));
-    }
-    let alone = |mode: &str| mode == "ReadWriteOncePod";
-    if modes.texts().any(alone) && modes.texts().any(|mode| !alone(mode) && MODES.contains(&mode)) {
-        errors.push(modes.forbidden("may not use ReadWriteOncePod with other access modes"));
-    }
-    errors
-}
-
-/// The spec of a claim, wherever it stands.
-pub(super) fn claim_spec(spec: &Field<'_>) -> Errors {
-    let mut errors = access_modes(&spec.at("accessModes"), "at least 1 access mode is required");
-    errors.extend(label::selector(&spec.at("selector")));
-    let requests = spec.at("resources.requests");
-    let resources = spec.at("resources");
-    let asked = requests.key("storage");
-    let shown = resources.key("storage");
-    let shown = Field::new(*shown.path(), asked.value());
-    if asked.is_set() {
-        match resource::positive_amount(&shown) {
-            Some(wrong) => errors.push(wrong),
-            None => errors.extend(resource::amount_for(&shown, "storage")),
-        }
-    } else {
-        errors.push(shown.required(""));
-    }
-    errors.extend(spec.at("storageClassName").may_obey(dns_subdomain));
-    errors.extend(spec.at("volumeMode").may_be_one_of(VOLUME_MODES));
-    let (from, reference) = (spec.at("dataSource"), spec.at("dataSourceRef"));
-    for source in [&from, &reference].into_iter().filter(|source| source.is_set()) {
-        errors.extend(data_source(source));
-    }
-    if from.is_set() && reference.is_set() {
-        if !reference.at("namespace").is_empty() {
-            errors.push(
-                spec.invalid_as(
-                    from.path().to_string(),
-                    "may not be specified when dataSourceRef.namespace is specified",
-                ),
-            );
-        } else if ["apiGroup", "kind", "name"].iter().any(|part| from.at(part).value() != reference.at(part).value()) {
-            errors.push(spec.invalid_as(from.path().to_string(), "must match dataSourceRef"));
-        }
-    }
-    errors.extend(spec.at("volumeAttributesClassName").may_obey(dns_subdomain));
-    errors
-}
-
-fn data_source(source: &Field<'_>) -> Errors {
-    let mut errors: Errors = ["name", "kind"].iter().filter_map(|part| source.at(part).must_be_set()).collect();
-    let group = source.at("apiGroup").text();
-    if group.is_empty() && source.at("kind").text() != "PersistentVolumeClaim" {
-        errors.push(source.invalid_as(
-            source.at("kind").text(),
-            "must be 'PersistentVolumeClaim' when referencing the default apiGroup",
-        ));
-    }
-    if !group.is_empty() {
-        errors.extend(source.at("apiGroup").obeys(dns_subdomain));
-    }
-    errors
-}
 
 pub(super) fn prepare_claim(claim: &mut Object, old: Option<&Object>, _: Part, _: &Clock) {
     if old.is_none() {
@@ -178,7 +107,7 @@ pub(super) fn validate_claim(claim: &Object, old: Option<&Object>, part: Part) -
     errors
 }
 
-/// Where a volume may keep its files, with the rules of each.
+/// The sources of volumes, with the rule of each.
 const SOURCES: &[(&str, Rule)] = &[
     ("hostPath", source::host_path),
     ("gcePersistentDisk", |field| required(field, &["pdName"])),
@@ -320,7 +249,7 @@ fn volume_spec(spec: &Field<'_>) -> Errors {
 /// The most bytes of the parameters of a class.
 const MAX_PARAMETERS: usize = 256 * 1024;
 
-/// Where volumes may come to be: no place is told twice.
+/// Validates the topologies in which volumes may be: none is listed twice.
 fn topologies(terms: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     let mut seen: HashSet<&Value> = HashSet::new();

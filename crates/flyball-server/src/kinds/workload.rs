@@ -109,7 +109,7 @@ pub(super) fn job(job: &mut Object) {
     spec.fill("manualSelector", false);
 }
 
-/// What jobs have in common with the templates of jobs.
+/// Handles the fields that jobs and templates of jobs have in common.
 fn job_spec(spec: &mut serde_json::Map<String, Value>) {
     spec.inner("template").into_iter().for_each(pod::template);
     if let Some(policy) = spec.inner("podFailurePolicy") {

@@ -1,7 +1,7 @@
 //! Paths and operations as OpenAPI writes them.
 
 use super::schemas::Dialect;
-use crate::registry::{Behaviour, Resource};
+use crate::catalog::{Behavior, Resource};
 use serde_json::{Map, Value, json};
 
 /// Adds the paths of a resource.
@@ -37,11 +37,11 @@ pub(super) fn add(all: &mut Map<String, Value>, resource: &Resource, schema: &st
     if resource.namespaced && verbs("list") {
         place(all, format!("{base}/{}", resource.plural), &[("get", "list", true)]);
     }
-    let parts: Vec<&str> = match &resource.behaviour {
-        Behaviour::BuiltIn(kind) => {
+    let parts: Vec<&str> = match &resource.behavior {
+        Behavior::BuiltIn(kind) => {
             kind.subresources.iter().filter(|sub| sub.part.is_some()).map(|sub| sub.name).collect()
         }
-        Behaviour::Custom(custom) => [("status", custom.status), ("scale", custom.scale.is_some())]
+        Behavior::Custom(custom) => [("status", custom.status), ("scale", custom.scale.is_some())]
             .into_iter()
             .filter(|(_, has)| *has)
             .map(|(name, _)| name)

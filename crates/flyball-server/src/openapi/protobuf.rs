@@ -16,7 +16,7 @@ struct Message {
     extensions: u32,
 }
 
-/// What a value of JSON becomes.
+/// The protobuf form of a value of JSON.
 enum Form {
     Text,
     Flag,
@@ -31,7 +31,7 @@ enum Form {
     Within(u32, &'static Form),
     /// An object, whose entries are messages of name and value in a field of this number.
     Entries(u32, &'static Form),
-    /// What additional properties may be: a schema, or just whether there may be some.
+    /// Additional properties: a schema, or just whether there may be some.
     Additional,
     /// A parameter, whose message tells where it stands.
     Parameter,

@@ -1,7 +1,7 @@
 //! Schemas as OpenAPI writes them.
 
+use crate::catalog::{Behavior, Resource};
 use crate::kinds::library;
-use crate::registry::{Behaviour, Resource};
 use flyball_core::GroupVersionKind;
 use flyball_schema::schema::{Field, Id, ListKind, Node, Presence, Shape, Text};
 use serde_json::{Map, Value, json};
@@ -82,12 +82,12 @@ impl Definitions {
     /// Adds the schema of a resource and of its lists; returns its name.
     pub(super) fn add(&mut self, resource: &Resource) -> String {
         let kind = &resource.kind;
-        let name = match &resource.behaviour {
-            Behaviour::BuiltIn(_) => {
+        let name = match &resource.behavior {
+            Behavior::BuiltIn(_) => {
                 self.reference(resource.schema.node());
                 NAMES[&resource.schema.node().id()].clone()
             }
-            Behaviour::Custom(custom) => {
+            Behavior::Custom(custom) => {
                 self.add_named("ObjectMeta");
                 let group: Vec<&str> = kind.group.rsplit('.').collect();
                 let name = format!("{}.{}.{}", group.join("."), kind.version, kind.kind);

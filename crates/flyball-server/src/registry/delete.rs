@@ -1,11 +1,11 @@
 //! Deleting: at once, or by marking until grace and finalizers are done with.
 
-use super::resource::Resource;
-use super::write::{Target, Writer, Written};
-use crate::admission::Attributes;
+use super::Registry;
+use super::write::Written;
+use crate::admission::{Attributes, Writer};
+use crate::catalog::{Resource, Target};
 use crate::kinds::Part;
 use crate::request::options::{DeleteOptions, Propagation};
-use crate::server::Inner;
 use crate::storage::{self, Entry};
 use flyball_core::{GroupResource, Object, ObjectKey, Status, time};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
-/// What a deletion came to.
+/// The result of a deletion.
 #[derive(Debug)]
 pub(crate) enum Deleted {
     /// The object is gone; this was its last state.
@@ -23,7 +23,7 @@ pub(crate) enum Deleted {
     Marked(Written),
 }
 
-impl Inner {
+impl Registry {
     /// Deletes an object, or marks it to be deleted.
     pub(crate) async fn delete(
         &self,
@@ -48,11 +48,11 @@ impl Inner {
                 return self.delete_unreadable(target, &entry, options).await;
             }
             let entry = self.get(&target.resource, &key)?;
-            let live = self.object(&target.resource, &*self.shown_one(&target.resource, entry.clone()).await?)?;
+            let live = self.live(&target.resource, &entry).await?;
             check_preconditions(&target.resource, options, &live)?;
-            let mut attributes = Attributes::of_deletion(target, options, writer);
-            attributes.name = name;
-            self.admission.validate_deletion(self, &attributes, &live).await?;
+            let attributes = Attributes::of_deletion(target, options, writer).with_name(name).with_old(&live);
+            self.admission.admit(&attributes, None).await?;
+            self.admission.validate(&attributes, None).await?;
             match self.delete_once(&target.resource, &key, &entry, live, options).await? {
                 Err(storage::Error::Changed) => {}
                 Err(error) => return Err(Status::internal(error)),
@@ -98,15 +98,16 @@ impl Inner {
         options: &DeleteOptions,
     ) -> Result<Result<Deleted, storage::Error>, Status> {
         let mut object = live.clone();
-        let grace = crate::kinds::grace(resource, &live, options.grace_period_seconds);
+        let graceful = resource.deletion().and_then(|deletion| deletion.grace);
+        let grace = graceful.map_or(0, |grace| grace(&live, options.grace_period_seconds));
         let finalizers = finalizers_for(resource, &live, options.propagation);
         let finalizers_changed = !finalizers.iter().map(String::as_str).eq(live.finalizers());
         if finalizers_changed {
             set_finalizers(&mut object, &finalizers);
         }
-        let stays = !finalizers.is_empty() || grace > 0 || crate::kinds::outlives_deletion(resource, &live);
+        let stays = !finalizers.is_empty() || grace > 0 || resource.outlives_deletion(&live);
         // What ends gracefully is marked even if it goes at once.
-        let ends = !stays && crate::kinds::ends_gracefully(resource);
+        let ends = !stays && graceful.is_some();
         if !stays && !ends {
             return Ok(if options.dry_run {
                 Ok(Deleted::Gone(Box::new(object)))
@@ -115,25 +116,25 @@ impl Inner {
             });
         }
         mark(&mut object, &live, grace, self.clock.now());
-        if let crate::registry::Behaviour::BuiltIn(kind) = resource.behaviour {
-            crate::kinds::mark(kind, &mut object, &live, &self.clock);
+        if let Some(deletion) = resource.deletion() {
+            (deletion.mark)(&mut object, &live, &self.clock);
         }
         if options.dry_run || object == live && !ends {
             let object = Box::new(object);
-            return Ok(Ok(if ends { Deleted::Gone(object) } else { Deleted::Marked(Written::Shown(object)) }));
+            return Ok(Ok(if ends { Deleted::Gone(object) } else { Deleted::Marked(Written::Unstored(object)) }));
         }
         if object == live {
             return Ok(self.take_out(resource, key, entry, object).await);
         }
-        let (stored_as, object) = self.to_stored(resource, object).await?;
+        let (stored_as, object) = self.codec.as_stored(resource, object).await?;
         // What is too large can be deleted all the same.
-        let make = |revision| Ok(self.entry(&stored_as, key, object, revision));
+        let make = |revision| Ok(self.codec.encode(&stored_as, key, object, revision));
         let stored = self.store.put(&resource.table, key, Some(entry), make).await;
         match stored {
             Ok(entry) => {
-                self.written(resource, &entry);
+                self.note_written(resource);
                 if ends {
-                    let marked = self.object(resource, &entry)?;
+                    let marked = self.codec.decode(resource, &entry)?;
                     let removed = self.take_out(resource, key, &entry, marked.clone()).await;
                     // Whoever watches may have removed what was marked before this request could, and made another since,
                     // which is not to be deleted in its place.
@@ -144,7 +145,7 @@ impl Inner {
                         removed => removed,
                     });
                 }
-                Ok(Ok(Deleted::Marked(Written::Stored(self.shown_one(resource, entry).await?))))
+                Ok(Ok(Deleted::Marked(Written::Stored(self.codec.convert(resource, entry).await?))))
             }
             Err(error) => Ok(Err(error)),
         }
@@ -159,7 +160,7 @@ impl Inner {
         mut object: Object,
     ) -> Result<Deleted, storage::Error> {
         let removed = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision)).await?;
-        self.removed(resource, &removed);
+        self.note_removed(resource);
         object.metadata_mut().insert("resourceVersion".into(), removed.revision.to_string().into());
         Ok(Deleted::Gone(Box::new(object)))
     }
@@ -219,7 +220,7 @@ fn finalizers_for(resource: &Resource, live: &Object, propagation: Option<Propag
             Propagation::Orphan
         } else if has(FOREGROUND) {
             Propagation::Foreground
-        } else if crate::kinds::orphans_by_default(resource) {
+        } else if resource.deletion().is_some_and(|deletion| deletion.orphans) {
             Propagation::Orphan
         } else {
             Propagation::Background

@@ -1,9 +1,8 @@
-//! Who owns which fields: `flyball_schema::apply` put to work on stored kinds.
+//! Managed fields: `flyball_schema::apply` put to work on stored kinds.
 
-use super::catalog::Catalog;
-use super::resource::Resource;
+use crate::catalog::{Catalog, Resource, scale};
+use crate::codec::{Codec, convert_whole};
 use crate::kinds::Part;
-use crate::server::Inner;
 use flyball_core::{GroupVersion, Object, Status};
 use flyball_schema::apply::{
     self, Conflict, FieldSet, LAST_APPLIED, ManagedFields, Manager, Objects, PathElement, Versions,
@@ -21,7 +20,7 @@ struct Served<'c> {
     conversions: &'c Conversions,
 }
 
-/// What a CRD's webhook made of objects. Owners are counted without waiting for anybody: what is not converted yet is
+/// The objects that a CRD's webhook converted. Owners are counted without waiting for anybody: what is not converted yet is
 /// noted, and all is counted again when it is.
 #[derive(Default)]
 pub(crate) struct Conversions {
@@ -29,8 +28,8 @@ pub(crate) struct Conversions {
     missing: Mutex<Vec<(Value, String)>>,
 }
 
-/// How often owners are counted at most: each time needs what was made of what the last one asked for.
-pub(crate) const MAX_COUNTS: usize = 16;
+/// The most passes of counting owners: each needs what was made of what the last one asked for.
+pub(crate) const MAX_OWNERSHIP_PASSES: usize = 16;
 
 impl Conversions {
     fn get(&self, object: &Value, api_version: &str) -> Result<Option<Value>, String> {
@@ -47,11 +46,11 @@ impl Conversions {
     }
 
     /// Has everything converted that was asked for; tells whether there was anything.
-    pub(crate) async fn complete(&mut self, inner: &Inner, resource: &Resource) -> bool {
+    pub(crate) async fn complete(&mut self, codec: &Codec, resource: &Resource) -> bool {
         let missing = std::mem::take(self.missing.get_mut().expect("nobody panics with it"));
         let any = !missing.is_empty();
         for (object, api_version) in missing {
-            if let Some(made) = ask(inner, resource, &object, &api_version).await {
+            if let Some(made) = ask(codec, resource, &object, &api_version).await {
                 self.known.push((object, api_version, made));
             }
         }
@@ -60,11 +59,11 @@ impl Conversions {
 }
 
 /// Asks the webhook; `None` if the version is no longer served.
-async fn ask(inner: &Inner, resource: &Resource, object: &Value, api_version: &str) -> Option<Result<Value, String>> {
-    let catalog = inner.catalog();
+async fn ask(codec: &Codec, resource: &Resource, object: &Value, api_version: &str) -> Option<Result<Value, String>> {
+    let catalog = codec.catalog();
     let (from, to) = (version_of(&catalog, resource, object), version(&catalog, resource, api_version)?);
     let object = Object::try_from(object.clone()).ok()?;
-    Some(inner.as_whole_version(from, to, object).await.map(Value::from))
+    Some(codec.as_whole_version(from, to, object).await.map(Value::from))
 }
 
 /// Finds a version of a resource.
@@ -97,12 +96,12 @@ impl Versions for Served<'_> {
             return Ok(self.conversions.get(object, api_version)?.map(Cow::Owned));
         }
         let object = Object::try_from(object.clone()).map_err(|error| error.to_string())?;
-        Ok(Some(Cow::Owned(super::read::convert_whole(from, to, object).into())))
+        Ok(Some(Cow::Owned(convert_whole(from, to, object).into())))
     }
 }
 
 /// Takes managedFields out of an object.
-pub(crate) fn take(object: &mut Object) -> Option<Value> {
+fn remove_entries(object: &mut Object) -> Option<Value> {
     object.metadata_mut().remove("managedFields")
 }
 
@@ -119,7 +118,7 @@ fn ignored(part: Part, resource: &Resource) -> FieldSet {
     match part {
         Part::Status => {
             set.insert(&[PathElement::field("spec")]);
-            if resource.custom().is_none() && &*resource.kind.kind == "Deployment" {
+            if resource.status_keeps_labels() {
                 set.insert(&[PathElement::field("metadata"), PathElement::field("labels")]);
             }
             if resource.custom().is_some() {
@@ -132,7 +131,7 @@ fn ignored(part: Part, resource: &Resource) -> FieldSet {
     set
 }
 
-/// Who writes, and when.
+/// The manager of a write, and its time.
 pub(crate) struct By<'w> {
     pub(crate) name: &'w str,
     pub(crate) part: Part,
@@ -149,7 +148,7 @@ impl By<'_> {
 
 /// Says in an object that is answered, not stored, who sent what of it.
 pub(crate) fn sign(catalog: &Catalog, resource: &Resource, object: &mut Object, name: &str, part: &str, now: &str) {
-    take(object);
+    remove_entries(object);
     let api_version = resource.kind.api_version();
     let nothing = FieldSet::new();
     let objects = Objects {
@@ -167,9 +166,9 @@ pub(crate) fn sign(catalog: &Catalog, resource: &Resource, object: &mut Object, 
 
 /// Records in `new` what a plain write changed.
 pub(crate) fn update(catalog: &Catalog, resource: &Resource, live: Option<&Object>, new: &mut Object, by: &By<'_>) {
-    let sent = take(new);
+    let sent = remove_entries(new);
     let mut live = live.unwrap_or(&resource.empty).clone();
-    let stored = take(&mut live);
+    let stored = remove_entries(&mut live);
     let managed = ManagedFields::for_write(stored.as_ref(), sent.as_ref(), by.part != Part::Whole);
     let api_version = resource.kind.api_version();
     let ignored = ignored(by.part, resource);
@@ -213,10 +212,10 @@ pub(crate) fn apply(
         empty
     };
     let mut live = live.cloned().unwrap_or_else(empty);
-    let stored = take(&mut live);
+    let stored = remove_entries(&mut live);
     let of_custom_scale = by.part == Part::Scale && resource.custom().is_some();
     if of_custom_scale && !owns_replicas(resource, stored.as_ref()) {
-        let what = format!("failed to convert live object (/; {})", super::scale::kind());
+        let what = format!("failed to convert live object (/; {})", scale::kind());
         return Err(no_custom_scale(&format!("failed to create manager for existing fields: {what}")));
     }
     let managed = ManagedFields::decode(stored.as_ref()).unwrap_or_default();
@@ -236,7 +235,7 @@ pub(crate) fn apply(
                 apply::Error::Conflicts(mut conflicts) => {
                     if by.part == Part::Scale {
                         // Who applies a scale sees the others as writers of scales.
-                        conflicts.iter_mut().for_each(|conflict| conflict.show_as(&super::scale::kind().api_version()));
+                        conflicts.iter_mut().for_each(|conflict| conflict.show_as(&scale::kind().api_version()));
                     }
                     Conflict::status(&conflicts)
                 }
@@ -252,7 +251,7 @@ pub(crate) fn apply(
         })?;
     if of_custom_scale {
         let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name());
-        let what = format!("failed to convert new object ({namespace}/{name}; {})", super::scale::kind());
+        let what = format!("failed to convert new object ({namespace}/{name}; {})", scale::kind());
         return Err(no_custom_scale(&what));
     }
     let mut object = match applied.object {
@@ -260,20 +259,20 @@ pub(crate) fn apply(
         None => live,
     };
     put(&mut object, applied.managed);
-    if by.name == KUBECTL {
+    if by.name == KUBECTL_MANAGER {
         note_applied(&mut object, wanted);
     }
     Ok(object)
 }
 
-/// Tells whether a custom resource keeps its replicas below what is directly in its spec: then the real server takes the
+/// Returns whether a custom resource keeps its replicas below what is directly in its spec: then the real server takes the
 /// field from its owners but notes no new one.
 fn scale_is_deep(resource: &Resource) -> bool {
     let depth = |path: &str| path.split('.').filter(|step| !step.is_empty()).count();
     resource.custom().is_some() && resource.scale().is_some_and(|paths| depth(paths.spec) > 2)
 }
 
-/// Tells whether anybody owns the replicas that a custom resource's scale shows.
+/// Returns whether anybody owns the replicas that a custom resource's scale shows.
 fn owns_replicas(resource: &Resource, managed: Option<&Value>) -> bool {
     let path = resource.scale().map_or("", |paths| paths.spec).split('.').filter(|step| !step.is_empty());
     let path = path.map(|step| format!("/f:{step}")).collect::<String>();
@@ -281,7 +280,7 @@ fn owns_replicas(resource: &Resource, managed: Option<&Value>) -> bool {
     entries.any(|entry| entry["fieldsV1"].pointer(&path).is_some())
 }
 
-/// Refuses to apply the scale of a custom resource, which the real server cannot do either: it takes the merged scale
+/// Rejects to apply the scale of a custom resource, which the real server cannot do either: it takes the merged scale
 /// for an object of the CRD.
 fn no_custom_scale(what: &str) -> Status {
     let why = "to proper version: request to convert CR to an invalid group/version: autoscaling/v1";
@@ -289,7 +288,7 @@ fn no_custom_scale(what: &str) -> Status {
 }
 
 /// The manager that `kubectl apply --server-side` goes by.
-const KUBECTL: &str = "kubectl";
+const KUBECTL_MANAGER: &str = "kubectl";
 
 /// Brings the annotation up to date in which `kubectl apply` notes what it sent, if there is one: whoever goes back to
 /// client-side apply shall find what was applied last. See <https://kubernetes.io/docs/reference/using-api/server-side-apply/#downgrading-from-server-side-apply-to-client-side-apply>.
@@ -309,13 +308,13 @@ fn note_applied(object: &mut Object, wanted: &Object) {
         }
     }
     annotations.insert(LAST_APPLIED.into(), format!("{}\n", flyball_core::field::go_json(noted.as_value())).into());
-    if !super::meta::annotations_fit(annotations) {
+    if !flyball_core::metadata::annotations_fit(annotations) {
         annotations.remove(LAST_APPLIED);
     }
 }
 
 /// Undoes a write that only moved the times of managedFields: it is none.
-pub(crate) fn keep_times(object: &mut Object, live: &Object) {
+pub(crate) fn restore_times(object: &mut Object, live: &Object) {
     let (Some(new), Some(old)) = (entries(object), entries(live)) else { return };
     let known: BTreeMap<[&str; 4], &Value> = old.iter().map(|entry| (identity(entry), entry)).collect();
     let stays = |entry| known.get(&identity(entry)).is_some_and(|known| differ_in_time_at_most(entry, known));

@@ -2,17 +2,15 @@
 //!
 //! Follows `k8s.io/apimachinery/pkg/api/validation` and `k8s.io/apiserver/pkg/registry/rest`.
 
-use super::resource::Resource;
+use crate::catalog::Resource;
 use flyball_core::field::{FieldError, Path, Shown};
+use flyball_core::metadata::{unqualified_finalizers, validate_annotations, validate_labels};
 use flyball_core::names::{self, Rule};
 use flyball_core::{Clock, GroupVersion, GroupVersionKind, Object, Rng, Status};
 use serde_json::{Map, Value};
 use std::collections::{BTreeSet, HashSet};
 
 const METADATA: Path<'static> = Path::new("metadata");
-
-/// The most bytes of all annotations of an object.
-const MAX_ANNOTATIONS: usize = 256 << 10;
 
 /// Puts an object into the namespace of the request, or refuses it if it names another.
 pub(crate) fn place(object: &mut Object, namespace: Option<&str>) -> Result<(), Status> {
@@ -58,16 +56,16 @@ pub(super) fn dedup_owners(object: &mut Object, patched: bool) -> Option<String>
 }
 
 /// Takes from a new object what only the server may give it.
-pub(crate) fn clear(object: &mut Object) {
+pub(super) fn clear_system_fields(object: &mut Object) {
     for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         object.metadata_mut().remove(field);
     }
 }
 
 /// Gives a new object what only the server may: a UID and the time.
-pub(crate) fn fill(object: &mut Object, clock: &Clock, rng: &Rng) {
+pub(super) fn set_system_fields(object: &mut Object, clock: &Clock, rng: &Rng) {
     let now = clock.now_rfc3339();
-    clear(object);
+    clear_system_fields(object);
     let metadata = object.metadata_mut();
     metadata.insert("uid".into(), rng.uuid().into());
     metadata.insert("creationTimestamp".into(), now.into());
@@ -88,7 +86,7 @@ pub(crate) fn generate_name(object: &mut Object, rng: &Rng) {
 }
 
 /// Gives an updated object what it had before and a client may leave out but not change.
-pub(crate) fn carry(object: &mut Object, old: &Object) {
+pub(super) fn restore_system_fields(object: &mut Object, old: &Object) {
     let empty = Map::new();
     let before = old.metadata().unwrap_or(&empty);
     let metadata = object.metadata_mut();
@@ -107,7 +105,7 @@ pub(crate) fn carry(object: &mut Object, old: &Object) {
 }
 
 /// Restores the generation, which clients cannot set on an update.
-pub(crate) fn carry_generation(object: &mut Object, old: &Object) {
+pub(super) fn restore_generation(object: &mut Object, old: &Object) {
     match old.metadata().and_then(|metadata| metadata.get("generation")) {
         Some(generation) => object.metadata_mut().insert("generation".into(), generation.clone()),
         None => object.metadata_mut().remove("generation"),
@@ -141,20 +139,7 @@ pub(crate) fn validate(resource: &Resource, object: &Object, name_rule: Rule) ->
     errors
 }
 
-/// Tells finalizers that are neither standard nor name a domain, in which clients might come to mean different things.
-fn unqualified_finalizers(object: &Object) -> impl Iterator<Item = (usize, &str)> {
-    const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
-    object.finalizers().enumerate().filter(|(_, finalizer)| !finalizer.contains('/') && !STANDARD.contains(finalizer))
-}
-
-/// Refuses such finalizers.
-pub(super) fn validate_finalizers(object: &Object) -> Vec<FieldError> {
-    let path = METADATA.field("finalizers");
-    let why = "name is neither a standard finalizer name nor is it fully qualified";
-    unqualified_finalizers(object).map(|(i, finalizer)| FieldError::invalid(path.index(i), finalizer, why)).collect()
-}
-
-/// Warns of such finalizers that come to custom resources.
+/// Warns of unqualified finalizers that come to custom resources.
 pub(super) fn finalizer_warnings(resource: &Resource, object: &Object, old: Option<&Object>) -> Vec<String> {
     if resource.custom().is_none() {
         return Vec::new();
@@ -212,39 +197,8 @@ fn validate_notes(object: &Object) -> Vec<FieldError> {
     errors
 }
 
-/// Validates labels, wherever they stand.
-pub(crate) fn validate_labels(labels: Option<&Map<String, Value>>, path: &Path<'_>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    for (key, value) in labels.into_iter().flatten() {
-        errors.extend(names::qualified_name(key).into_iter().map(|e| FieldError::invalid(path, key.as_str(), e)));
-        let value = value.as_str().unwrap_or_default();
-        errors.extend(names::label_value(value).into_iter().map(|e| FieldError::invalid(path, value, e)));
-    }
-    errors
-}
-
-pub(crate) fn validate_annotations(annotations: Option<&Map<String, Value>>, path: &Path<'_>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    for key in annotations.into_iter().flat_map(Map::keys) {
-        // Keys may be written in capitals here, though nowhere else.
-        errors.extend(
-            names::qualified_name(&key.to_lowercase()).into_iter().map(|e| FieldError::invalid(path, key.as_str(), e)),
-        );
-    }
-    if !annotations.is_none_or(annotations_fit) {
-        errors.push(FieldError::too_long(path, MAX_ANNOTATIONS as u64));
-    }
-    errors
-}
-
-/// Tells whether annotations are not too long, all together.
-pub(super) fn annotations_fit(annotations: &Map<String, Value>) -> bool {
-    annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum::<usize>()
-        <= MAX_ANNOTATIONS
-}
-
-/// How many bytes errors may take that each show the whole of a list: a refusal tells fewer.
-const MAX_SHOWN: usize = 1 << 20;
+/// The most bytes of errors that each show the whole of a list: a refusal tells fewer.
+const MAX_SHOWN_BYTES: usize = 1 << 20;
 
 /// Writes a part of metadata as Go does.
 fn go(path: &[&str], value: &Value) -> String {
@@ -284,7 +238,7 @@ fn validate_owners(object: &Object) -> Vec<FieldError> {
         if owner.controller {
             let this = format!("{}/{}", owner.kind, owner.name);
             match &controller {
-                Some(_) if second.as_ref().is_some_and(|shown| errors.len() * shown.len() > MAX_SHOWN) => {}
+                Some(_) if second.as_ref().is_some_and(|shown| errors.len() * shown.len() > MAX_SHOWN_BYTES) => {}
                 Some(first) => {
                     let shown = second.get_or_insert_with(|| go(&["ownerReferences"], references)).clone();
                     errors.push(FieldError::invalid(

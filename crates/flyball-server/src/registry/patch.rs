@@ -1,10 +1,8 @@
 //! Patches of objects.
 
-use super::catalog::Catalog;
-use super::decode::{self, Decoded};
-use super::resource::{Behaviour, Resource};
-use super::scheme;
-use super::write::undeterminable;
+use crate::catalog::decode::{self, Decoded};
+use crate::catalog::{Behavior, Catalog, Resource, scheme, undeterminable};
+use crate::codec::convert_whole;
 use crate::request::options::FieldValidation;
 use flyball_core::field::{FieldError, go_json, go_print, go_quote};
 use flyball_core::status::{Details, Reason};
@@ -121,7 +119,7 @@ impl Patch {
         tree
     }
 
-    /// Refuses a patch that is no patch.
+    /// Rejects a patch that is no patch.
     fn malformed(value: &Value, wanted: &str) -> Status {
         Status::bad_request(format!("error decoding patch: {}", misread(value, wanted)))
     }
@@ -155,17 +153,17 @@ impl Patch {
             fit_numbers(resource.schema.node(), &mut patched);
         }
         let Ok(mut object) = Object::try_from(patched) else { return refuse("not an object") };
-        match resource.behaviour {
+        match resource.behavior {
             // Such a patch is applied to the type, not to a text that says of which type it is.
-            Behaviour::BuiltIn(_) if self.kind == PatchKind::Strategic => object.set_kind(&resource.kind),
-            Behaviour::BuiltIn(_) => {
+            Behavior::BuiltIn(_) if self.kind == PatchKind::Strategic => object.set_kind(&resource.kind),
+            Behavior::BuiltIn(_) => {
                 if let Some(other) = catalog.and_then(|catalog| other_version(catalog, resource, &object)) {
                     let (mut object, unknown) = match decode::read_as(&other, object) {
                         Ok(read) => read,
                         Err(why) => return refuse(&why),
                     };
                     other.default_within(&mut object, None)?;
-                    object = super::read::convert_whole(&other, resource, object);
+                    object = convert_whole(&other, resource, object);
                     return self.decoded(object, unknown, validation, refuse);
                 }
                 if let Some(why) = other_kind(resource, &object) {
@@ -176,10 +174,10 @@ impl Patch {
                     return Err(undeterminable(live.name()));
                 }
             }
-            Behaviour::Custom(_) if object.api_version() != live.api_version() || object.kind() != live.kind() => {
+            Behavior::Custom(_) if object.api_version() != live.api_version() || object.kind() != live.kind() => {
                 return Err(other_custom_kind(resource, &object));
             }
-            Behaviour::Custom(_) => {}
+            Behavior::Custom(_) => {}
         }
         let (object, unknown) = match decode::read_as(resource, object) {
             Ok(read) => read,
@@ -252,7 +250,7 @@ fn other_version(catalog: &Catalog, resource: &Resource, object: &Object) -> Opt
 fn other_kind(resource: &Resource, object: &Object) -> Option<String> {
     for field in ["apiVersion", "kind"] {
         if let Some(value) = object.get(field).filter(|value| !value.is_string() && !value.is_null()) {
-            let sort = super::decode::sort(value);
+            let sort = decode::sort(value);
             return Some(format!(
                 "couldn't get version/kind; json parse error: json: cannot unmarshal {sort} into Go struct field .{field} of type string"
             ));
@@ -270,7 +268,7 @@ fn other_kind(resource: &Resource, object: &Object) -> Option<String> {
     (given != *expected).then(|| scheme::misfit(resource, &given))
 }
 
-/// Refuses a patch that makes another kind of a custom resource.
+/// Rejects a patch that makes another kind of a custom resource.
 fn other_custom_kind(resource: &Resource, object: &Object) -> Status {
     let expected = &resource.kind;
     let given = object.group_version_kind().unwrap_or_default();

@@ -1,14 +1,12 @@
-//! Reading: what is stored, as a version of its resource shows it.
+//! Reading: what is stored, by name, by selector and by revision.
 
-use super::resource::{Behaviour, Resource};
-use crate::custom::schema_number;
+use super::Registry;
+use crate::catalog::Resource;
 use crate::request::options::{ListOptions, VersionMatch};
-use crate::server::Inner;
-use crate::storage::{self, Entry, Revision, Snapshot, Unreadable};
-use bytes::Bytes;
+use crate::storage::{self, Entry, Revision, Snapshot};
 use flyball_core::selector::{Demand, Demands};
 use flyball_core::status::{Cause, Details, Reason};
-use flyball_core::{FieldSelector, LabelSelector, Object, ObjectKey, Status};
+use flyball_core::{FieldSelector, LabelSelector, ObjectKey, Status};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,9 +15,9 @@ use std::sync::Arc;
 pub(crate) struct Listed {
     pub(crate) revision: Revision,
     pub(crate) entries: Vec<Arc<Entry>>,
-    /// Where the next page begins, if there is one.
+    /// The beginning of the next page, if there is one.
     pub(crate) next: Option<Page>,
-    /// How many objects the next pages hold, where that is known.
+    /// The number of objects on the next pages, where that is known.
     pub(crate) remaining: Option<usize>,
 }
 
@@ -104,30 +102,7 @@ pub(crate) fn too_large(asked: Revision, current: Revision) -> Status {
         .with_details(details)
 }
 
-/// Turns an object of one version of a resource into another, as far as that one knows what is in it.
-pub(crate) fn convert(from: &Resource, to: &Resource, object: Object) -> Object {
-    pruned(to, convert_whole(from, to, object))
-}
-
-/// Turns an object of one version of a resource into another, with all that is in it.
-pub(crate) fn convert_whole(from: &Resource, to: &Resource, mut object: Object) -> Object {
-    if let (Behaviour::BuiltIn(from), Behaviour::BuiltIn(kind)) = (&from.behaviour, &to.behaviour) {
-        from.stored.iter().for_each(|stored| (stored.write)(&mut object));
-        kind.stored.iter().for_each(|stored| (stored.read)(&mut object));
-    }
-    object.set_kind(&to.kind);
-    object
-}
-
-/// Takes from a converted object what its version does not know; what the version has by default stays away.
-pub(crate) fn pruned(resource: &Resource, object: Object) -> Object {
-    match resource.behaviour {
-        Behaviour::BuiltIn(_) => object,
-        _ => super::decode::read_as(resource, object.clone()).map_or(object, |(read, _)| read),
-    }
-}
-
-/// What a list or a watch selects, ready to be asked about each object.
+/// The selectors of a list or a watch, ready to be asked about each object.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     labels: Demands,
@@ -167,7 +142,7 @@ impl Selection {
         Ok(selection)
     }
 
-    /// Tells whether every object is selected.
+    /// Returns whether every object is selected.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
@@ -183,51 +158,7 @@ impl Selection {
     }
 }
 
-impl Inner {
-    /// Returns a stored object as a version of its resource shows it.
-    pub(crate) fn object(&self, resource: &Resource, entry: &Entry) -> Result<Object, Unreadable> {
-        let mut object = entry.object()?;
-        if entry.schema == resource.schema_number {
-            object.set_kind(&resource.kind);
-            return Ok(object);
-        }
-        Ok(match &resource.behaviour {
-            Behaviour::BuiltIn(kind) => {
-                kind.stored.iter().for_each(|stored| (stored.read)(&mut object));
-                object.set_kind(&resource.kind);
-                object
-            }
-            Behaviour::Custom(_) => {
-                // By the schema of the version that it is stored in, with the defaults of that one alone.
-                let stored = resource.written_as(self, entry);
-                let stored = stored.as_deref().unwrap_or(resource);
-                object.set_kind(&stored.kind);
-                if !schema_number::same_schema(entry.schema, stored.schema_number)
-                    && let Ok((read, _)) = super::decode::read_as(stored, object.clone())
-                {
-                    object = read;
-                }
-                stored.default(&mut object);
-                if stored.kind == resource.kind { object } else { convert(stored, resource, object) }
-            }
-        })
-    }
-
-    /// Writes a stored object as a version of its resource shows it.
-    pub(crate) fn json(&self, resource: &Resource, entry: &Entry) -> Bytes {
-        let as_stored = || -> Bytes {
-            let mut json = Vec::with_capacity(resource.head.len() + entry.body.len());
-            json.extend_from_slice(&resource.head);
-            json.extend_from_slice(&entry.body[1..]);
-            json.into()
-        };
-        if entry.schema == resource.schema_number {
-            return as_stored();
-        }
-        let object = self.object(resource, entry).ok();
-        object.and_then(|object| serde_json::to_vec(object.as_value()).ok()).map_or_else(as_stored, Bytes::from)
-    }
-
+impl Registry {
     /// Returns an object, or 404.
     pub(crate) fn get(&self, resource: &Resource, key: &ObjectKey) -> Result<Arc<Entry>, Status> {
         self.store.get(&resource.table, key).ok_or_else(|| {

@@ -1,88 +1,15 @@
-//! The scale of an object: how many replicas it wants and has, whatever its kind.
+//! Changes of the scale of an object.
 
-use super::catalog::Catalog;
 use super::patch::Patch;
-use super::resource::Resource;
 use super::write::Change;
+use crate::catalog::scale::{kind, of_any, set};
+use crate::catalog::{Catalog, Resource};
 use crate::request::options::FieldValidation;
 use crate::response::Warnings;
 use flyball_core::field::FieldError;
-use flyball_core::{GroupVersionKind, Object, Status};
-use serde_json::{Map, Value, json};
+use flyball_core::{Object, Status};
+use serde_json::Value;
 use std::sync::Arc;
-
-/// The kind of a scale.
-pub(crate) fn kind() -> GroupVersionKind {
-    GroupVersionKind::new("autoscaling", "v1", "Scale")
-}
-
-/// Looks a simple JSON path such as `.spec.replicas` up.
-fn at<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
-    let steps: Vec<&str> = path.trim_start_matches('.').split('.').collect();
-    object.at(&steps)
-}
-
-/// Shows the scale of an object, which must have one.
-pub(crate) fn of(resource: &Resource, object: &Object) -> Result<Object, Status> {
-    let paths = resource.scale().ok_or_else(Status::unknown_resource)?;
-    if resource.custom().is_some() && at(object, paths.spec).and_then(Value::as_i64).is_none() {
-        return Err(Status::internal(format!("the spec replicas field {:?} does not exist", paths.spec)));
-    }
-    of_any(resource, object)
-}
-
-/// Shows the scale of an object; one that says nothing of replicas has none.
-fn of_any(resource: &Resource, object: &Object) -> Result<Object, Status> {
-    let paths = resource.scale().ok_or_else(Status::unknown_resource)?;
-    let wanted = at(object, paths.spec).and_then(Value::as_i64);
-    let mut metadata = Map::new();
-    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
-        if let Some(value) = object.metadata().and_then(|metadata| metadata.get(field)) {
-            metadata.insert(field.to_owned(), value.clone());
-        }
-    }
-    let wanted = wanted.unwrap_or(0);
-    let mut status = Map::new();
-    status.insert("replicas".into(), at(object, paths.status).and_then(Value::as_i64).unwrap_or(0).into());
-    if let Some(selector) = paths.selector.and_then(|path| selector(object, path)) {
-        status.insert("selector".into(), selector.into());
-    }
-    let spec = if wanted == 0 { json!({}) } else { json!({"replicas": wanted}) };
-    let mut scale =
-        Object::try_from(json!({"metadata": metadata, "spec": spec, "status": status})).expect("made as an object");
-    scale.set_kind(&kind());
-    Ok(scale)
-}
-
-/// Writes the selector of an object as a text.
-fn selector(object: &Object, path: &str) -> Option<String> {
-    match at(object, path.trim_end_matches('!'))? {
-        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
-        Value::Object(fields) if path.ends_with('!') => {
-            let mut parts: Vec<String> =
-                fields.get("matchLabels").and_then(Value::as_object).into_iter().flatten().map(pair).collect();
-            for expression in fields.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
-                let key = expression["key"].as_str().unwrap_or_default();
-                let values: Vec<&str> =
-                    expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-                parts.push(match expression["operator"].as_str() {
-                    Some("In") => format!("{key} in ({})", values.join(",")),
-                    Some("NotIn") => format!("{key} notin ({})", values.join(",")),
-                    Some("DoesNotExist") => format!("!{key}"),
-                    _ => key.to_owned(),
-                });
-            }
-            parts.sort();
-            Some(parts.join(","))
-        }
-        Value::Object(fields) => Some(fields.iter().map(pair).collect::<Vec<_>>().join(",")),
-        _ => None,
-    }
-}
-
-fn pair((key, value): (&String, &Value)) -> String {
-    format!("{key}={}", value.as_str().unwrap_or_default())
-}
 
 /// Replaces the scale of an object.
 pub(crate) fn replace(resource: &Arc<Resource>, scale: Object) -> Change {
@@ -120,12 +47,7 @@ pub(crate) fn apply(resource: &Resource, scale: &Object) -> Result<Change, Statu
     Ok(Change::Apply(wanted))
 }
 
-/// Writes what admission made of a scale into its object.
-pub(crate) fn write(resource: &Resource, object: &mut Object, scale: &Object) -> Result<(), Status> {
-    set(resource, object, scale.at(&["spec", "replicas"]).cloned().unwrap_or_else(|| 0.into()))
-}
-
-/// Refuses a scale of a built-in kind below zero.
+/// Rejects a scale of a built-in kind below zero.
 fn check_replicas(resource: &Resource, name: &str, replicas: i64) -> Result<(), Status> {
     if replicas >= 0 || resource.custom().is_some() {
         return Ok(());
@@ -143,26 +65,4 @@ fn store(resource: &Resource, object: &mut Object, scale: &Object) -> Result<(),
         version => object.metadata_mut().insert("resourceVersion".into(), version.into()),
     };
     set(resource, object, replicas.into())
-}
-
-/// Writes how many replicas are wanted into an object.
-fn set(resource: &Resource, object: &mut Object, replicas: Value) -> Result<(), Status> {
-    let paths = resource.scale().ok_or_else(Status::unknown_resource)?;
-    let path = paths.spec.to_owned();
-    let steps: Vec<&str> = path.trim_start_matches('.').split('.').collect();
-    let (last, parents) = steps.split_last().expect("a path has a step");
-    object.change(|value| {
-        let mut place = value;
-        for step in parents {
-            if !place.is_object() {
-                *place = json!({});
-            }
-            place = place.as_object_mut().expect("just made one").entry(*step).or_insert_with(|| json!({}));
-        }
-        if !place.is_object() {
-            *place = json!({});
-        }
-        place.as_object_mut().expect("just made one").insert((*last).to_owned(), replicas);
-    });
-    Ok(())
 }

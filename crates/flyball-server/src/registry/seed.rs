@@ -4,12 +4,10 @@
 //! UID, the time and the revision differ from server to server.
 
 use super::managed::Conversions;
-use super::resource::Resource;
-use super::{create, decode, managed, meta};
+use super::{Registry, candidate, managed, meta};
 use crate::auth::bootstrap;
+use crate::catalog::{Catalog, Resource, decode};
 use crate::kinds::Part;
-use crate::registry::Catalog;
-use crate::server::Inner;
 use crate::storage::{Entry, Facts, Revision};
 use bytes::Bytes;
 use flyball_core::time::Timestamp;
@@ -107,8 +105,8 @@ fn made(catalog: &Catalog, resource: &Resource, mut object: Object) -> Object {
     };
     let by = managed::By { name, part: Part::Whole, now: &now, conversions: &Conversions::default() };
     managed::update(catalog, resource, None, &mut object, &by);
-    create::clear_status(resource, &mut object);
-    meta::fill(&mut object, &clock, &rng);
+    candidate::clear_status(resource, &mut object);
+    meta::set_system_fields(&mut object, &clock, &rng);
     if resource.counts_generations() {
         object.metadata_mut().insert("generation".into(), 1.into());
     }
@@ -119,7 +117,7 @@ fn made(catalog: &Catalog, resource: &Resource, mut object: Object) -> Object {
     object
 }
 
-impl Inner {
+impl Registry {
     /// Stores the objects that come with the server, as far as they are not there.
     pub(crate) fn seed(&self) {
         let now = self.clock.now_rfc3339();
@@ -133,7 +131,7 @@ impl Inner {
             // What cannot be read is left as it is.
             let (Ok(mut known), Ok(fresh)) = (entry.object(), template.entry("", &now, 0).object()) else { continue };
             if bootstrap::add_rules(&mut known, &fresh) {
-                self.store.seed(&resource.table, key, |revision| self.entry(resource, key, known, revision));
+                self.store.seed(&resource.table, key, |revision| self.codec.encode(resource, key, known, revision));
             }
         }
     }

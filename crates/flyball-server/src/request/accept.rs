@@ -4,14 +4,14 @@ use flyball_core::Status;
 use flyball_core::status::{Details, Reason};
 use serde_json::Value;
 
-/// How an answer is written.
+/// The encoding of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Json,
     Yaml,
 }
 
-/// What an answer shows of an object.
+/// The view of an object that an answer shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
     /// All of it.
@@ -29,7 +29,7 @@ pub(crate) enum View {
 pub(crate) struct Form {
     pub(crate) encoding: Encoding,
     pub(crate) view: View,
-    /// Whether the view is wanted in its old version, `v1beta1`.
+    /// True if the view is wanted in its old version, `v1beta1`.
     pub(crate) beta: bool,
 }
 
@@ -128,7 +128,7 @@ fn not_listable(offered: &str) -> Status {
     not_acceptable(&if offered == BUILT_IN { format!("{BUILT_IN}, {STREAMS}") } else { offered.to_owned() })
 }
 
-/// Refuses a request that knows a type of answer, but not one that suits it.
+/// Rejects a request that knows a type of answer, but not one that suits it.
 fn unsuitable(types: &str) -> Status {
     let message = format!("only the following media types are accepted: {types}");
     Status::new(406, Reason::NotAcceptable, message)
@@ -160,13 +160,13 @@ fn choose(header: Option<&str>, suits: impl Fn(Encoding) -> bool) -> Result<Form
     Err(known_media)
 }
 
-/// Refuses a request whose answer cannot be given in any type that it accepts.
+/// Rejects a request whose answer cannot be given in any type that it accepts.
 pub(crate) fn not_acceptable(offered: &str) -> Status {
     Status::new(406, Reason::NotAcceptable, format!("406: Not Acceptable\n\nAvailable representations: {offered}"))
         .with_details(Details::default())
 }
 
-/// How discovery is wanted.
+/// The form of discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Discovery {
     /// One document a group version.

@@ -18,13 +18,13 @@ use std::fmt;
 /// The most bytes of a body, as the real server has it.
 pub(crate) const LIMIT: usize = 3 << 20;
 
-/// How deep YAML may nest: less than JSON, since its parser uses more of the stack.
+/// The depth to which YAML may nest: less than JSON, since its parser uses more of the stack.
 const YAML_DEPTH: usize = 64;
 
 /// The most events that aliases in YAML may repeat: a reference to an anchor stands for all that the anchor holds.
 const YAML_ALIAS_EVENTS: usize = 100_000;
 
-/// How a body is written.
+/// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Json,
@@ -55,7 +55,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// Refuses the body: with 413 if it is too large, else in the caller's words.
+    /// Rejects the body: with 413 if it is too large, else in the caller's words.
     pub(crate) fn refuse(&self, otherwise: impl FnOnce(String) -> Status) -> Status {
         match self {
             Self::TooLarge => Status::too_large(self.to_string()),
@@ -157,7 +157,7 @@ fn yaml_error(text: &str) -> String {
     text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
 
-/// Where the reader is, kept on the stack and written out only for a key that stands twice.
+/// The position of the reader, kept on the stack and written out only for a key that stands twice.
 #[derive(Clone, Copy)]
 struct Path<'p> {
     parent: Option<&'p Path<'p>>,
@@ -189,7 +189,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// What is noted while a document is read.
+/// The remarks that are noted while a document is read.
 #[derive(Default)]
 struct Notes {
     duplicates: RefCell<Vec<String>>,
@@ -304,17 +304,17 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
-/// What a remark is about, as far as a [`Finder`] is on the way to it.
+/// The subject of a remark, as far as a [`Finder`] is on the way to it.
 #[derive(Clone, Copy)]
 struct Subject<'r> {
     /// Which of the remarks.
     at: usize,
     duplicate: bool,
-    /// What is left of the path.
+    /// The rest of the path.
     rest: &'r str,
 }
 
-/// What has been found of the subjects of remarks.
+/// The subjects of remarks that have been found.
 struct Found {
     places: Vec<usize>,
     count: usize,

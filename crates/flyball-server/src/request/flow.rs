@@ -1,4 +1,4 @@
-//! What is wrong with brackets in YAML, in the words of the parser that the real server has.
+//! Errors of brackets in YAML, in the words of the parser that the real server has.
 
 /// Says what is wrong with the brackets of a text; `None` if nothing is.
 ///

@@ -7,7 +7,7 @@ use flyball_core::field::FieldError;
 use flyball_core::{FieldSelector, GroupVersionKind, LabelSelector, Status};
 use serde_json::{Value, json};
 
-/// How strictly a body is held to its schema.
+/// The strictness by which a body is held to its schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
     Ignore,
@@ -20,12 +20,12 @@ pub(crate) enum FieldValidation {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
-    /// Who writes, if the client says so.
+    /// The manager of fields, if the client names one.
     pub(crate) field_manager: Option<String>,
     pub(crate) field_validation: FieldValidation,
-    /// Whether the client said how strictly.
+    /// True if the client said how strictly.
     pub(crate) validation_given: bool,
-    /// Whether an apply takes fields from their owners.
+    /// True if an apply takes fields from their owners.
     pub(crate) force: bool,
 }
 
@@ -123,7 +123,7 @@ fn check_manager(manager: &str) -> Vec<FieldError> {
     errors
 }
 
-/// What happens to those that an object owns when it is deleted.
+/// The fate of the objects that a deleted object owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
     Background,
@@ -245,7 +245,7 @@ fn integer(text: &str) -> Result<i64, Status> {
     })
 }
 
-/// How a list's version is meant.
+/// The meaning of a list's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VersionMatch {
     NotOlderThan,

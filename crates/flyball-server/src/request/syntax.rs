@@ -1,4 +1,4 @@
-//! What is wrong with text that is no JSON, in the words of Go's `encoding/json`.
+//! Errors of text that is no JSON, in the words of Go's `encoding/json`.
 //!
 //! Clients of the real server see these words in the answer to a malformed body. This scanner runs only then.
 
@@ -26,11 +26,11 @@ struct Scanner<'t> {
     text: &'t [u8],
     at: usize,
     depth: usize,
-    /// Where the first number stands that is too large.
+    /// The position of the first number that is too large.
     out_of_range: Option<(usize, usize)>,
 }
 
-/// How deep JSON may nest: as deep as `serde_json` reads.
+/// The depth to which JSON may nest: as deep as `serde_json` reads.
 const DEPTH: usize = 127;
 
 type Scan = Result<(), String>;
@@ -46,7 +46,7 @@ impl Scanner<'_> {
         self.text.get(self.at).copied()
     }
 
-    /// Refuses the next byte, or the end.
+    /// Rejects the next byte, or the end.
     fn wrong<T>(&self, context: &str) -> Result<T, String> {
         match self.peek() {
             None => Err("unexpected end of JSON input".into()),

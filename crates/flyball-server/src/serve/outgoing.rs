@@ -5,10 +5,9 @@
 //! they are made to when they are freed, and an answer that is not at its end counts by itself, as there may be many
 //! that are short.
 
-use crate::bounds::{Flow, Hold, Shared, UNFINISHED};
+use crate::bounds::{Flow, Hold, Offload, Shared, UNFINISHED};
 use crate::link::Link;
 use crate::response::Body;
-use crate::server::Turns;
 use bytes::{Buf, Bytes};
 use futures_util::future::BoxFuture;
 use http_body::{Body as _, Frame, SizeHint};
@@ -24,14 +23,14 @@ const PIECE: usize = 32 << 10;
 pub(super) struct Outgoing {
     body: Body,
     link: Link,
-    /// What was taken from the body and not handed over.
+    /// The piece that was taken from the body and not handed over.
     next: Bytes,
-    /// What is made already and not handed over, `next` included; while the next piece is made, room for it.
+    /// Room for the pieces that are made and not handed over, `next` included, and for the one that is being made.
     made: Hold,
     /// Until there is room for more.
     wait: Option<BoxFuture<'static, Option<Hold>>>,
-    /// Where the rest of the body is made, if that takes long.
-    turns: Option<Turns>,
+    /// The threads on which the rest of the body is made, if that takes long.
+    turns: Option<Offload>,
     /// The body and its next piece, while that is made. A task of its own makes it: this one is polled only while its
     /// client takes something, and would keep the turn that it was given.
     making: Option<JoinHandle<(Body, Option<Bytes>)>>,
@@ -64,7 +63,7 @@ impl Outgoing {
             }),
         };
         link.keep_room(Some(made.split(by_itself)));
-        let turns = Turns::new(shared, &flow);
+        let turns = Offload::new(shared, &flow);
         Self { body, link, next: Bytes::new(), made, wait: None, turns, making: None }
     }
 

@@ -14,7 +14,7 @@ pub(super) struct Patient<S> {
     stream: S,
     patience: Duration,
     peer: Arc<Peer>,
-    /// How much longer the other end may take nothing.
+    /// The time for which the other end may still take nothing.
     left: Option<Pin<Box<Sleep>>>,
 }
 

@@ -1,14 +1,14 @@
-//! What is done with an object other than writing it: binding and evicting pods, making tokens, asking questions.
+//! Actions on objects other than writes: binding and evicting pods, making tokens, answering reviews.
 
-use super::Inner;
+use super::Components;
+use super::call::{Call, writer};
 use super::containers;
-use super::dispatch::Call;
-use super::objects::writer;
 use super::sent::{Admitted, Sent};
-use crate::admission::Operation;
+use crate::admission::{Operation, Writer};
 use crate::auth::reviews;
-use crate::kinds::Part;
-use crate::registry::{Change, Target, Writer, Written, check_preconditions, storage_error};
+use crate::catalog::Target;
+use crate::kinds::{Part, Subresource};
+use crate::registry::{Change, Registry, Written, check_preconditions, storage_error};
 use crate::request::accept::{self, Form, View};
 use crate::request::options::{DeleteOptions, Write, WriteOptions};
 use crate::response::{self, Body};
@@ -21,50 +21,52 @@ use std::sync::Arc;
 
 /// Carries out an action on an object.
 pub(super) async fn answer(
-    inner: &Arc<Inner>,
+    server: &Arc<Components>,
     call: &Call,
     target: &Target,
-    action: &'static str,
+    subresource: &'static Subresource,
 ) -> Result<Response<Body>, Status> {
-    match action {
+    let registry = &*server.registry;
+    match subresource.name {
         "binding" => {
             let sent = Sent::read(call, target, "Binding")?;
-            let admitted = sent.admit(inner, target, "binding", Operation::Create).await?;
+            let admitted = sent.admit(registry, target, "binding", Operation::Create).await?;
             if admitted.object.name() != target.name() {
                 return Err(Status::bad_request("name in URL does not match name in Binding object"));
             }
-            bind(inner, call, target, &admitted).await
+            bind(registry, call, target, &admitted).await
         }
-        "eviction" => evict(inner, call, target).await,
-        "token" => token(inner, call, target).await,
-        _ => containers::answer(inner, call, target, action).await,
+        "eviction" => evict(registry, call, target).await,
+        "token" => token(server, call, target).await,
+        _ => containers::answer(registry, call, target, subresource).await,
     }
 }
 
 /// Answers a question, or carries out an action that stands on its own.
 pub(super) async fn review(
-    inner: &Arc<Inner>,
+    server: &Arc<Components>,
     call: &Call,
     target: &Target,
     form: Form,
 ) -> Result<Response<Body>, Status> {
+    let registry = &*server.registry;
     if &*target.resource.kind.kind == "Binding" {
         let sent = Sent::read(call, target, "Binding")?;
         let own = Target { name: Some(sent.object.name().to_owned()), ..target.clone() };
-        let admitted = sent.admit(inner, &own, "", Operation::Create).await?;
-        let pods = inner.catalog().get("", "v1", "pods").expect("pods are always served");
+        let admitted = sent.admit(registry, &own, "", Operation::Create).await?;
+        let pods = registry.catalog.get().get("", "v1", "pods").expect("pods are always served");
         let target = Target {
             resource: pods,
             namespace: target.namespace.clone(),
             name: Some(admitted.object.name().to_owned()),
             part: Part::Whole,
         };
-        return bind(inner, call, &target, &admitted).await;
+        return bind(registry, call, &target, &admitted).await;
     }
-    let admitted = Sent::question(call, target)?.admit(inner, target, "", Operation::Create).await?;
+    let admitted = Sent::question(call, target)?.admit(registry, target, "", Operation::Create).await?;
     reviews::check(&call.user, target, &admitted.object)?;
-    admitted.review(inner).await?;
-    let answered = reviews::answer(inner, &call.user, target, admitted.object)?;
+    admitted.review(registry).await?;
+    let answered = reviews::answer(&server.authenticator, &call.user, target, admitted.object)?;
     Ok(response::value(201, form, answered.as_value()))
 }
 
@@ -76,7 +78,12 @@ fn done(call: &Call, target: &Target) -> Result<Response<Body>, Status> {
 }
 
 /// Assigns a pod to a node.
-async fn bind(inner: &Inner, call: &Call, target: &Target, admitted: &Admitted<'_>) -> Result<Response<Body>, Status> {
+async fn bind(
+    registry: &Registry,
+    call: &Call,
+    target: &Target,
+    admitted: &Admitted<'_>,
+) -> Result<Response<Body>, Status> {
     let binding = &admitted.object;
     let node = binding.at(&["target", "name"]).and_then(Value::as_str).unwrap_or_default().to_owned();
     let kind = binding.at(&["target", "kind"]).and_then(Value::as_str).unwrap_or_default();
@@ -90,14 +97,14 @@ async fn bind(inner: &Inner, call: &Call, target: &Target, admitted: &Admitted<'
     if !errors.is_empty() {
         return Err(Status::new(500, None, aggregate(&errors)));
     }
-    admitted.review(inner).await?;
+    admitted.review(registry).await?;
     let name = target.name.clone().unwrap_or_default();
     let of_binding = |field: &str| binding.at(&["metadata", field]).and_then(Value::as_object).cloned();
     let annotations = of_binding("annotations").unwrap_or_default();
     let mut labels = of_binding("labels").unwrap_or_default();
-    labels.extend(topology(inner, &node));
+    labels.extend(topology(registry, &node));
     let (uid, version) = (binding.uid().to_owned(), binding.resource_version().to_owned());
-    let (now, resource) = (inner.clock.now_rfc3339(), target.resource.clone());
+    let (now, resource) = (registry.clock.now_rfc3339(), target.resource.clone());
     let assign = move |pod: &mut Object| {
         let refuse = |why: String| Err(Status::conflict(&GroupResource::new("", "pods/binding"), &name, why));
         for (what, wanted, found) in [("UID", &uid, pod.uid()), ("ResourceVersion", &version, pod.resource_version())] {
@@ -137,17 +144,17 @@ async fn bind(inner: &Inner, call: &Call, target: &Target, admitted: &Admitted<'
     let options = WriteOptions::read(&call.query, Write::Create)?;
     let target = Target { part: Part::Binding, ..target.clone() };
     let writer = Writer { reviewed: false, ..writer(call, options) };
-    inner.change(&target, &Change::With(Box::new(assign)), &writer).await?;
+    registry.change(&target, &Change::With(Box::new(assign)), &writer).await?;
     done(call, &target)
 }
 
 /// Returns the labels that say where a node stands, which the pods that are bound to it get as well.
 ///
 /// See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#podtopologylabels>.
-fn topology(inner: &Inner, node: &str) -> serde_json::Map<String, Value> {
-    let nodes = inner.catalog().get("", "v1", "nodes").expect("nodes are always served");
-    let Ok(entry) = inner.get(&nodes, &ObjectKey::new(None, node)) else { return serde_json::Map::new() };
-    let Ok(node) = inner.object(&nodes, &entry) else { return serde_json::Map::new() };
+fn topology(registry: &Registry, node: &str) -> serde_json::Map<String, Value> {
+    let nodes = registry.catalog.get().get("", "v1", "nodes").expect("nodes are always served");
+    let Ok(entry) = registry.get(&nodes, &ObjectKey::new(None, node)) else { return serde_json::Map::new() };
+    let Ok(node) = registry.codec.decode(&nodes, &entry) else { return serde_json::Map::new() };
     let mut labels = node.at(&["metadata", "labels"]).and_then(Value::as_object).cloned().unwrap_or_default();
     labels.retain(|key, _| matches!(key.as_str(), "topology.kubernetes.io/region" | "topology.kubernetes.io/zone"));
     labels
@@ -172,17 +179,17 @@ fn set_condition(object: &mut Object, condition: Value) {
 }
 
 /// Deletes a pod if its disruption budget has room for that.
-async fn evict(inner: &Inner, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
+async fn evict(registry: &Registry, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
     let sent = Sent::read(call, target, "Eviction")?;
-    let admitted = sent.admit(inner, target, "eviction", Operation::Create).await?;
+    let admitted = sent.admit(registry, target, "eviction", Operation::Create).await?;
     let eviction = &admitted.object;
     let name = target.name.clone().unwrap_or_default();
     if eviction.name() != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
-    admitted.review(inner).await?;
-    let entry = inner.get(&target.resource, &target.key())?;
-    let pod = inner.object(&target.resource, &entry)?;
+    admitted.review(registry).await?;
+    let entry = registry.get(&target.resource, &target.key())?;
+    let pod = registry.codec.decode(&target.resource, &entry)?;
     let mut options = DeleteOptions::read(&call.query, Some(eviction.get("deleteOptions").unwrap_or(&Value::Null)))?;
     options.dry_run |= call.query.all("dryRun").contains(&"All");
     let options_of_write = WriteOptions { dry_run: options.dry_run, ..WriteOptions::default() };
@@ -190,9 +197,9 @@ async fn evict(inner: &Inner, call: &Call, target: &Target) -> Result<Response<B
     let ended =
         matches!(pod.at(&["status", "phase"]).and_then(Value::as_str), Some("Succeeded" | "Failed" | "Pending"));
     if !ended && pod.deletion_timestamp().is_none() {
-        reserve(inner, &pod, &writer).await?;
+        reserve(registry, &pod, &writer).await?;
     }
-    let (now, resource, expected) = (inner.clock.now_rfc3339(), target.resource.clone(), options.clone());
+    let (now, resource, expected) = (registry.clock.now_rfc3339(), target.resource.clone(), options.clone());
     let note = move |pod: &mut Object| {
         check_preconditions(&resource, &expected, pod)?;
         set_condition(
@@ -205,25 +212,25 @@ async fn evict(inner: &Inner, call: &Call, target: &Target) -> Result<Response<B
         Ok(())
     };
     let status = Target { part: Part::Status, ..target.clone() };
-    let noted = inner.change(&status, &Change::With(Box::new(note)), &writer).await?;
+    let noted = registry.change(&status, &Change::With(Box::new(note)), &writer).await?;
     if let (Some(version), Written::Stored(entry)) = (&mut options.resource_version, &noted.object) {
         // It was the expected one until the condition was noted.
         *version = entry.revision.to_string();
     }
-    inner.delete(target, &options, &writer).await?;
+    registry.delete(target, &options, &writer).await?;
     done(call, target)
 }
 
 /// Takes one disruption from the budget of a pod, or refuses.
-async fn reserve(inner: &Inner, pod: &Object, writer: &Writer<'_>) -> Result<(), Status> {
-    let catalog = inner.catalog();
+async fn reserve(registry: &Registry, pod: &Object, writer: &Writer<'_>) -> Result<(), Status> {
+    let catalog = registry.catalog.get();
     let budgets = catalog.get("policy", "v1", "poddisruptionbudgets").expect("budgets are always served");
-    let all = inner.store.list(&budgets.table, pod.namespace()).entries;
+    let all = registry.store.list(&budgets.table, pod.namespace()).entries;
     let covers = |budget: &Object| {
         let selector = budget.at(&["spec", "selector"]).cloned();
         selector.is_some_and(|selector| LabelSelector::from_value(&selector).matches(|label| pod.label(label)))
     };
-    let mut covering = all.iter().filter_map(|entry| inner.object(&budgets, entry).ok()).filter(covers);
+    let mut covering = all.iter().filter_map(|entry| registry.codec.decode(&budgets, entry).ok()).filter(covers);
     let Some(budget) = covering.next() else { return Ok(()) };
     if covering.next().is_some() {
         return Err(Status::new(
@@ -254,7 +261,7 @@ async fn reserve(inner: &Inner, pod: &Object, writer: &Writer<'_>) -> Result<(),
         name: Some(key.name().to_owned()),
         part: Part::Status,
     };
-    let (name, now) = (pod.name().to_owned(), inner.clock.now_rfc3339());
+    let (name, now) = (pod.name().to_owned(), registry.clock.now_rfc3339());
     let take = move |budget: &mut Object| {
         let allowed = count(budget, "disruptionsAllowed");
         if allowed <= 0 {
@@ -272,11 +279,11 @@ async fn reserve(inner: &Inner, pod: &Object, writer: &Writer<'_>) -> Result<(),
         });
         Ok(())
     };
-    inner.change(&target, &Change::With(Box::new(take)), writer).await?;
+    registry.change(&target, &Change::With(Box::new(take)), writer).await?;
     Ok(())
 }
 
-/// Tells whether a pod's condition says that it is ready.
+/// Returns whether a pod's condition says that it is ready.
 fn is_ready(pod: &Object) -> bool {
     let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_array).into_iter().flatten();
     conditions.into_iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
@@ -312,7 +319,8 @@ fn refused(why: String) -> Status {
 }
 
 /// Makes a token for a service account.
-async fn token(inner: &Inner, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
+async fn token(server: &Components, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
+    let registry = &*server.registry;
     let form = accept::negotiate(call.accept(), target.resource.offered())?;
     let mut sent = Sent::read(call, target, "TokenRequest")?;
     sent.object.change(|value| {
@@ -321,9 +329,9 @@ async fn token(inner: &Inner, call: &Call, target: &Target) -> Result<Response<B
             spec.entry("expirationSeconds").or_insert_with(|| 3600.into());
         }
     });
-    let mut admitted = sent.admit(inner, target, "token", Operation::Create).await?;
-    let entry = inner.get(&target.resource, &target.key())?;
-    let account = inner.object(&target.resource, &entry)?;
+    let mut admitted = sent.admit(registry, target, "token", Operation::Create).await?;
+    let entry = registry.get(&target.resource, &target.key())?;
+    let account = registry.codec.decode(&target.resource, &entry)?;
     let request = &mut admitted.object;
     reviews::check_token(&account, request)?;
     let signed = request.metadata_mut().remove("managedFields");
@@ -335,11 +343,11 @@ async fn token(inner: &Inner, call: &Call, target: &Target) -> Result<Response<B
         );
     }
     metadata.insert("uid".into(), account.uid().into());
-    metadata.insert("creationTimestamp".into(), inner.clock.now_rfc3339().into());
+    metadata.insert("creationTimestamp".into(), registry.clock.now_rfc3339().into());
     metadata.extend(signed.map(|signed| ("managedFields".to_owned(), signed)));
     *request.metadata_mut() = metadata;
-    admitted.review(inner).await?;
+    admitted.review(registry).await?;
     let mut request = admitted.object;
-    reviews::issue_token(inner, &account, &mut request)?;
+    reviews::issue_token(&server.authenticator, &account, &mut request)?;
     Ok(response::value(201, form, request.as_value()))
 }

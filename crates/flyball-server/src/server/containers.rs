@@ -1,11 +1,12 @@
-//! What reaches into the containers of a pod: logs, commands, streams. None run here, and clients are told so, after
+//! Access to the containers of a pod: logs, commands, streams. None run here, and clients are told so, after
 //! all that would be refused without a container as well, and after admission has seen what they want.
 
-use super::Inner;
-use super::dispatch::Call;
+use super::call::Call;
 use super::sent::Sent;
 use crate::admission::Operation;
-use crate::registry::Target;
+use crate::catalog::Target;
+use crate::kinds::Subresource;
+use crate::registry::Registry;
 use crate::response::{self, Body};
 use flyball_core::field::FieldError;
 use flyball_core::{GroupVersionKind, Object, ObjectKey, Status};
@@ -13,29 +14,22 @@ use http::Response;
 use serde_json::{Map, Value};
 
 pub(super) async fn answer(
-    inner: &Inner,
+    registry: &Registry,
     call: &Call,
     target: &Target,
-    action: &'static str,
+    subresource: &'static Subresource,
 ) -> Result<Response<Body>, Status> {
+    let action = subresource.name;
     let mut container = call.query.text("container").to_owned();
-    if action == "log" {
-        check_log_options(call, &target.key())?;
-    } else {
-        let kind = match (&*target.resource.kind.kind, action) {
-            ("Pod", "attach") => "PodAttachOptions",
-            ("Pod", "exec") => "PodExecOptions",
-            ("Pod", "portforward") => "PodPortForwardOptions",
-            ("Node", _) => "NodeProxyOptions",
-            ("Service", _) => "ServiceProxyOptions",
-            _ => "PodProxyOptions",
-        };
+    if let Some(kind) = subresource.kind {
         let sent = Sent::options(call, kind, options(call, kind)?);
-        let admitted = sent.admit(inner, target, action, Operation::Connect).await?;
-        admitted.review(inner).await?;
+        let admitted = sent.admit(registry, target, action, Operation::Connect).await?;
+        admitted.review(registry).await?;
         container = admitted.object.get("container").and_then(Value::as_str).unwrap_or_default().to_owned();
+    } else {
+        check_log_options(call, &target.key())?;
     }
-    let entry = inner.get(&target.resource, &target.key())?;
+    let entry = registry.get(&target.resource, &target.key())?;
     let pod = entry.object()?;
     if matches!(action, "attach" | "exec" | "log") {
         check_container(&pod, &container)?;
@@ -102,7 +96,7 @@ fn options(call: &Call, kind: &str) -> Result<Object, Status> {
     Object::try_from(Value::Object(options)).map_err(|_| Status::internal("options are an object"))
 }
 
-/// Refuses what no log can be cut to, whether or not there is the pod.
+/// Rejects what no log can be cut to, whether or not there is the pod.
 fn check_log_options(call: &Call, pod: &ObjectKey) -> Result<(), Status> {
     let query = &call.query;
     let number =
@@ -143,15 +137,15 @@ fn port(text: &str) -> Result<Value, Status> {
 
 /// The path behind a proxy: none if the URL ends with the word `proxy`.
 fn proxied(call: &Call) -> Option<String> {
-    let rest = call.target.resource.as_ref().map(|path| path.rest.join("/")).unwrap_or_default();
-    let open = call.target.path.ends_with('/');
+    let rest = call.info.resource.as_ref().map(|path| path.rest.join("/")).unwrap_or_default();
+    let open = call.info.path.ends_with('/');
     if rest.is_empty() {
         return open.then(|| "/".to_owned());
     }
     Some(format!("/{rest}{}", if open { "/" } else { "" }))
 }
 
-/// Refuses a container that the pod does not have, and none where there are several.
+/// Rejects a container that the pod does not have, and none where there are several.
 fn check_container(pod: &Object, wanted: &str) -> Result<(), Status> {
     let names = ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(|list| {
         let containers = pod.at(&["spec", list]).and_then(Value::as_array).into_iter().flatten();

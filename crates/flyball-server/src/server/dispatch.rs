@@ -1,76 +1,29 @@
 //! The way of a request: who sends it, may it, and which part of the server answers.
 
-use super::{Inner, apart, objects, reply, upload};
+use super::call::{Call, Refused};
+use super::{Components, apart, objects, upload};
 use crate::auth::{self, Action, On, User};
-use crate::bounds::{Flow, Hold, Sort, UNFINISHED};
+use crate::bounds::{Flow, Sort, UNFINISHED};
+use crate::encoder;
 use crate::link::Link;
-use crate::metrics::Series;
+use crate::metrics::{self, Series};
 use crate::registry::parse_version;
-use crate::request::{Query, Target, accept};
+use crate::request::{Query, RequestInfo, accept};
 use crate::response::{self, Body, Warnings};
 use crate::{discovery, openapi, webhook};
 use bytes::Bytes;
 use flyball_core::{GroupResource, ObjectKey, Status};
 use futures_util::future::BoxFuture;
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, header};
+use http::{Method, Request, Response, header};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a request may take that writes, and one that reads, as far as others are asked about it.
-const DEADLINES: (Duration, Duration) = (Duration::from_secs(34), Duration::from_secs(60));
+/// Timeouts of a request that writes and of one that reads, as far as webhooks are asked about it.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(34);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A request that was let in.
-pub(crate) struct Call {
-    pub(crate) method: Method,
-    pub(crate) headers: HeaderMap,
-    pub(crate) query: Query,
-    pub(crate) body: Bytes,
-    pub(crate) user: User,
-    pub(crate) target: Target,
-    /// What to warn the client of with the answer.
-    pub(crate) warnings: Warnings,
-    /// The connection that it came by.
-    pub(crate) connection: Option<Link>,
-    /// Whom it is counted with.
-    pub(super) flow: Flow,
-    /// Its slot, and what its body takes.
-    _holds: [Option<Hold>; 2],
-}
-
-impl Call {
-    fn header(&self, name: header::HeaderName) -> Option<&str> {
-        self.headers.get(name).and_then(|value| value.to_str().ok())
-    }
-
-    /// Whether the request may change something.
-    pub(super) fn writes(&self) -> bool {
-        self.target.resource.is_some() && !matches!(self.method, Method::GET | Method::HEAD)
-    }
-
-    /// Tells whether the client asks for another protocol on this connection.
-    pub(crate) fn is_upgrade(&self) -> bool {
-        let values = self.headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-        values.into_iter().any(|value| value.to_ascii_lowercase().contains("upgrade"))
-    }
-
-    pub(crate) fn accept(&self) -> Option<&str> {
-        self.header(header::ACCEPT)
-    }
-
-    /// The media type of the body, without its parameters.
-    pub(crate) fn content_type(&self) -> Option<&str> {
-        let full = self.header(header::CONTENT_TYPE)?;
-        Some(full.split(';').next().unwrap_or_default().trim()).filter(|media| !media.is_empty())
-    }
-
-    /// The name of the program that sends the request.
-    pub(crate) fn program(&self) -> &str {
-        self.header(header::USER_AGENT).unwrap_or_default().split('/').next().unwrap_or_default()
-    }
-}
-
-pub(super) async fn handle<B>(inner: &Arc<Inner>, request: Request<B>) -> Response<Body>
+pub(super) async fn handle<B>(server: &Arc<Components>, request: Request<B>) -> Response<Body>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
@@ -78,23 +31,23 @@ where
     let (parts, body) = request.into_parts();
     let head = parts.method == Method::HEAD;
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let target = Target::parse(&parts.method, parts.uri.path(), &query);
-    let series = Series::of(inner, &parts, &query, &target);
-    let received = receive(inner, parts, query, target, body).await;
+    let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
+    let series = Series::of(&server.registry.catalog.get(), &parts, &query, &info);
+    let received = receive(server, parts, query, info, body).await;
     let by_master = received.as_ref().is_ok_and(|call| call.user.is_in(auth::MASTERS));
     let mut response = match received {
-        Ok(call) if inner.store.is_kept() && call.writes() => carry_through(inner.clone(), call).await,
-        Ok(call) => route(inner, call).await,
+        Ok(call) if server.registry.store.is_kept() && call.writes() => carry_through(server.clone(), call).await,
+        Ok(call) => route(server, call).await,
         Err(Refused::Status(status)) => response::status(&status),
         Err(Refused::Busy) => response::too_many_requests(),
     };
-    inner.settle().await;
+    server.definitions.sync().await;
     let code = response.status().as_u16();
     // Administrators lack no right: the controllers of the control plane, too, are refused by admission only.
     if code == 403 && !by_master {
-        inner.forbidden.count(series.clone(), code);
+        server.forbidden.count(series.clone(), code);
     }
-    inner.requests.count(series, code);
+    server.requests.count(series, code);
     response.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-cache, private"));
     if head {
         *response.body_mut() = Body::empty();
@@ -104,58 +57,46 @@ where
 
 /// Answers a request to its end, whether or not its client waits: what follows from a write that is on disk has to
 /// follow.
-async fn carry_through(inner: Arc<Inner>, call: Call) -> Response<Body> {
+async fn carry_through(server: Arc<Components>, call: Call) -> Response<Body> {
     let answering = tokio::spawn(async move {
-        let response = route(&inner, call).await;
-        inner.settle().await;
+        let response = route(&server, call).await;
+        server.definitions.sync().await;
         response
     });
     answering.await.unwrap_or_else(|error| response::status(&Status::internal(error)))
 }
 
-/// Why a request is not let in.
-pub(super) enum Refused {
-    Status(Status),
-    Busy,
-}
-
-impl From<Status> for Refused {
-    fn from(status: Status) -> Self {
-        Self::Status(status)
-    }
-}
-
 /// Finds out who sends a request and whether it may, reads its body and waits for a slot.
 pub(super) async fn receive<B>(
-    inner: &Inner,
+    server: &Components,
     parts: Parts,
     query: Query,
-    target: Target,
+    info: RequestInfo,
     body: B,
 ) -> Result<Call, Refused>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
-    let user = auth::of_request(inner, &parts.headers, parts.extensions.get::<User>())?;
-    let user = auth::impersonated(inner, &parts.headers, user, &target)?;
+    let user = server.authenticator.authenticate(&parts.headers, parts.extensions.get::<User>())?;
+    let user = server.authenticator.impersonate(&parts.headers, user, &info)?;
     let connection: Option<Link> = parts.extensions.get().cloned();
     let flow = Flow::of(&user.name, user.is_in(auth::MASTERS), connection.is_some());
     connection.iter().for_each(|link| link.identify(&flow));
-    inner.authorize(&Action { user: &user, verb: target.verb, on: On::of(&target) })?;
+    server.authorizer.authorize(&Action { user: &user, verb: info.verb, on: On::of(&info) })?;
     let reads = matches!(parts.method, Method::GET | Method::HEAD);
-    let sends = target.resource.is_some() && !reads;
+    let sends = info.resource.is_some() && !reads;
     // Neither a body that comes slowly nor a version that is still to come takes a slot.
-    let counted = connection.as_ref().map(|_| (&inner.shared, &flow));
+    let counted = connection.as_ref().map(|_| (&server.shared, &flow));
     let (bytes, received) = if sends { upload::read(body, counted).await? } else { (Bytes::new(), None) };
-    let awaits = match target.verb {
-        "get" => target.resource.is_some(),
+    let awaits = match info.verb {
+        "get" => info.resource.is_some(),
         "list" | "deletecollection" => query.text("continue").is_empty(),
         _ => false,
     };
     if awaits && let Ok(Some(version)) = parse_version(query.text("resourceVersion")) {
         // The answer says that it has not come.
-        let _ = inner.wait_for(version).await;
+        let _ = server.registry.wait_for(version).await;
     }
     let sort = match () {
         () if user.is_in(auth::MASTERS) => Sort::Exempt,
@@ -163,53 +104,53 @@ where
         () => Sort::Write,
     };
     // A watch lasts, and holds up nobody.
-    let watches = reads && target.verb == "watch";
-    let slot = if watches { None } else { Some(inner.shared.slot(sort, &flow).await.ok_or(Refused::Busy)?) };
+    let watches = reads && info.verb == "watch";
+    let slot = if watches { None } else { Some(server.shared.slot(sort, &flow).await.ok_or(Refused::Busy)?) };
     if let Some(link) = &connection {
         // Nothing is answered to one who leaves unread what there is, for as long as that is too much.
-        let length = expected_length(inner, &target, bytes.len());
-        link.keep_room(Some(inner.shared.room(&flow, length).await.ok_or(Refused::Busy)?));
+        let length = expected_length(server, &info, bytes.len());
+        link.keep_room(Some(server.shared.room(&flow, length).await.ok_or(Refused::Busy)?));
         if watches {
-            link.keep(inner.shared.watches.try_take(&flow, 1).ok_or(Refused::Busy)?);
+            link.keep(server.shared.watches.try_take(&flow, 1).ok_or(Refused::Busy)?);
         }
     }
     let (method, headers, warnings) = (parts.method, parts.headers, Warnings::default());
-    Ok(Call { method, headers, query, body: bytes, user, target, warnings, connection, flow, _holds: [slot, received] })
+    Ok(Call { method, headers, query, body: bytes, user, info, warnings, connection, flow, _holds: [slot, received] })
 }
 
-/// Tells how many bytes of an answer are made at once, roughly.
-fn expected_length(inner: &Inner, target: &Target, sent: usize) -> usize {
-    const SMALL: usize = 16 << 10;
-    const SCHEMAS: usize = 4 << 20;
-    let Some(path) = &target.resource else {
-        return if target.path.starts_with("/openapi/") { SCHEMAS } else { SMALL };
+/// Returns how many bytes of an answer are made at once, roughly.
+fn expected_length(server: &Components, info: &RequestInfo, sent: usize) -> usize {
+    const SMALL_ANSWER_BYTES: usize = 16 << 10;
+    const SCHEMA_BYTES: usize = 4 << 20;
+    let Some(path) = &info.resource else {
+        return if info.path.starts_with("/openapi/") { SCHEMA_BYTES } else { SMALL_ANSWER_BYTES };
     };
     match &path.name {
-        None if target.verb == "list" => reply::MADE_AT_ONCE,
-        None => SMALL + sent,
+        None if info.verb == "list" => encoder::FIRST_PIECE_BYTES,
+        None => SMALL_ANSWER_BYTES + sent,
         Some(name) => {
             let (table, key) =
                 (GroupResource::new(&path.group, &path.resource), ObjectKey::new(path.namespace.as_deref(), name));
-            SMALL + sent + inner.store.get(&table, &key).map_or(0, |entry| entry.body.len())
+            SMALL_ANSWER_BYTES + sent + server.registry.store.get(&table, &key).map_or(0, |entry| entry.body.len())
         }
     }
 }
 
 /// Answers a request that was let in.
-async fn route(inner: &Arc<Inner>, call: Call) -> Response<Body> {
-    let deadline = if call.writes() { DEADLINES.0 } else { DEADLINES.1 };
-    let answer = webhook::within(deadline, answer(inner, &call));
-    let response = match apart::turns(inner, &call).await {
-        Some(Some(mut turns)) => apart::answer(&mut turns, Box::pin(answer)).await,
+async fn route(server: &Arc<Components>, call: Call) -> Response<Body> {
+    let deadline = if call.writes() { WRITE_TIMEOUT } else { READ_TIMEOUT };
+    let answer = webhook::within(deadline, answer(server, &call));
+    let response = match apart::offload(server, &call).await {
+        Some(Some(mut offload)) => apart::answer(&mut offload, Box::pin(answer)).await,
         Some(None) => answer.await,
         None => response::too_many_requests(),
     };
     // A write has come to pass, and its client learns that.
-    if call.writes() { response } else { fitted(inner, &call, response).await }
+    if call.writes() { response } else { fitted(server, &call, response).await }
 }
 
 /// Has an answer that is longer than was expected wait for room, with the slot of its request.
-async fn fitted(inner: &Inner, call: &Call, response: Response<Body>) -> Response<Body> {
+async fn fitted(server: &Components, call: &Call, response: Response<Body>) -> Response<Body> {
     let Some(link) = &call.connection else { return response };
     let length = response.body().made() + UNFINISHED;
     match link.keep_room(None) {
@@ -219,7 +160,7 @@ async fn fitted(inner: &Inner, call: &Call, response: Response<Body>) -> Respons
             return response;
         }
     }
-    let room = inner.shared.room(&call.flow, length).await;
+    let room = server.shared.room(&call.flow, length).await;
     let fits = room.is_some();
     link.keep_room(room);
     if fits { response } else { response::too_many_requests() }
@@ -227,28 +168,39 @@ async fn fitted(inner: &Inner, call: &Call, response: Response<Body>) -> Respons
 
 /// Answers a request. The future is boxed so that it is compiled here: as it is, it would be compiled once more for
 /// each type of body, in the crates that have them.
-fn answer<'c>(inner: &'c Arc<Inner>, call: &'c Call) -> BoxFuture<'c, Response<Body>> {
+fn answer<'c>(server: &'c Arc<Components>, call: &'c Call) -> BoxFuture<'c, Response<Body>> {
     Box::pin(async move {
-        if call.target.resource.is_some() {
-            return objects::answer(inner, call).await;
+        if call.info.resource.is_some() {
+            return objects::answer(server, call).await;
         }
-        let path = call.target.path.clone();
+        let path = call.info.path.clone();
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let answer = match parts[..] {
-            [""] => discovery::paths(&inner.catalog()),
+            [""] => discovery::paths(&server.registry.catalog.get()),
             ["healthz" | "livez" | "readyz"] => Some(response::text(200, "ok")),
             // What the real server checks and this one cannot but have.
             ["healthz" | "livez" | "readyz", "ping" | "log" | "etcd"] => Some(response::text(200, "ok")),
             ["version"] => Some(discovery::version()),
-            ["metrics"] => Some(crate::metrics::page(inner)),
+            ["metrics"] => Some(metrics::page(&metrics::Metrics {
+                shared: &server.shared,
+                requests: &server.requests,
+                forbidden: &server.forbidden,
+                readers: &server.readers,
+                store: &server.registry.store,
+            })),
             [".well-known", "openid-configuration"] => Some(discovery::issuer()),
-            ["openid", "v1", "jwks"] => Some(response::value(200, accept::Form::PLAIN, &inner.issuer.jwks())),
-            ["openapi", "v2"] => Some(openapi::v2(&inner.openapi, &inner.catalog(), call.accept())),
-            ["openapi", "v3"] => Some(openapi::root(&inner.catalog())),
-            ["openapi", "v3", ref rest @ ..] => {
-                Some(openapi::document(&inner.openapi, &inner.catalog(), rest, call.query.get("hash").is_some()))
+            ["openid", "v1", "jwks"] => {
+                Some(response::value(200, accept::Form::PLAIN, &server.authenticator.issuer().jwks()))
             }
-            ["api" | "apis", ..] => discovery::answer(&inner.catalog(), &parts, call.accept()),
+            ["openapi", "v2"] => Some(openapi::v2(&server.openapi, &server.registry.catalog.get(), call.accept())),
+            ["openapi", "v3"] => Some(openapi::root(&server.registry.catalog.get())),
+            ["openapi", "v3", ref rest @ ..] => Some(openapi::document(
+                &server.openapi,
+                &server.registry.catalog.get(),
+                rest,
+                call.query.get("hash").is_some(),
+            )),
+            ["api" | "apis", ..] => discovery::answer(&server.registry.catalog.get(), &parts, call.accept()),
             _ => None,
         };
         match answer {

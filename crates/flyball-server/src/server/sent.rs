@@ -1,22 +1,21 @@
-//! What is sent to an action, on its way through admission: it is acted upon, not kept.
+//! The body of an action, on its way through admission: it is acted upon, not stored.
 
-use super::Inner;
-use super::dispatch::Call;
-use super::objects::{document, writer};
-use crate::admission::{Attributes, Operation};
-use crate::registry::{Catalog, Resource, Target, Writer, decode, managed};
+use super::call::{Call, document, writer};
+use crate::admission::{Attributes, Operation, Writer};
+use crate::catalog::{Catalog, Resource, Target, decode};
+use crate::registry::{Registry, managed};
 use crate::request::options::{Write, WriteOptions};
 use flyball_core::{Object, Status};
 use std::sync::Arc;
 
-/// What a client sent, and how.
+/// The body of an action, and who sent it.
 pub(super) struct Sent<'c> {
     pub(super) object: Object,
     pub(super) writer: Writer<'c>,
     kind: Arc<Resource>,
 }
 
-/// What admission made of it.
+/// The body of an action after admission.
 pub(super) struct Admitted<'a> {
     pub(super) object: Object,
     attributes: Attributes<'a>,
@@ -57,7 +56,7 @@ impl<'c> Sent<'c> {
     /// Lets admission change what was sent.
     pub(super) async fn admit<'a>(
         self,
-        inner: &Inner,
+        registry: &Registry,
         target: &'a Target,
         subresource: &'static str,
         operation: Operation,
@@ -67,18 +66,18 @@ impl<'c> Sent<'c> {
     {
         let Self { mut object, writer, kind } = self;
         if operation == Operation::Create {
-            let now = inner.clock.now_rfc3339();
-            managed::sign(&inner.catalog(), &kind, &mut object, &writer.manager, subresource, &now);
+            let now = registry.clock.now_rfc3339();
+            managed::sign(&registry.catalog.get(), &kind, &mut object, &writer.manager, subresource, &now);
         }
         let attributes = Attributes::of_action(target, subresource, &kind, operation, &writer);
-        inner.admission.admit(inner, &attributes, &mut object, None).await?;
+        registry.admission.admit(&attributes, Some(&mut object)).await?;
         Ok(Admitted { object, attributes })
     }
 }
 
 impl Admitted<'_> {
     /// Lets admission refuse what was sent.
-    pub(super) async fn review(&self, inner: &Inner) -> Result<(), Status> {
-        inner.admission.review(inner, &self.attributes, Some(&self.object), None).await
+    pub(super) async fn review(&self, registry: &Registry) -> Result<(), Status> {
+        registry.admission.validate(&self.attributes, Some(&self.object)).await
     }
 }

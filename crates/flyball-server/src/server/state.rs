@@ -1,35 +1,36 @@
-//! Where a server's state comes from other than from nothing: a data directory, or another server.
+//! The state of a server that does not begin with none: that of a data directory, or of another server.
 
-use super::{Inner, Options, Server};
+use super::{Components, Options, Server};
 use crate::auth::{Issuer, Rbac};
+use crate::catalog::{Catalog, Resource};
 use crate::custom::schema_number;
 use crate::data_dir::{DataDir, DataDirError, OpeningStage, Progress};
-use crate::registry::{Catalog, Resource};
+use crate::registry::Registry;
 use crate::storage::{Entry, Facts, Image, Limits, Store};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use flyball_core::GroupResource;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Holds the secret that tokens are signed with.
 const KEY: &str = "service-account.key";
 
 /// Goes on with what a directory holds.
-pub(super) fn open(options: Options, directory: DataDir) -> Result<Arc<Inner>, DataDirError> {
+pub(super) fn open(options: Options, directory: DataDir) -> Result<Arc<Components>, DataDirError> {
     let issuer = Issuer::new(&secret(&directory, options.secret)?);
     let (store, kept) = Store::recover(&directory, Limits::of(&options.bounds))?;
-    let inner = Inner::of(store, Arc::new(issuer), Rbac::default(), options);
+    let server = Components::new(store, Catalog::built_in().into(), Arc::new(issuer), Rbac::default(), options);
     let progress = directory.progress();
-    inner.definitions.load(&inner.store, |done, of| progress.report(OpeningStage::Definitions, done, of));
-    inner.serve_definitions();
-    select(&inner, progress);
-    inner.seed();
-    inner.store.keep(directory, &kept)?;
+    server.definitions.load(|done, of| progress.report(OpeningStage::Definitions, done, of));
+    server.definitions.serve();
+    let registry = &server.registry;
+    select(registry, progress);
+    registry.seed();
+    registry.store.keep(directory, &kept)?;
     // What was to follow from the last writes to CRDs may not have come to pass.
-    inner.definitions_moved.store(true, Ordering::Release);
-    Ok(inner)
+    registry.note_definitions_changed();
+    Ok(server)
 }
 
 /// Returns the directory's secret, which is this one if it has none yet.
@@ -47,12 +48,12 @@ fn secret(directory: &DataDir, new: [u8; 32]) -> Result<[u8; 32], DataDirError> 
 }
 
 /// Finds out what the objects of a recovered store are selected by.
-fn select(inner: &Inner, progress: &Progress) {
-    let catalog = inner.catalog();
+fn select(registry: &Registry, progress: &Progress) {
+    let catalog = registry.catalog.get();
     let mut versions: BTreeMap<&GroupResource, Vec<&Resource>> = BTreeMap::new();
     catalog.resources().for_each(|resource| versions.entry(&resource.table).or_default().push(resource));
-    let (mut done, of) = (0, inner.store.count_all() as u64);
-    inner.store.select_by(|table, entry| {
+    let (mut done, of) = (0, registry.store.count_all() as u64);
+    registry.store.select_by(|table, entry| {
         progress.report(OpeningStage::Selecting, done, of);
         done += 1;
         let versions = versions.get(table).map_or(&[][..], Vec::as_slice);
@@ -85,7 +86,7 @@ pub struct Snapshot {
     catalog: Arc<Catalog>,
     issuer: Arc<Issuer>,
     rbac: Rbac,
-    definitions_moved: bool,
+    definitions_changed: bool,
 }
 
 impl Snapshot {
@@ -95,10 +96,11 @@ impl Snapshot {
     /// It is in memory alone, wherever the snapshot was taken.
     pub fn fork(&self, options: Options) -> Server {
         let store = Store::of(self.image.image(), Limits::of(&options.bounds));
-        let inner = Inner::of(store, self.issuer.clone(), self.rbac.image(), options);
-        *inner.catalog.write().expect("nothing panics while it holds the catalog") = self.catalog.clone();
-        inner.definitions_moved.store(self.definitions_moved, Ordering::Release);
-        Server(inner)
+        let server = Components::new(store, self.catalog.clone(), self.issuer.clone(), self.rbac.image(), options);
+        if self.definitions_changed {
+            server.registry.note_definitions_changed();
+        }
+        Server(server)
     }
 }
 
@@ -108,13 +110,13 @@ impl Server {
     ///
     /// What is under way is in it or not, each write as a whole.
     pub fn snapshot(&self) -> Snapshot {
-        let Inner { store, catalog, issuer, rbac, definitions_moved, .. } = &*self.0;
+        let Components { registry, authenticator, .. } = &*self.0;
         Snapshot {
-            catalog: catalog.read().expect("nothing panics while it holds the catalog").clone(),
-            image: store.image(),
-            issuer: issuer.clone(),
-            rbac: rbac.image(),
-            definitions_moved: definitions_moved.load(Ordering::Acquire),
+            catalog: registry.catalog.get(),
+            image: registry.store.image(),
+            issuer: authenticator.issuer().clone(),
+            rbac: registry.authorizer.image(),
+            definitions_changed: registry.definitions_changed(),
         }
     }
 }
@@ -163,7 +165,7 @@ mod tests {
             let (key, body, facts) = (key.clone(), Bytes::from(body), Facts::default());
             Ok(Entry { key, revision, body, facts, schema: 0, depth: 0 })
         };
-        server.0.store.put(&table, &key, None, make).await.unwrap();
+        server.0.registry.store.put(&table, &key, None, make).await.unwrap();
     }
 
     #[tokio::test]
@@ -211,7 +213,7 @@ mod tests {
                     }
                     let quarantined = |name: &str| {
                         let key = ObjectKey::new(Some("default"), name);
-                        server.0.store.quarantined(&GroupResource::new("", "configmaps"), &key).is_some()
+                        server.0.registry.store.quarantined(&GroupResource::new("", "configmaps"), &key).is_some()
                     };
                     let left = ["deep", "torn", "list", "empty", "bytes"].map(quarantined);
                     assert_eq!(left, [false, true, true, false, false]);

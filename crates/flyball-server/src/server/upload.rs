@@ -3,7 +3,7 @@
 //! Takes the body and gives its bytes with what they are counted by. It knows nothing of what is in them. The
 //! invariant: over a connection no more is kept than was counted before.
 
-use super::dispatch::Refused;
+use super::call::Refused;
 use crate::bounds::{Flow, Hold, Shared};
 use crate::request::body::LIMIT;
 use bytes::{Bytes, BytesMut};
@@ -14,18 +14,18 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// What is counted of a body before any of it is there: as much as may come over HTTP/2 before it is read.
-const FIRST: usize = 64 << 10;
+/// Bytes that are counted of a body before any of it is there: as much as may come over HTTP/2 before it is read.
+const FIRST_RESERVATION_BYTES: usize = 64 << 10;
 
-/// How long a client may take to send a body.
-const MAX_TIME: Duration = Duration::from_secs(30);
+/// Timeout of a body.
+const MAX_BODY_TIME: Duration = Duration::from_secs(30);
 
-/// How long a client may take to send a byte of it, and how many bytes make that a second longer.
-const GRACE: Duration = Duration::from_secs(5);
-const RATE: usize = 16 << 10;
+/// Time for the first byte of a body, and the bytes that make that a second longer.
+const INITIAL_BODY_TIME: Duration = Duration::from_secs(5);
+const MIN_BYTES_PER_SECOND: usize = 16 << 10;
 
-/// How much of a body that is too long is read before its client is cut off.
-const DRAINED: usize = 8 * LIMIT;
+/// Bytes of a body that is too long that are read before its client is cut off.
+const MAX_DRAINED_BYTES: usize = 8 * LIMIT;
 
 /// Reads a body. It is counted if it comes over a connection; the wait for that is not the client's.
 pub(super) async fn read<B>(body: B, counted: Option<(&Shared, &Flow)>) -> Result<(Bytes, Option<Hold>), Refused>
@@ -38,14 +38,15 @@ where
     let mut hold: Option<Hold> = None;
     let exact = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
     if let Some((shared, flow)) = counted {
-        let first = exact.map_or(FIRST, |length| length.min(FIRST));
+        let first = exact.map_or(FIRST_RESERVATION_BYTES, |length| length.min(FIRST_RESERVATION_BYTES));
         hold = Some(shared.receive(flow, first).await.ok_or(Refused::Busy)?);
     }
     let mut body = pin!(body);
     let (mut first, mut all) = (Bytes::new(), BytesMut::new());
     let (mut length, mut spent) = (0, Duration::ZERO);
     loop {
-        let allowed = MAX_TIME.min(GRACE + Duration::from_secs((length / RATE) as u64));
+        let allowed =
+            MAX_BODY_TIME.min(INITIAL_BODY_TIME + Duration::from_secs((length / MIN_BYTES_PER_SECOND) as u64));
         let begun = Instant::now();
         let data = match timeout(allowed.saturating_sub(spent), body.as_mut().frame()).await.map_err(late)? {
             None => break,
@@ -56,7 +57,7 @@ where
         };
         spent += begun.elapsed();
         length += data.len();
-        if length > DRAINED {
+        if length > MAX_DRAINED_BYTES {
             return Err(too_large());
         }
         if length > LIMIT {
@@ -119,7 +120,7 @@ mod tests {
         assert_eq!(sent(&shared, 20, 20_000, 1000).await, Ok(400_000));
         let begun = Instant::now();
         assert_eq!(sent(&shared, 100, 30_000, 1000).await, Err(504));
-        assert_eq!(begun.elapsed(), MAX_TIME);
+        assert_eq!(begun.elapsed(), MAX_BODY_TIME);
         assert_eq!(sent(&shared, 2, LIMIT, 0).await, Err(413));
         assert_eq!(sent(&shared, 0, 0, 0).await, Ok(0));
     }
@@ -127,7 +128,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_is_counted_as_it_arrives() {
         // Half of it is hers, which is 16 bodies that have not begun.
-        let shared = Shared::new(&Bounds { received_bytes: 32 * FIRST, ..Bounds::default() });
+        let shared = Shared::new(&Bounds { received_bytes: 32 * FIRST_RESERVATION_BYTES, ..Bounds::default() });
         let slow = futures_util::future::join_all((0..16).map(|_| sent(&shared, 10, 1, 100)));
         assert!(slow.await.iter().all(|read| *read == Ok(10)));
         let (large, small) = tokio::join!(sent(&shared, 20, 32_000, 1), sent(&shared, 1, 1, 1));

@@ -14,7 +14,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// How much room for writing a thread keeps.
+/// Bytes of the buffer that a thread keeps for writing.
 const KEPT: usize = 64 << 10;
 
 /// The deepest object that is written, in nested objects and lists. What reads JSON goes down to 127, and objects stand
@@ -44,11 +44,11 @@ pub(crate) struct Entry {
     pub(crate) revision: Revision,
     /// The object as JSON, without `apiVersion` and `kind`: those depend on the version in which it is asked for.
     pub(crate) body: Bytes,
-    /// What selects the object.
+    /// The facts that select the object.
     pub(crate) facts: Facts,
     /// The schema that the object was written by, as its owner numbers schemas.
     pub(crate) schema: u64,
-    /// How deep the object is nested.
+    /// The depth of the object.
     pub(crate) depth: u8,
 }
 
@@ -219,7 +219,7 @@ impl Entry {
         Self { key, revision, body, facts, schema, depth }
     }
 
-    /// Refuses an entry that is larger than may be, unless it is no larger than the one before in what it exceeds.
+    /// Rejects an entry that is larger than may be, unless it is no larger than the one before in what it exceeds.
     pub(crate) fn bounded(self, before: Option<&Self>) -> Result<Self, Error> {
         let grows = |size: fn(&Self) -> usize| before.is_none_or(|before| size(before) < size(&self));
         let (bytes, depth) = (self.body.len(), self.depth);
@@ -273,7 +273,7 @@ impl Entry {
         Object::try_from(value).map_err(|_| Unreadable { why: "it is no JSON object".into() })
     }
 
-    /// Tells whether the object is to be deleted, without reading the rest of it.
+    /// Returns whether the object is to be deleted, without reading the rest of it.
     pub(crate) fn is_deleting(&self) -> bool {
         #[derive(serde::Deserialize)]
         struct Shell {

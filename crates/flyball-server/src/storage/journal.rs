@@ -16,21 +16,21 @@ mod recover;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use recover::{Objects, Recovered};
+pub(crate) use recover::Recovered;
 
 use super::{Error, Image, Shared, Write};
 use crate::data_dir::{DataDir, DataDirError, During};
 use frame::FRAME;
-use log::{Failure, Log};
+use log::{Log, WriteError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-/// How often the wait for the next snapshot is doubled after failures.
+/// The most doublings of the wait for the next snapshot after failures.
 const MAX_DOUBLINGS: u32 = 3;
 
-/// How much of a buffer is kept for the next frame.
+/// Bytes of a buffer that are kept for the next frame.
 const KEPT: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,7 @@ impl Journal {
         if !first.is_empty() {
             writer
                 .write(first)
-                .map_err(|(Failure::Refused(error) | Failure::Broken(error))| error)
+                .map_err(|(WriteError::Refused(error) | WriteError::Broken(error))| error)
                 .during("write", &path)?;
         }
         let thread = {
@@ -115,7 +115,7 @@ struct Writer {
     snapshot: u64,
     buffer: Vec<u8>,
     compaction: Option<JoinHandle<io::Result<u64>>>,
-    /// Whether the snapshot that this log was begun for is still to be made.
+    /// True if the snapshot that this log was begun for is still to be made.
     is_owed: bool,
     /// Attempts in a row that came to nothing.
     failures: u32,
@@ -133,7 +133,7 @@ impl Writer {
                 Err(failure) => {
                     let refused = refusal(self.directory.path(), &failure);
                     tracing::error!(error = %refused, "a write is refused");
-                    if let Failure::Broken(_) = failure {
+                    if let WriteError::Broken(_) = failure {
                         shared.break_off(refused.clone());
                     }
                     shared.finish(batch, Err(refused));
@@ -147,7 +147,7 @@ impl Writer {
         self.log.close();
     }
 
-    fn write(&mut self, batch: &[Write]) -> Result<(), Failure> {
+    fn write(&mut self, batch: &[Write]) -> Result<(), WriteError> {
         self.buffer.clear();
         self.buffer.resize(FRAME, 0);
         for write in batch {
@@ -212,10 +212,10 @@ impl Writer {
     }
 }
 
-fn refusal(path: &Path, failure: &Failure) -> Error {
+fn refusal(path: &Path, failure: &WriteError) -> Error {
     let (error, more) = match failure {
-        Failure::Refused(error) => (error, ""),
-        Failure::Broken(error) => (error, "; it takes no more writes until the server is started anew"),
+        WriteError::Refused(error) => (error, ""),
+        WriteError::Broken(error) => (error, "; it takes no more writes until the server is started anew"),
     };
     Error::NotKept {
         why: format!("the write cannot be kept in data directory {}: {error}{more}", path.display()).into(),

@@ -1,14 +1,14 @@
-//! What the store and the thread of its journal have in common: the objects, and the writes on their way to disk.
+//! The state that the store and the thread of its journal share: the objects, and the writes on their way to disk.
 
 use super::table::{Limits, Table};
-use super::{Bell, Change, Entry, Error, Revision};
+use super::{Change, Entry, Error, Revision, WriteNotifier};
 use flyball_core::{GroupResource, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot, watch};
 
-/// How many bytes are put on disk at a time, roughly.
+/// Bytes that are put on disk at a time, roughly.
 const BATCH: usize = 16 << 20;
 
 /// All objects with their latest events. One that was taken of another costs nothing until either is written to.
@@ -40,21 +40,21 @@ impl Image {
         self.tables.iter().flat_map(|(name, table)| table.entries().map(move |entry| (name, entry)))
     }
 
-    /// Refuses a revision of which nothing is known.
+    /// Rejects a revision of which nothing is known.
     pub(super) fn reaches(&self, revision: Revision) -> Result<(), Error> {
         if revision < self.start { Err(Error::Compacted { asked: revision, oldest: self.start }) } else { Ok(()) }
     }
 
-    /// Carries a change out, and returns the bell to ring once the store is free: whoever hears it comes to read.
+    /// Carries a change out, and returns the notifier to call once the store is free, as whoever it wakes comes to read.
     #[must_use]
-    fn apply(&mut self, table: &GroupResource, key: &ObjectKey, change: Change, limits: &Limits) -> Arc<Bell> {
+    fn apply(&mut self, table: &GroupResource, key: &ObjectKey, change: Change, limits: &Limits) -> Arc<WriteNotifier> {
         if !self.tables.contains_key(table) {
             self.tables.insert(table.clone(), Table::new(self.start));
         }
         self.revision = change.entry().revision;
         let table = self.tables.get_mut(table).expect("just made");
         table.apply(key, change, limits);
-        table.bell()
+        table.notifier()
     }
 }
 
@@ -72,9 +72,9 @@ pub(super) struct Shared {
 
 #[derive(Debug)]
 pub(super) struct State {
-    /// What everybody sees.
+    /// The image that everybody sees.
     pub(super) image: Image,
-    /// What is on its way to disk, if there is one.
+    /// The write that is on its way to disk, if there is one.
     staged: Option<Staged>,
 }
 
@@ -83,7 +83,7 @@ struct Staged {
     /// The last revision that was given out.
     revision: Revision,
     queue: VecDeque<Write>,
-    /// What is being written: nothing else is, in its place.
+    /// The keys that are being written: nothing else is, in their place.
     keys: BTreeSet<(GroupResource, ObjectKey)>,
     is_closing: bool,
     /// Why nothing is written any more.
@@ -95,11 +95,11 @@ struct Staged {
 pub(super) struct Write {
     pub(super) table: GroupResource,
     pub(super) change: Change,
-    /// Who waits for it.
+    /// The writer that waits for it.
     done: Option<oneshot::Sender<Result<(), Error>>>,
 }
 
-/// What has become of a write.
+/// The state of a write that was begun.
 pub(super) enum Begun {
     /// It is written.
     Done(Arc<Entry>),
@@ -160,9 +160,9 @@ impl Shared {
         let Some(staged) = staged else {
             let change = make(image.revision + 1)?;
             let entry = change.entry().clone();
-            let bell = image.apply(table, key, change, &self.limits);
+            let notifier = image.apply(table, key, change, &self.limits);
             drop(state);
-            bell.ring();
+            notifier.notify();
             self.written.notify_waiters();
             return Ok(Begun::Done(entry));
         };
@@ -217,13 +217,13 @@ impl Shared {
 
     /// Shows writes that are on disk, or forgets those that are not, and tells who waits.
     pub(super) fn finish(&self, batch: Vec<Write>, kept: Result<(), Error>) {
-        let (mut waiting, mut bells) = (Vec::with_capacity(batch.len()), BTreeMap::new());
+        let (mut waiting, mut notifiers) = (Vec::with_capacity(batch.len()), BTreeMap::new());
         {
             let State { image, staged } = &mut *self.lock();
             for Write { table, change, done } in batch {
                 let key = change.entry().key.clone();
                 if kept.is_ok() {
-                    bells.insert(table.clone(), image.apply(&table, &key, change, &self.limits));
+                    notifiers.insert(table.clone(), image.apply(&table, &key, change, &self.limits));
                 }
                 if let Some(staged) = staged {
                     staged.keys.remove(&(table, key));
@@ -231,7 +231,7 @@ impl Shared {
                 waiting.extend(done);
             }
         }
-        bells.values().for_each(|bell| bell.ring());
+        notifiers.values().for_each(|notifier| notifier.notify());
         self.written.notify_waiters();
         self.flushes.send_modify(|count| *count += 1);
         for done in waiting {

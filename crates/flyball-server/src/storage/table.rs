@@ -1,14 +1,16 @@
 //! The objects of one resource, and its latest events.
 
-use super::journal::Objects;
-use super::{Bell, Entry, Error, Facts, Revision};
+use super::{Entry, Error, Facts, Revision, WriteNotifier};
 use crate::bounds::Bounds;
 use flyball_core::ObjectKey;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// How much of the past a table keeps.
+/// The objects of a table, in the order of keys.
+pub(crate) type Objects = BTreeMap<ObjectKey, Arc<Entry>>;
+
+/// The limits of the window of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// The most events.
@@ -41,7 +43,7 @@ impl Change {
     }
 }
 
-/// What happened to one object.
+/// A change of one object.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) revision: Revision,
@@ -64,14 +66,14 @@ impl Event {
 #[derive(Debug)]
 pub(super) struct Table {
     objects: Arc<Objects>,
-    /// What was found stored and cannot be read. It is kept, and nobody sees it.
+    /// The stored objects that cannot be read. They are kept, and nobody sees them.
     quarantine: Arc<Objects>,
     window: Arc<VecDeque<Arc<Event>>>,
     /// The window holds every event after this revision.
     start: Revision,
     /// Bytes of the objects that only the window keeps.
     bytes: usize,
-    bell: Arc<Bell>,
+    notifier: Arc<WriteNotifier>,
 }
 
 impl Table {
@@ -83,19 +85,19 @@ impl Table {
     /// Makes a table that holds these objects, with some that cannot be read, and had its last event before a revision.
     pub(super) fn of(objects: Objects, quarantine: Objects, start: Revision) -> Self {
         let (objects, quarantine) = (Arc::new(objects), Arc::new(quarantine));
-        Self { objects, quarantine, window: Arc::default(), start, bytes: 0, bell: Arc::default() }
+        Self { objects, quarantine, window: Arc::default(), start, bytes: 0, notifier: Arc::default() }
     }
 
     /// Takes an image; nobody who listens to the table hears of it.
     pub(super) fn image(&self) -> Self {
-        let Self { objects, quarantine, window, start, bytes, bell: _ } = self;
+        let Self { objects, quarantine, window, start, bytes, notifier: _ } = self;
         Self {
             objects: objects.clone(),
             quarantine: quarantine.clone(),
             window: window.clone(),
             start: *start,
             bytes: *bytes,
-            bell: Arc::default(),
+            notifier: Arc::default(),
         }
     }
 
@@ -132,9 +134,9 @@ impl Table {
         self.window.back().map_or(self.start, |event| event.revision)
     }
 
-    /// Returns the bell to ring after a change.
-    pub(super) fn bell(&self) -> Arc<Bell> {
-        self.bell.clone()
+    /// Returns the notifier to call after a change.
+    pub(super) fn notifier(&self) -> Arc<WriteNotifier> {
+        self.notifier.clone()
     }
 
     /// Carries a change out and notes it in the window.

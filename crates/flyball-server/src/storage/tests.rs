@@ -48,7 +48,7 @@ fn a_write_on_top_of_what_is_gone_is_refused() {
     assert_eq!(done(store.remove(&table(), &key, &first, last(&key, 4))).unwrap_err(), Error::Changed);
     done(store.remove(&table(), &key, &second, last(&key, 5))).unwrap();
     assert!(store.get(&table(), &key).is_none());
-    assert_eq!(store.revision(), FIRST + 3, "refused writes use up no revision");
+    assert_eq!(store.revision(), FIRST_REVISION + 3, "refused writes use up no revision");
 }
 
 #[test]
@@ -73,10 +73,10 @@ fn a_namespace_is_not_mistaken_for_one_that_begins_alike() {
 }
 
 #[tokio::test]
-async fn the_bell_rings_after_a_write() {
+async fn watches_are_notified_after_a_write() {
     let store = Store::new(limits());
-    let bell = store.bell(&table());
-    let (connection, controller) = (bell.heard(true), bell.heard(false));
+    let notifier = store.notifier(&table());
+    let (connection, controller) = (notifier.notified(true), notifier.notified(false));
     let key = ObjectKey::new(None, "x");
     done(store.put(&table(), &key, None, entry(&key, 1))).unwrap();
     connection.await;
@@ -85,10 +85,10 @@ async fn the_bell_rings_after_a_write() {
 
 #[test]
 fn the_window_is_bounded_by_what_it_alone_keeps() {
-    let size = |key: &ObjectKey| Arc::new(last(key, 0)(FIRST)).size();
+    let size = |key: &ObjectKey| Arc::new(last(key, 0)(FIRST_REVISION)).size();
     let (x, y) = (ObjectKey::new(None, "x"), ObjectKey::new(None, "y"));
     let store = Store::new(Limits { events: 1000, bytes: 10 * size(&x) });
-    let events = || store.events_after(&table(), FIRST, usize::MAX).map(|(events, _)| events.len());
+    let events = || store.events_after(&table(), FIRST_REVISION, usize::MAX).map(|(events, _)| events.len());
     for i in 0..100 {
         let key = ObjectKey::new(None, &format!("other-{i}"));
         done(store.put(&table(), &key, None, entry(&key, 0))).unwrap();

@@ -6,7 +6,6 @@
 
 use super::Watch;
 use crate::link::Link;
-use crate::server::Inner;
 use bytes::Bytes;
 use flyball_core::GroupResource;
 use futures_core::Stream;
@@ -26,7 +25,7 @@ fn step(mut watch: Watch) -> Step {
 struct Reader {
     table: GroupResource,
     connection: Option<Link>,
-    /// What the reader waits for; nothing at the end.
+    /// The step that the reader waits for; nothing at the end.
     step: Mutex<Option<Step>>,
 }
 
@@ -39,14 +38,14 @@ impl Reader {
 /// The frames of a watch as a stream.
 pub(super) struct Frames {
     reader: Arc<Reader>,
-    inner: Arc<Inner>,
+    readers: Arc<Readers>,
 }
 
 impl Drop for Frames {
     fn drop(&mut self) {
         let Reader { table, connection, .. } = &*self.reader;
         if connection.as_ref().is_some_and(Link::is_slow) && self.reader.step().take().is_some() {
-            self.inner.readers.count_cut_off(table);
+            self.readers.count_cut_off(table);
         }
     }
 }
@@ -84,16 +83,16 @@ impl Readers {
 
     /// Has a watch read, over a connection if it is not in process.
     pub(super) fn read(watch: Watch, connection: Option<Link>) -> Frames {
-        let (inner, table) = (watch.show.inner.clone(), watch.show.resource.table.clone());
+        let (readers, table) = (watch.readers.clone(), watch.encoder.resource.table.clone());
         let reader = Arc::new(Reader { table, connection, step: Mutex::new(Some(step(watch))) });
-        let mut all = inner.readers.all();
+        let mut all = readers.all();
         if all.len() == all.capacity() {
             // Those that ended are let go when room is needed.
             all.retain(|reader| reader.strong_count() > 0);
         }
         all.push(Arc::downgrade(&reader));
         drop(all);
-        Frames { reader, inner }
+        Frames { reader, readers }
     }
 
     /// Counts a watch that was cut off.

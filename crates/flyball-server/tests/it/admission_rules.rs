@@ -5,7 +5,7 @@ use flyball_core::Clock;
 use flyball_server::{Caller, Options, Server, WebhookAnswer, WebhookCall, WebhookFuture};
 use http::Method;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
@@ -173,4 +173,63 @@ async fn an_answer_with_a_field_of_the_wrong_type_is_a_failed_call() {
             assert_eq!(told["message"], expected, "{plural} {answer}");
         }
     }
+}
+
+/// A webhook that allows a service after it has made others.
+#[derive(Default)]
+struct Companions {
+    server: OnceLock<Server>,
+    codes: Mutex<Vec<u16>>,
+}
+
+/// Calls the webhook; a type of its own, as the server is made after its caller.
+struct Shared(Arc<Companions>);
+
+impl Caller for Shared {
+    fn call(&self, call: WebhookCall) -> WebhookFuture {
+        let companions = self.0.clone();
+        Box::pin(async move {
+            let asked: Value = serde_json::from_slice(&call.body).unwrap();
+            let server = companions.server.get().unwrap();
+            for (name, node_port) in [("free", 30_081), ("taken", 30_080)] {
+                let (code, _) = post(server, SERVICES, node_port_service(name, node_port)).await;
+                companions.codes.lock().unwrap().push(code);
+            }
+            let response = json!({"uid": asked["request"]["uid"], "allowed": true});
+            let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+            Ok(WebhookAnswer { code: 200, content_type: "application/json".into(), body: body.to_string().into() })
+        })
+    }
+}
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+
+fn node_port_service(name: &str, node_port: u16) -> Value {
+    let ports = json!([{"port": 80, "nodePort": node_port}]);
+    json!({"metadata": {"name": name}, "spec": {"type": "NodePort", "selector": {"a": "b"}, "ports": ports}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_may_write_services_while_it_is_asked_about_one() {
+    let companions = Arc::new(Companions::default());
+    let webhooks = Arc::new(Shared(companions.clone()));
+    let server = Server::new(Options { webhooks, ..Options::simulated(Clock::system(), 1) });
+    companions.server.set(server.clone()).ok().unwrap();
+    let hook = json!({
+        "name": "a.b.c", "clientConfig": {"url": "https://h"}, "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "objectSelector": {"matchLabels": {"hooked": "yes"}},
+        "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["services"]}],
+    });
+    let configuration = json!({"metadata": {"name": "x"}, "webhooks": [hook]});
+    assert_eq!(post(&server, &format!("{GROUP}/validatingwebhookconfigurations"), configuration).await.0, 201);
+    let mut service = node_port_service("hooked", 30_080);
+    service["metadata"]["labels"] = json!({"hooked": "yes"});
+    let (code, answer) = post(&server, SERVICES, service).await;
+    assert_eq!(code, 201, "{answer}");
+    // The port of a service that is not stored yet is taken all the same.
+    assert_eq!(*companions.codes.lock().unwrap(), [201, 422]);
+    let patch = json!({"metadata": {"labels": {"c": "d"}}});
+    let url = format!("{SERVICES}/hooked");
+    let (code, answer) = send(&server, Method::PATCH, &url, "application/merge-patch+json", patch).await;
+    assert_eq!(code, 200, "{answer}");
 }

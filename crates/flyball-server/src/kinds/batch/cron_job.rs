@@ -1,4 +1,4 @@
-//! What makes jobs at set times.
+//! Cron jobs: their schedules and templates.
 
 use super::super::Part;
 use super::super::field::Field;

@@ -1,4 +1,4 @@
-//! What the status of a job may tell.
+//! The status of jobs.
 
 use super::super::field::Field;
 use super::Errors;

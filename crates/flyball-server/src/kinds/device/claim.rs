@@ -37,7 +37,7 @@ fn default_request(request: &mut Map<String, Value>) {
     }
 }
 
-/// What is said of devices goes with their allocation.
+/// Removes the status of devices together with their allocation.
 pub(in crate::kinds) fn prepare(claim: &mut Object, old: Option<&Object>, part: Part, _: &Clock) {
     if let (Part::Status, Some(old)) = (part, old) {
         allocation::forget_deallocated(claim, old);
@@ -90,7 +90,7 @@ fn request(request: &Field<'_>) -> Errors {
     errors
 }
 
-/// What a request and each of its alternatives say of the devices that are wanted.
+/// Validates the part that a request and each of its alternatives have in common.
 fn wanted(request: &Field<'_>) -> Errors {
     let (mode, count) = (request.at("allocationMode"), request.at("count"));
     let mut errors = request.at("deviceClassName").must_obey(dns_subdomain);

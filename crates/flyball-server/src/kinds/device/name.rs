@@ -24,7 +24,7 @@ pub(super) fn pool(field: &Field<'_>) -> Errors {
     long.into_iter().chain(parts.map(|(part, why)| field.invalid_as(part, why))).collect()
 }
 
-/// What stands at a path must be the name of an attribute or a capacity, with or without a domain.
+/// Validates the name of an attribute or a capacity, with or without a domain.
 pub(super) fn qualified(path: &Path<'_>, name: &str) -> Errors {
     let parts: Vec<&str> = name.split('/').collect();
     match parts[..] {

@@ -229,7 +229,7 @@ fn attribute(attribute: &Field<'_>) -> Errors {
     errors
 }
 
-/// Tells whether a text is a version as <https://semver.org> defines it.
+/// Returns whether a text is a version as <https://semver.org> defines it.
 fn is_version(text: &str) -> bool {
     let (rest, build) = text.split_once('+').map_or((text, None), |(rest, build)| (rest, Some(build)));
     let (core, before) = rest.split_once('-').map_or((rest, None), |(core, before)| (core, Some(before)));

@@ -6,8 +6,8 @@ use crate::kinds::field::{Field, IMMUTABLE};
 use crate::kinds::fill::Fields;
 use crate::kinds::rules::label;
 use crate::kinds::shown::internal;
-use crate::registry::validate_annotations;
 use flyball_core::Object;
+use flyball_core::metadata::validate_annotations;
 
 pub(in crate::kinds) fn default(template: &mut Object) {
     if let Some(spec) = template.inner("spec").and_then(|template| template.inner("spec")) {

@@ -4,26 +4,17 @@ use super::super::field::Field;
 use super::super::rules::{port, resource};
 use super::env::{env, env_from};
 use super::mount::{devices, mounts};
+use super::surroundings::Surroundings;
 use super::{probe, security};
 use flyball_core::field::FieldError;
 use flyball_core::names::dns_label;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 type Errors = Vec<FieldError>;
 
-/// What containers of a pod share.
-pub(super) struct Around<'a> {
-    pub(super) volumes: BTreeMap<&'a str, &'a Value>,
-    pub(super) claims: Vec<&'a str>,
-    pub(super) grace: Option<i64>,
-    pub(super) restart_policy: &'a str,
-    pub(super) host_users: bool,
-    pub(super) os: Option<&'a str>,
-}
-
 /// The containers of a pod.
-pub(super) fn containers(containers: &Field<'_>, around: &Around<'_>) -> Errors {
+pub(super) fn containers(containers: &Field<'_>, around: &Surroundings<'_>) -> Errors {
     if containers.is_empty() {
         return vec![containers.required("")];
     }
@@ -75,7 +66,7 @@ fn restart_policy(container: &Field<'_>) -> Errors {
 }
 
 /// The containers that run before those of the pod.
-pub(super) fn init_containers(containers: &Field<'_>, regular: &Field<'_>, around: &Around<'_>) -> Errors {
+pub(super) fn init_containers(containers: &Field<'_>, regular: &Field<'_>, around: &Surroundings<'_>) -> Errors {
     let mut errors = Errors::new();
     let mut names: BTreeSet<String> = regular.items().map(|container| container.at("name").text().to_owned()).collect();
     for container in containers.items() {
@@ -132,7 +123,7 @@ const EPHEMERAL: &[&str] = &[
 ];
 
 /// Containers that are added to a pod that runs.
-pub(super) fn ephemeral_containers(containers: &Field<'_>, spec: &Field<'_>, around: &Around<'_>) -> Errors {
+pub(super) fn ephemeral_containers(containers: &Field<'_>, spec: &Field<'_>, around: &Surroundings<'_>) -> Errors {
     let mut errors = Errors::new();
     let lists = ["containers", "initContainers"].map(|list| spec.at(list));
     let others: BTreeSet<&str> =
@@ -174,8 +165,8 @@ pub(super) fn trimmed_image(container: &Field<'_>) -> Option<FieldError> {
     (image.text().trim() != image.text()).then(|| image.invalid("must not have leading or trailing whitespace"))
 }
 
-/// What holds for all containers.
-fn common(container: &Field<'_>, around: &Around<'_>) -> Errors {
+/// Validates the fields of all containers.
+fn common(container: &Field<'_>, around: &Surroundings<'_>) -> Errors {
     let mut errors = container.at("name").must_obey(dns_label);
     errors.extend(container.at("image").must_be_set());
     errors.extend(container.at("terminationMessagePolicy").must_be_one_of(&["File", "FallbackToLogsOnError"]));

@@ -1,4 +1,4 @@
-//! What a pod, or a template of pods, is given when it does not say.
+//! Defaults of pods and of their templates.
 
 use super::super::fill::Fields;
 use flyball_core::{Object, Quantity};
@@ -14,7 +14,7 @@ pub(crate) fn pod(pod: &mut Object) {
         for list in ["containers", "initContainers"] {
             spec.each(list).for_each(requests_from_limits);
         }
-        whole(spec);
+        pod_requests(spec);
         spec.fill("enableServiceLinks", true);
         if spec.get("hostNetwork") == Some(&Value::Bool(true)) {
             for list in ["containers", "initContainers"] {
@@ -58,7 +58,7 @@ fn requests_from_limits(container: &mut Inner) {
 }
 
 /// Works out what the pod as a whole asks for, if it says something of the whole.
-fn whole(spec: &mut Inner) {
+fn pod_requests(spec: &mut Inner) {
     let sums = |field: &str, spec: &Inner| {
         let mut sums: BTreeMap<String, Quantity> = BTreeMap::new();
         let containers = spec.get("containers").and_then(Value::as_array).into_iter().flatten();
@@ -161,7 +161,7 @@ fn get(probe: &mut Inner) {
     }
 }
 
-/// Tells whether an image is named without a version, or by `latest`.
+/// Returns whether an image is named without a version, or by `latest`.
 fn is_latest(image: &str) -> bool {
     let (name, digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
     let last = name.rsplit('/').next().unwrap_or_default();
@@ -172,7 +172,7 @@ fn is_latest(image: &str) -> bool {
     }
 }
 
-/// Tells whether a text can name an image: repositories are written small.
+/// Returns whether a text can name an image: repositories are written small.
 fn is_reference(name: &str) -> bool {
     let path = match name.split_once('/') {
         Some((host, path)) if host.contains(['.', ':']) || host == "localhost" => path,

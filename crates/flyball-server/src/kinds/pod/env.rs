@@ -153,7 +153,7 @@ const RESOURCES: &[&str] = &[
     "requests.memory",
 ];
 
-/// How much of a resource a container has.
+/// Validates a selector of the resources of a container.
 pub(super) fn resource_field(selector: &Field<'_>, of_volume: bool) -> Errors {
     let (container, name) = (selector.at("containerName"), selector.at("resource"));
     let mut errors = Errors::new();

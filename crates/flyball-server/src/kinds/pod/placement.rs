@@ -117,7 +117,7 @@ pub(in super::super) fn tolerations(tolerations: &Field<'_>) -> Errors {
     errors
 }
 
-/// How pods are spread over a topology.
+/// Validates the spread of pods over a topology.
 pub(super) fn spread(constraints: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     let pair = |value: &Value| (value["topologyKey"].to_string(), value["whenUnsatisfiable"].to_string());

@@ -2,17 +2,17 @@
 
 use super::super::field::Field;
 use super::super::rules::{address, label, resource, text};
-use super::container::{self, Around};
-use super::{placement, security, volume};
-use crate::registry::validate_annotations;
+use super::surroundings::Surroundings;
+use super::{container, placement, security, volume};
 use flyball_core::field::FieldError;
+use flyball_core::metadata::validate_annotations;
 use flyball_core::names::{dns_label, dns_subdomain, qualified_name};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
 
 type Errors = Vec<FieldError>;
 
-/// Finds what is wrong with the spec of a pod, or of a template if it has no name.
+/// Validates the spec of a pod, or of a template if it has no name.
 pub(crate) fn check(spec: &Field<'_>, pod: &str, is_pod: bool) -> Errors {
     let mut errors = Errors::new();
     let grace = spec.at("terminationGracePeriodSeconds");
@@ -23,7 +23,7 @@ pub(crate) fn check(spec: &Field<'_>, pod: &str, is_pod: bool) -> Errors {
     let (good, wrong) = volume::volumes(&volumes, pod);
     errors.extend(wrong);
     errors.extend(claims(&spec.at("resourceClaims")));
-    let around = Around {
+    let around = Surroundings {
         volumes: good.into_iter().filter_map(|volume| Some((volume["name"].as_str()?, volume))).collect(),
         claims: spec.at("resourceClaims").list().iter().filter_map(|claim| claim["name"].as_str()).collect(),
         grace: grace.given_int(),
@@ -214,7 +214,7 @@ fn overhead(overhead: &Field<'_>) -> Errors {
     errors
 }
 
-/// What only one operating system has.
+/// Fields that only one operating system has.
 const OF_LINUX: &[&str] = &["hostUsers", "hostPID", "hostIPC", "shareProcessNamespace"];
 const CONTEXT_OF_LINUX: &[&str] = &[
     "appArmorProfile",

@@ -1,4 +1,4 @@
-//! How a pod may change: hardly, once it is there.
+//! Changes of a pod: few are possible once it is there.
 
 use super::super::Part;
 use super::super::difference::difference;
@@ -89,7 +89,7 @@ fn resize(pod: &mut Object, old: &Object) {
     }
 }
 
-/// How sure a pod can be to get what it needs.
+/// Returns the quality-of-service class of a pod.
 fn quality(pod: &Object) -> &'static str {
     let spec = pod.at(&["spec"]).unwrap_or(&Value::Null);
     let counted = |name: &str| matches!(name, "cpu" | "memory");
@@ -119,11 +119,11 @@ fn quality(pod: &Object) -> &'static str {
     if all.iter().all(sure) { "Guaranteed" } else { "Burstable" }
 }
 
-/// Finds what is wrong with a pod, or with its change.
+/// Validates a pod, or with its change.
 pub(crate) fn validate(pod: &Object, old: Option<&Object>, part: Part) -> Errors {
     let root = Field::root(pod);
     let Some(old) = old else {
-        let mut errors = whole(&root, pod.name());
+        let mut errors = pod_errors(&root, pod.name());
         let spec = root.at("spec");
         let ephemeral = spec.at("ephemeralContainers");
         if !ephemeral.is_empty() {
@@ -138,7 +138,7 @@ pub(crate) fn validate(pod: &Object, old: Option<&Object>, part: Part) -> Errors
     match part {
         Part::Status => status(&root, &before),
         Part::EphemeralContainers => {
-            let mut errors = whole(&root, pod.name());
+            let mut errors = pod_errors(&root, pod.name());
             let list = root.at("spec");
             let list = list.at("ephemeralContainers");
             let named = list.list().iter().rev().filter_map(|new| Some((new["name"].as_str()?, new)));
@@ -159,7 +159,7 @@ pub(crate) fn validate(pod: &Object, old: Option<&Object>, part: Part) -> Errors
             errors
         }
         Part::Resize => {
-            let mut errors = whole(&root, pod.name());
+            let mut errors = pod_errors(&root, pod.name());
             if quality(pod) != quality(old) {
                 let shown = pod.at(&["status", "qosClass"]).cloned().unwrap_or_default();
                 errors.push(root.at("spec").invalid_as(shown, "Pod QOS Class may not change as a result of resizing"));
@@ -168,7 +168,7 @@ pub(crate) fn validate(pod: &Object, old: Option<&Object>, part: Part) -> Errors
         }
         Part::Binding => Errors::new(),
         _ => {
-            let mut errors = whole(&root, pod.name());
+            let mut errors = pod_errors(&root, pod.name());
             errors.extend(change(&root, &before));
             errors
         }
@@ -176,7 +176,7 @@ pub(crate) fn validate(pod: &Object, old: Option<&Object>, part: Part) -> Errors
 }
 
 /// A pod as such, whatever it was before.
-fn whole(pod: &Field<'_>, name: &str) -> Errors {
+fn pod_errors(pod: &Field<'_>, name: &str) -> Errors {
     let mut errors = annotations(pod);
     let spec = pod.at("spec");
     errors.extend(spec::check(&spec, name, true));
@@ -216,7 +216,7 @@ fn annotations(pod: &Field<'_>) -> Errors {
     errors
 }
 
-/// What a change of a pod may touch.
+/// The fields that a change of a pod may touch.
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 fn change(pod: &Field<'_>, old: &Field<'_>) -> Errors {

@@ -297,5 +297,5 @@ fn ephemeral(source: &Field<'_>) -> Errors {
     if !template.is_set() {
         return vec![template.required("")];
     }
-    super::super::storage::claim_spec(&template.at("spec"))
+    super::super::claim_spec::claim_spec(&template.at("spec"))
 }

@@ -1,4 +1,4 @@
-//! What is unwise in the spec of a pod.
+//! Warnings about the spec of a pod.
 
 use super::super::field::Field;
 use super::super::rules::{address, affinity, resource};
@@ -261,14 +261,14 @@ mod tests {
     use flyball_core::Object;
     use serde_json::{Value, json};
 
-    fn told(object: Value, is_template: bool) -> Vec<String> {
+    fn warnings(object: Value, is_template: bool) -> Vec<String> {
         let object = Object::try_from(object).unwrap();
         let root = Field::root(&object);
         of(&root.at("metadata"), &root.at("spec"), is_template)
     }
 
     fn of_ports(ports: Value) -> Vec<String> {
-        told(json!({"spec": {"containers": [{"name": "c", "ports": ports}]}}), false)
+        warnings(json!({"spec": {"containers": [{"name": "c", "ports": ports}]}}), false)
     }
 
     #[test]
@@ -330,9 +330,9 @@ mod tests {
             "container.apparmor.security.beta.kubernetes.io/c",
             r#"deprecated since v1.30; use the "appArmorProfile" field instead"#,
         );
-        assert_eq!(told(pod(Value::Null), false), [critical.clone(), seccomp.clone()]);
-        assert_eq!(told(pod(Value::Null), true), [critical.clone(), seccomp, armor]);
+        assert_eq!(warnings(pod(Value::Null), false), [critical.clone(), seccomp.clone()]);
+        assert_eq!(warnings(pod(Value::Null), true), [critical.clone(), seccomp, armor]);
         let profile = json!({"type": "RuntimeDefault"});
-        assert_eq!(told(pod(json!({"seccompProfile": profile, "appArmorProfile": profile})), true), [critical]);
+        assert_eq!(warnings(pod(json!({"seccompProfile": profile, "appArmorProfile": profile})), true), [critical]);
     }
 }

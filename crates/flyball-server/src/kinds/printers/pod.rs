@@ -3,7 +3,7 @@
 use super::{NONE, Row, View, at, int, list, text};
 use serde_json::{Value, json};
 
-/// How far the containers of a pod have come.
+/// The progress of a pod's containers.
 #[derive(Default)]
 struct Progress<'a> {
     ready: usize,

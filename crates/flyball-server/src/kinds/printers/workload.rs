@@ -1,4 +1,4 @@
-//! What makes pods: deployments, sets and jobs.
+//! Workloads: deployments, sets and jobs.
 
 use super::{NONE, Row, UNSET, View};
 use flyball_core::time::{human_duration, parse_rfc3339};
@@ -76,7 +76,7 @@ pub(crate) fn controller_revision(view: &View<'_>) -> Row {
     Row::from([view.name(), controller.into(), view.int("revision").into(), view.age()])
 }
 
-/// What a job is said to be: the first of these that is so.
+/// The conditions that are printed as the status of a job: the first of these that is true.
 const JOB_CONDITIONS: [&str; 2] = ["Complete", "Failed"];
 const JOB_LATER_CONDITIONS: [(&str, &str); 3] =
     [("Suspended", "Suspended"), ("FailureTarget", "FailureTarget"), ("SuccessCriteriaMet", "SuccessCriteriaMet")];

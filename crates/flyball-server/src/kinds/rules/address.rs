@@ -50,7 +50,7 @@ impl Block {
         }
     }
 
-    /// Tells whether an address lies in the block.
+    /// Returns whether an address lies in the block.
     pub(crate) fn contains(self, address: IpAddr) -> bool {
         address.is_ipv4() == self.address.is_ipv4() && Block { address, ..self }.first() == self.first()
     }
@@ -69,12 +69,12 @@ pub(crate) fn canonical(address: IpAddr) -> String {
     }
 }
 
-/// Tells whether an address is IPv6 in Go's eyes.
+/// Returns whether an address is IPv6 in Go's eyes.
 pub(crate) fn is_v6(text: &str) -> bool {
     matches!(parse(text), Some(IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_none())
 }
 
-/// Tells whether there are addresses of both families.
+/// Returns whether there are addresses of both families.
 pub(crate) fn is_dual_stack<'a>(mut texts: impl Iterator<Item = &'a str> + Clone) -> bool {
     texts.clone().any(is_v6) && texts.any(|text| !is_v6(text))
 }

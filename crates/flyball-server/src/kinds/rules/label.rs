@@ -1,8 +1,8 @@
 //! Labels, and selectors of labels.
 
 use super::super::field::Field;
-use crate::registry::validate_labels;
 use flyball_core::field::FieldError;
+use flyball_core::metadata::validate_labels;
 use flyball_core::{LabelSelector, names};
 use serde_json::Value;
 
@@ -45,7 +45,7 @@ pub(crate) fn values(field: &Field<'_>) -> Vec<FieldError> {
     field.items().flat_map(|value| value.obeys(names::label_value)).collect()
 }
 
-/// Tells whether a selector selects some labels; `None` if it is malformed, as Go finds when it reads one.
+/// Returns whether a selector selects some labels; `None` if it is malformed, as Go finds when it reads one.
 ///
 /// No selector at all selects nothing, an empty one everything.
 pub(crate) fn selects(selector: &Value, labels: &Value) -> Option<bool> {
@@ -74,7 +74,7 @@ pub(crate) fn selects(selector: &Value, labels: &Value) -> Option<bool> {
     Some(LabelSelector::from_value(selector).matches(|key| labels.get(key).and_then(Value::as_str)))
 }
 
-/// Tells whether a selector demands nothing.
+/// Returns whether a selector demands nothing.
 pub(crate) fn is_empty(selector: &Value) -> bool {
     let none = |field: &str| {
         selector[field].as_array().is_none_or(Vec::is_empty)

@@ -8,7 +8,7 @@ pub(crate) fn no_backsteps(field: &Field<'_>) -> Option<FieldError> {
     climbs(field.text()).then(|| field.invalid("must not contain '..'"))
 }
 
-/// Tells whether a step of a path leads upwards.
+/// Returns whether a step of a path leads upwards.
 pub(crate) fn climbs(path: &str) -> bool {
     path.split('/').any(|step| step == "..")
 }

@@ -3,13 +3,13 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// How many beginnings that turn out to be none are looked at: each costs a search through the rest.
+/// The most false beginnings that are looked at: each costs a search through the rest.
 const MAX_BROKEN: usize = 100;
 
 /// A block that was found.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::kinds) struct Block {
-    /// What stands after `BEGIN`.
+    /// The label after `BEGIN`.
     pub(in crate::kinds) label: String,
     pub(in crate::kinds) has_headers: bool,
     pub(in crate::kinds) content: Vec<u8>,

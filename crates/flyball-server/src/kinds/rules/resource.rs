@@ -37,22 +37,22 @@ pub(crate) fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
-/// Tells whether a resource is one of Kubernetes' own.
+/// Returns whether a resource is one of Kubernetes' own.
 pub(crate) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Tells whether more of a resource may be limited than there is.
+/// Returns whether more of a resource may be limited than there is.
 pub(crate) fn may_overcommit(name: &str) -> bool {
     is_native(name) && !is_huge_page(name)
 }
 
-/// Tells whether a resource is one that a device plugin gives out.
+/// Returns whether a resource is one that a device plugin gives out.
 pub(crate) fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && names::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-/// Tells whether a quota may speak of a resource by this name.
+/// Returns whether a quota may speak of a resource by this name.
 pub(crate) fn is_for_quotas(name: &str) -> bool {
     let known = OF_CONTAINERS.contains(&name) || OBJECTS.contains(&name) || SUMS.contains(&name);
     known || is_huge_page(name) || name.starts_with("requests.hugepages-")
@@ -105,7 +105,7 @@ pub(crate) fn pod_name(field: &Field<'_>, name: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Tells whether a pod as a whole may ask for a resource.
+/// Returns whether a pod as a whole may ask for a resource.
 pub(crate) fn is_of_pods(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || is_huge_page(name)
 }

@@ -1,4 +1,4 @@
-//! What services may be, and may become.
+//! Rules of services and of their changes.
 
 use super::super::Part;
 use super::super::field::Field;
@@ -11,7 +11,7 @@ use flyball_core::names::{dns_label, dns_subdomain, qualified_name};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Finds what is wrong with the addresses of a service.
+/// Validates the addresses of a service.
 pub(super) fn addresses(spec: &Field<'_>, old: &[Value]) -> Errors {
     let mut errors = Errors::new();
     if spec.at("type").text() == "ExternalName" {
@@ -308,7 +308,7 @@ fn traffic(service: &Object, spec: &Field<'_>) -> Errors {
     errors
 }
 
-/// What a load balancer tells of itself, for services and ingresses alike.
+/// Validates the status of a load balancer, for services and ingresses alike.
 pub(crate) fn status(balancer: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     for ingress in balancer.at("ingress").items() {

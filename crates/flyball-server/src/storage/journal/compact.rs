@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// How much a frame of a snapshot holds, roughly.
+/// Bytes that a frame of a snapshot holds, roughly.
 const CHUNK: usize = 1 << 20;
 
 /// Writes a snapshot of what there is, from when the log of this number began or later, and removes what came before;

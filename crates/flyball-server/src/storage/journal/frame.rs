@@ -23,7 +23,7 @@ pub(super) const FRAME: usize = 28;
 /// The unit in which disks write: whole or not at all.
 const SECTOR: usize = 512;
 
-/// What a file says of itself.
+/// The header of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     /// Its place among the files.
@@ -101,11 +101,11 @@ fn array<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
 pub(super) struct Frames<'b> {
     header: Header,
     bytes: &'b [u8],
-    /// Where the next frame begins; after the last one, where the valid part of the file ends.
+    /// The offset of the next frame; after the last one, the end of the valid part of the file.
     pub(super) at: usize,
 }
 
-/// What comes next in a file.
+/// The next frame of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next<'b> {
     Frame(&'b [u8]),
@@ -139,7 +139,7 @@ impl<'b> Frames<'b> {
         if self.follows(rest) || self.is_whole(rest) { Next::Damaged } else { Next::Torn }
     }
 
-    /// Tells whether there is a valid frame further on.
+    /// Returns whether there is a valid frame further on.
     ///
     /// A frame is written once the one before is on disk: nothing comes after a torn one.
     fn follows(&self, rest: &[u8]) -> bool {
@@ -147,7 +147,7 @@ impl<'b> Frames<'b> {
         starts.map(|(start, _)| self.at + start).any(|at| self.header.frame(self.bytes, at).is_some())
     }
 
-    /// Tells whether an invalid frame was written to its end, so that it must have changed since.
+    /// Returns whether an invalid frame was written to its end, so that it must have changed since.
     ///
     /// A frame is written where there were zeros, it ends with another byte, and no sector of it is empty. A crash leaves
     /// zeros at its end or in a sector that the disk had not written yet.

@@ -6,25 +6,25 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// How much room is made at a time: a file that does not grow takes half as long to put on disk.
+/// Bytes by which a file grows at a time: one that does not grow takes half as long to put on disk.
 const ROOM: u64 = 4 << 20;
 
 #[derive(Debug)]
 pub(super) struct Log {
     file: File,
     header: Header,
-    /// Where the valid part ends.
+    /// The end of the valid part.
     pub(super) length: u64,
-    /// How far the file reaches.
+    /// The length of the file.
     room: u64,
 }
 
 /// Why a frame is not on disk.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum WriteError {
     /// It was not written, and nothing else is harmed: the disk is full, for one.
     Refused(io::Error),
-    /// What is on disk is not known any more.
+    /// The content of the disk is not known any more.
     Broken(io::Error),
 }
 
@@ -52,7 +52,7 @@ impl Log {
     }
 
     /// Puts a frame on disk, whose payload follows [`FRAME`] bytes of room for its head.
-    pub(super) fn append(&mut self, frame: &mut [u8]) -> Result<(), Failure> {
+    pub(super) fn append(&mut self, frame: &mut [u8]) -> Result<(), WriteError> {
         debug_assert!(frame.len() > FRAME);
         self.header.seal(self.length, frame);
         let end = self.length + frame.len() as u64;
@@ -64,13 +64,13 @@ impl Log {
             return Err(match self.file.set_len(self.length) {
                 Ok(()) => {
                     self.room = self.length;
-                    Failure::Refused(error)
+                    WriteError::Refused(error)
                 }
-                Err(_) => Failure::Broken(error),
+                Err(_) => WriteError::Broken(error),
             });
         }
         // After a failure here the kernel may have dropped what it could not write: only reading anew would tell.
-        self.file.sync_data().map_err(Failure::Broken)?;
+        self.file.sync_data().map_err(WriteError::Broken)?;
         self.length = end;
         Ok(())
     }

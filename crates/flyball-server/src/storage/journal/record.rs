@@ -70,24 +70,24 @@ impl<'b> Records<'b> {
         Self(payload)
     }
 
-    /// Tells whether all of the payload has been read.
+    /// Returns whether all of the payload has been read.
     pub(super) fn is_done(&self) -> bool {
         self.0.is_empty()
     }
 
-    fn take(&mut self, count: usize) -> Option<&'b [u8]> {
+    fn next_bytes(&mut self, count: usize) -> Option<&'b [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
     }
 
     fn number(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+        Some(u64::from_le_bytes(self.next_bytes(8)?.try_into().ok()?))
     }
 
     fn bytes(&mut self) -> Option<&'b [u8]> {
-        let length = u32::from_le_bytes(self.take(4)?.try_into().ok()?);
-        self.take(usize::try_from(length).ok()?)
+        let length = u32::from_le_bytes(self.next_bytes(4)?.try_into().ok()?);
+        self.next_bytes(usize::try_from(length).ok()?)
     }
 
     fn text(&mut self) -> Option<&'b str> {
@@ -95,7 +95,7 @@ impl<'b> Records<'b> {
     }
 
     fn read(&mut self) -> Option<Record<'b>> {
-        match self.take(1)?[0] {
+        match self.next_bytes(1)?[0] {
             1 => Some(Record::Put {
                 revision: self.number()?,
                 schema: self.number()?,

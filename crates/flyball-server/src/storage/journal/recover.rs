@@ -4,7 +4,7 @@ use super::frame::{Frames, HEADER, Header, Next};
 use super::record::{Record, Records};
 use super::{Kind, file_name};
 use crate::data_dir::{DataDirError, During, OpeningStage, Progress};
-use crate::storage::{Entry, Facts, Revision};
+use crate::storage::{Entry, Facts, Objects, Revision};
 use bytes::Bytes;
 use flyball_core::{GroupResource, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,9 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) type Objects = BTreeMap<ObjectKey, Arc<Entry>>;
-
-/// What was kept.
+/// The content of a recovered journal.
 #[derive(Debug, Default)]
 pub(crate) struct Recovered {
     /// The revision of the last write, 0 if there was none.
@@ -26,14 +24,14 @@ pub(crate) struct Recovered {
     pub(super) snapshot: u64,
 }
 
-/// Where writing goes on.
+/// The end of the journal, at which writing goes on.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
     /// The number of the last log.
     pub(super) number: u64,
     /// Its header and the length of its valid part, if it was begun.
     pub(super) log: Option<(Header, u64)>,
-    /// Whether there are older logs: their snapshot was never made.
+    /// True if there are older logs: their snapshot was never made.
     pub(super) follows_others: bool,
 }
 

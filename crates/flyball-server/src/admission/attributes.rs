@@ -1,0 +1,196 @@
+//! Attributes: the request that admission looks at, besides its object.
+
+use crate::auth::User;
+use crate::catalog::{Catalog, Resource, Target};
+use crate::kinds::Part;
+use crate::request::options::{DeleteOptions, WriteOptions};
+use crate::response::Warnings;
+use flyball_core::Object;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The operation of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Create,
+    Update,
+    Delete,
+    /// A connection is asked for, to what runs in a container or behind a service.
+    Connect,
+}
+
+impl Operation {
+    /// The name in rules and reviews.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
+        }
+    }
+}
+
+/// The attributes of a request besides its object.
+pub(crate) struct Attributes<'a> {
+    pub(crate) resource: &'a Arc<Resource>,
+    pub(crate) namespace: Option<&'a str>,
+    pub(crate) name: &'a str,
+    pub(crate) part: Part,
+    pub(super) subresource: &'static str,
+    /// The kind of what is sent, where that is not what is kept: a scale, a binding, a command for a container.
+    pub(super) sent: Option<Arc<Resource>>,
+    /// The object before the write.
+    pub(crate) old: Option<&'a Object>,
+    pub(crate) operation: Operation,
+    pub(crate) user: &'a User,
+    /// True if nothing is to come of the write.
+    pub(crate) dry_run: bool,
+    /// The options of the request, as webhooks and policies are shown them.
+    pub(super) options: Value,
+    pub(super) warnings: &'a Warnings,
+    /// True if webhooks and policies look at the write.
+    reviewed: bool,
+}
+
+impl<'a> Attributes<'a> {
+    pub(crate) fn new(target: &'a Target, operation: Operation, writer: &Writer<'a>) -> Self {
+        Self {
+            resource: &target.resource,
+            namespace: target.namespace.as_deref(),
+            name: target.name.as_deref().unwrap_or_default(),
+            part: target.part,
+            subresource: target.part.name(),
+            old: None,
+            sent: (target.part == Part::Scale).then(|| Catalog::action("Scale")),
+            operation,
+            user: writer.user,
+            dry_run: writer.options.dry_run,
+            options: writer.options.as_value(if operation == Operation::Create {
+                "CreateOptions"
+            } else {
+                "UpdateOptions"
+            }),
+            warnings: writer.warnings,
+            reviewed: writer.reviewed,
+        }
+    }
+
+    /// The same, under another name than the one in the path.
+    pub(crate) fn with_name(self, name: &'a str) -> Self {
+        Self { name, ..self }
+    }
+
+    /// The same, with the object before the write.
+    pub(crate) fn with_old(self, old: &'a Object) -> Self {
+        Self { old: Some(old), ..self }
+    }
+
+    /// Returns the attributes of a deletion.
+    pub(crate) fn of_deletion(target: &'a Target, options: &DeleteOptions, writer: &Writer<'a>) -> Self {
+        Self { dry_run: options.dry_run, options: options.as_value(), ..Self::new(target, Operation::Delete, writer) }
+    }
+
+    /// Returns the attributes of an action: of something that is done with an object other than writing it.
+    pub(crate) fn of_action(
+        target: &'a Target,
+        subresource: &'static str,
+        sent: &Arc<Resource>,
+        operation: Operation,
+        writer: &Writer<'a>,
+    ) -> Self {
+        let attributes = Self::new(target, operation, writer);
+        let options = if operation == Operation::Connect { Value::Null } else { attributes.options };
+        Self { subresource, sent: Some(sent.clone()), options, ..attributes }
+    }
+
+    /// Returns whether what is sent is acted upon, and not kept.
+    pub(super) fn is_action(&self) -> bool {
+        self.sent.is_some() && self.part != Part::Scale
+    }
+
+    /// The namespace of the request: a namespace's own is itself.
+    pub(super) fn namespace_name(&self) -> &str {
+        if self.is("", "namespaces") { self.name } else { self.namespace.unwrap_or_default() }
+    }
+
+    /// The name by which a refusal calls what it is about.
+    pub(crate) fn known_name(&self) -> &str {
+        if self.name.is_empty() { "Unknown" } else { self.name }
+    }
+
+    /// Returns whether webhooks see the request.
+    pub(super) fn is_seen_by_webhooks(&self) -> bool {
+        self.reviewed && !self.resource.is_exempt_from_webhooks()
+    }
+
+    /// Returns whether policies see the request.
+    pub(super) fn is_seen_by_policies(&self) -> bool {
+        self.reviewed && !self.resource.is_exempt_from_policies()
+    }
+
+    /// Returns whether an object of a built-in kind is written, or a part of it.
+    pub(super) fn writes(&self, group: &str, plural: &str) -> bool {
+        !self.is_action() && self.is(group, plural)
+    }
+
+    /// Returns whether an object of a built-in kind is created.
+    pub(super) fn creates(&self, group: &str, plural: &str) -> bool {
+        self.operation == Operation::Create && self.writes(group, plural)
+    }
+
+    /// Returns whether the request is about a built-in kind.
+    pub(super) fn is(&self, group: &str, plural: &str) -> bool {
+        self.resource.custom().is_none() && *self.resource.kind.group == *group && *self.resource.plural == *plural
+    }
+}
+
+/// The user who writes, and the options of the write.
+pub(crate) struct Writer<'w> {
+    pub(crate) user: &'w User,
+    /// Name under which fields are owned.
+    pub(crate) manager: String,
+    pub(crate) options: WriteOptions,
+    /// Takes what the writer is to be warned of, whatever comes of the write.
+    pub(crate) warnings: &'w Warnings,
+    /// True if webhooks and policies look at the write: not at what the server does of itself.
+    pub(crate) reviewed: bool,
+}
+
+impl<'w> Writer<'w> {
+    /// The server itself, which may do anything and is not reviewed.
+    pub(crate) fn server(user: &'w User, warnings: &'w Warnings) -> Self {
+        Self { user, manager: "kube-apiserver".into(), options: WriteOptions::default(), warnings, reviewed: false }
+    }
+}
+
+/// Which webhooks and policies are to see a request again, since others changed it after them.
+#[derive(Default)]
+pub(crate) struct Reinvocation {
+    /// True if all are run for the second time, since something changed the request after others had seen it.
+    pub(super) again: bool,
+    pub(super) wanted: bool,
+    /// Those that want to see later changes, and were asked after the last one.
+    settled: BTreeSet<String>,
+    /// Those that something changed the request behind.
+    outdated: BTreeSet<String>,
+}
+
+impl Reinvocation {
+    /// Returns whether one is to be asked in this round.
+    pub(super) fn asks(&self, id: &str) -> bool {
+        !self.again || self.outdated.contains(id)
+    }
+
+    /// Notes that one was asked.
+    pub(super) fn asked(&mut self, id: &str, reinvoked: bool, changed: bool) {
+        if changed {
+            self.outdated.append(&mut self.settled);
+            self.wanted = true;
+        }
+        if reinvoked {
+            self.settled.insert(id.to_owned());
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Access to devices for their administration, also while others use them: only in namespaces whose label allows it.
+//!
+//! See <https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#admin-access>.
+
+use super::{Answer, Attributes, Plugin, decided, pass};
+use crate::kinds::Part;
+use crate::storage::Store;
+use flyball_core::field::FieldError;
+use flyball_core::{GroupResource, Object, ObjectKey, Status};
+use serde_json::Value;
+use std::sync::Arc;
+
+const GROUP: &str = "resource.k8s.io";
+const LABEL: &str = "resource.kubernetes.io/admin-access";
+
+/// Rejects access for administration outside of namespaces that are labeled for it.
+pub(super) struct DeviceAdminAccess {
+    store: Arc<Store>,
+}
+
+impl DeviceAdminAccess {
+    pub(super) fn new(store: Arc<Store>) -> Self {
+        Self { store }
+    }
+}
+
+impl Plugin for DeviceAdminAccess {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
+        object.map_or_else(pass, |object| decided(check(&self.store, attributes, object, attributes.old)))
+    }
+}
+
+fn check(store: &Store, attributes: &Attributes<'_>, object: &Object, old: Option<&Object>) -> Result<(), Status> {
+    let claims = attributes.writes(GROUP, "resourceclaims");
+    let asked = if attributes.creates(GROUP, "resourceclaims") {
+        request(object, &["spec", "devices", "requests"])
+    } else if attributes.creates(GROUP, "resourceclaimtemplates") {
+        request(object, &["spec", "spec", "devices", "requests"])
+    } else if claims && attributes.part == Part::Status && old.and_then(result).is_none() {
+        result(object)
+    } else {
+        None
+    };
+    let Some(path) = asked else { return Ok(()) };
+    let key = ObjectKey::new(None, attributes.namespace.unwrap_or_default());
+    let namespace = store.get(&GroupResource::new("", "namespaces"), &key).and_then(|entry| entry.object().ok());
+    if namespace.is_some_and(|namespace| namespace.at(&["metadata", "labels", LABEL]) == Some(&"true".into())) {
+        return Ok(());
+    }
+    let why = format!("admin access to devices requires the `{LABEL}: true` label on the containing namespace");
+    Err(Status::invalid(&attributes.resource.kind, attributes.name, &[FieldError::forbidden(path, why)]))
+}
+
+fn first(list: Option<&Value>, wants: impl Fn(&Value) -> bool) -> Option<usize> {
+    list.and_then(Value::as_array)?.iter().position(wants)
+}
+
+/// Finds the first request that asks for such access; errors name it in templates as in claims.
+fn request(object: &Object, requests: &[&str]) -> Option<String> {
+    let at = first(object.at(requests), |request| request["exactly"]["adminAccess"] == true)?;
+    Some(format!("spec.devices.requests[{at}].adminAccess"))
+}
+
+/// Finds the first device that is allocated with such access.
+fn result(claim: &Object) -> Option<String> {
+    let results = claim.at(&["status", "allocation", "devices", "results"]);
+    let at = first(results, |result| result["adminAccess"] == true)?;
+    Some(format!("status.allocation.devices.results[{at}].adminAccess"))
+}

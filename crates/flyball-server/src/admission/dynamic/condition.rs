@@ -1,0 +1,111 @@
+//! Conditions in CEL under which a webhook or a policy is asked at all.
+
+use super::{Attributes, Environment};
+use crate::auth::{Action, Authorizer, Decision, On, User};
+use flyball_core::field::aggregate;
+use flyball_core::{Object, Status};
+use flyball_schema::cel::{Budget, Cel, Decide, Expression, Question, Scope, to_cel};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// The `matchConditions` of a webhook or a policy.
+pub(super) struct Conditions {
+    conditions: Vec<Expression>,
+    /// True if a condition that cannot be worked out counts as false.
+    ignored: bool,
+}
+
+impl Conditions {
+    pub(super) fn read(conditions: &Value, ignored: bool) -> Self {
+        let texts = conditions.as_array().into_iter().flatten();
+        let texts = texts.map(|condition| condition["expression"].as_str().unwrap_or_default());
+        Self { conditions: texts.map(Expression::new).collect(), ignored }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.conditions.is_empty()
+    }
+
+    /// Returns whether all conditions hold; an error counts only if none is false.
+    pub(super) fn hold(
+        &self,
+        env: &Environment,
+        attributes: &Attributes<'_>,
+        request: Map<String, Value>,
+        object: Option<&Object>,
+        old: Option<&Object>,
+    ) -> Result<bool, Status> {
+        self.evaluate(&scope(env, attributes, request, object, old))
+            .map_err(|why| Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), why))
+    }
+
+    /// The same, with the bare reason of a failure.
+    pub(super) fn evaluate(&self, scope: &Scope) -> Result<bool, String> {
+        let mut errors = Vec::new();
+        let budget = Budget::of_conditions();
+        for condition in &self.conditions {
+            match condition.run(scope, &budget) {
+                Ok(Cel::Bool(true)) => {}
+                Ok(Cel::Bool(false)) => return Ok(false),
+                Ok(_) => errors.push(format!("expression '{}' resulted in error: not a boolean", condition.text())),
+                Err(why) => errors.push(why),
+            }
+        }
+        if errors.is_empty() {
+            return Ok(true);
+        }
+        if self.ignored {
+            return Ok(false);
+        }
+        Err(aggregate(errors))
+    }
+}
+
+/// Makes what expressions see of a request.
+pub(super) fn scope(
+    env: &Environment,
+    attributes: &Attributes<'_>,
+    request: Map<String, Value>,
+    object: Option<&Object>,
+    old: Option<&Object>,
+) -> Scope {
+    let seen = |object: Option<&Object>| object.map_or(Cel::Null, |object| to_cel(None, object.as_value()));
+    let mut scope = Scope::new();
+    scope.set("object", seen(object));
+    scope.set("oldObject", seen(old));
+    scope.set("request", to_cel(None, &request.into()));
+    let text = |text: &str| text.to_owned();
+    let asked = Question {
+        group: text(&attributes.resource.kind.group),
+        resource: text(&attributes.resource.plural),
+        subresource: text(attributes.subresource),
+        namespace: text(attributes.namespace_name()),
+        name: text(attributes.name),
+        ..Question::default()
+    };
+    scope.set_authorizer(asked, decider(&env.authorizer, attributes.user));
+    scope
+}
+
+/// Decides what expressions ask about who may do what.
+fn decider(authorizer: &Arc<Authorizer>, user: &User) -> Arc<Decide> {
+    let (authorizer, user) = (authorizer.clone(), user.clone());
+    Arc::new(move |question: &Question| {
+        let account = question.account.as_ref().map(|(namespace, name)| User::service_account(namespace, name));
+        let on = match &question.path {
+            Some(path) => On::Path(path),
+            None => On::Resource {
+                group: &question.group,
+                resource: &question.resource,
+                subresource: &question.subresource,
+                namespace: &question.namespace,
+                name: &question.name,
+            },
+        };
+        let action = Action { user: account.as_ref().unwrap_or(&user), verb: &question.verb, on };
+        match authorizer.decide(&action) {
+            Decision::Allowed(reason) => (true, reason),
+            Decision::NoOpinion => (false, String::new()),
+        }
+    })
+}

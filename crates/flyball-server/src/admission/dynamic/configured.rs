@@ -1,0 +1,37 @@
+//! Webhooks and policies as they are configured now.
+
+use crate::storage::{Entry, Store};
+use flyball_core::{GroupResource, Object};
+use std::sync::{Arc, Mutex};
+
+/// The configurations of a table, parsed once for as long as nothing in it changes.
+pub(super) struct Configured<T> {
+    table: GroupResource,
+    read: fn(&Object) -> T,
+    parsed: Mutex<Parsed<T>>,
+}
+
+struct Parsed<T> {
+    entries: Vec<Arc<Entry>>,
+    values: Arc<Vec<T>>,
+}
+
+impl<T> Configured<T> {
+    pub(super) fn new(resource: &str, read: fn(&Object) -> T) -> Self {
+        let table = GroupResource::new("admissionregistration.k8s.io", resource);
+        Self { table, read, parsed: Mutex::new(Parsed { entries: Vec::new(), values: Arc::default() }) }
+    }
+
+    /// Returns what is configured, by name.
+    pub(super) fn get(&self, store: &Store) -> Arc<Vec<T>> {
+        let entries = store.list(&self.table, None).entries;
+        let mut parsed = self.parsed.lock().expect("reading a configuration does not panic");
+        let same = parsed.entries.len() == entries.len()
+            && parsed.entries.iter().zip(&entries).all(|(parsed, entry)| Arc::ptr_eq(parsed, entry));
+        if !same {
+            let values = entries.iter().filter_map(|entry| Some((self.read)(&entry.object().ok()?))).collect();
+            *parsed = Parsed { entries, values: Arc::new(values) };
+        }
+        parsed.values.clone()
+    }
+}

@@ -1,0 +1,194 @@
+//! Which requests a webhook or a policy is asked about.
+//!
+//! See <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-rules>.
+
+use super::{Attributes, Environment, Operation};
+use crate::catalog::Resource;
+use crate::kinds::Part;
+use flyball_core::{GroupResource, LabelSelector, Object, ObjectKey, Status};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// A rule: operations on resources of groups and versions, `*` for any.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    operations: Vec<String>,
+    groups: Vec<String>,
+    versions: Vec<String>,
+    resources: Vec<String>,
+    scope: Option<Scope>,
+    /// Names of objects; empty for any.
+    names: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    Namespaced,
+    Cluster,
+}
+
+/// The requests that a webhook or a policy asks to see.
+#[derive(Clone, Debug)]
+pub(super) struct Constraints {
+    rules: Vec<Rule>,
+    excluded: Vec<Rule>,
+    equivalent: bool,
+    namespaces: LabelSelector,
+    objects: LabelSelector,
+}
+
+impl Rule {
+    fn read(rule: &Value) -> Self {
+        let texts = |field: &str| {
+            let items = rule[field].as_array().into_iter().flatten();
+            items.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        Self {
+            operations: texts("operations"),
+            groups: texts("apiGroups"),
+            versions: texts("apiVersions"),
+            resources: texts("resources"),
+            scope: match rule["scope"].as_str() {
+                Some("Namespaced") => Some(Scope::Namespaced),
+                Some("Cluster") => Some(Scope::Cluster),
+                _ => None,
+            },
+            names: texts("resourceNames"),
+        }
+    }
+
+    fn covers(&self, attributes: &Attributes<'_>, resource: &Resource) -> bool {
+        let any = |items: &[String], wanted: &str| items.iter().any(|item| item == "*" || item == wanted);
+        let named = |item: &String| {
+            let (name, sub) = item.split_once('/').unwrap_or((item, ""));
+            (name == "*" || *name == *resource.plural) && (sub == "*" || sub == attributes.subresource)
+        };
+        // A namespace is scoped by the cluster, though requests for it bear its name.
+        let in_namespace = !attributes.namespace_name().is_empty() && !attributes.is("", "namespaces");
+        let scoped = match self.scope {
+            None => true,
+            Some(Scope::Namespaced) => in_namespace,
+            Some(Scope::Cluster) => !in_namespace,
+        };
+        scoped
+            && any(&self.operations, attributes.operation.name())
+            && any(&self.groups, &resource.kind.group)
+            && any(&self.versions, &resource.kind.version)
+            && self.resources.iter().any(named)
+            && (self.names.is_empty() || self.names.iter().any(|name| name == attributes.name))
+    }
+}
+
+impl Constraints {
+    /// Reads a webhook's constraints.
+    pub(super) fn of_webhook(webhook: &Value) -> Self {
+        Self::read(webhook, "rules")
+    }
+
+    /// Reads the `matchConstraints` of a policy, or the `matchResources` of a binding.
+    pub(super) fn of_policy(constraints: &Value) -> Self {
+        Self::read(constraints, "resourceRules")
+    }
+
+    fn read(from: &Value, rules: &str) -> Self {
+        let list = |field: &str| from[field].as_array().into_iter().flatten().map(Rule::read).collect();
+        Self {
+            rules: list(rules),
+            excluded: list("excludeResourceRules"),
+            equivalent: from["matchPolicy"] != "Exact",
+            namespaces: LabelSelector::from_value(&from["namespaceSelector"]),
+            objects: LabelSelector::from_value(&from["objectSelector"]),
+        }
+    }
+
+    /// Returns whether a binding takes a request that its policy takes: one without rules leaves that to selectors.
+    pub(super) fn covers(
+        &self,
+        env: &Environment,
+        attributes: &Attributes<'_>,
+        object: Option<&Object>,
+        old: Option<&Object>,
+    ) -> Result<bool, Status> {
+        if !self.rules.is_empty() {
+            return Ok(self.find(env, attributes, object, old)?.is_some());
+        }
+        let excluded = self.excluded.iter().any(|rule| self.version_for(rule, env, attributes).is_some());
+        Ok(!excluded && self.selects_object(object, old) && self.selects_namespace(env, attributes, object)?)
+    }
+
+    fn selects_object(&self, object: Option<&Object>, old: Option<&Object>) -> bool {
+        // What is wanted of a connection has no metadata, and is selected by nothing.
+        let selects = |object: Option<&Object>| {
+            object.is_some_and(|it| it.metadata().is_some() && self.objects.matches(|label| it.label(label)))
+        };
+        self.objects.is_empty() || selects(object) || selects(old)
+    }
+
+    /// Finds as which version of its resource a request is to be shown; `None` if it is not asked for.
+    pub(super) fn find(
+        &self,
+        env: &Environment,
+        attributes: &Attributes<'_>,
+        object: Option<&Object>,
+        old: Option<&Object>,
+    ) -> Result<Option<Arc<Resource>>, Status> {
+        let namespace = self.selects_namespace(env, attributes, object);
+        if matches!(namespace, Ok(false)) {
+            return Ok(None);
+        }
+        if !self.selects_object(object, old) {
+            return Ok(None);
+        }
+        if self.excluded.iter().any(|rule| self.version_for(rule, env, attributes).is_some()) {
+            return Ok(None);
+        }
+        let own = self.rules.iter().any(|rule| rule.covers(attributes, attributes.resource));
+        let found = if own {
+            Some(attributes.resource.clone())
+        } else {
+            self.rules.iter().find_map(|rule| self.version_for(rule, env, attributes))
+        };
+        // What has no namespace is refused only where the namespace is asked for.
+        if found.is_some() {
+            namespace?;
+        }
+        Ok(found)
+    }
+
+    /// Finds the first version of the resource that a rule covers.
+    fn version_for(&self, rule: &Rule, env: &Environment, attributes: &Attributes<'_>) -> Option<Arc<Resource>> {
+        if rule.covers(attributes, attributes.resource) {
+            return Some(attributes.resource.clone());
+        }
+        if !self.equivalent {
+            return None;
+        }
+        let catalog = env.codec.catalog();
+        let same = |other: &&Arc<Resource>| {
+            other.table == attributes.resource.table && other.is_served() && other.kind != attributes.resource.kind
+        };
+        catalog.resources().filter(same).find(|other| rule.covers(attributes, other)).cloned()
+    }
+
+    /// Returns whether the request's namespace is selected; what is in none always is.
+    fn selects_namespace(
+        &self,
+        env: &Environment,
+        attributes: &Attributes<'_>,
+        object: Option<&Object>,
+    ) -> Result<bool, Status> {
+        let name = attributes.namespace_name();
+        let is_namespace = attributes.is("", "namespaces");
+        if name.is_empty() && !is_namespace || self.namespaces.is_empty() {
+            return Ok(true);
+        }
+        if is_namespace && attributes.part == Part::Whole && attributes.operation != Operation::Delete {
+            return Ok(object.is_some_and(|it| self.namespaces.matches(|label| it.label(label))));
+        }
+        let table = GroupResource::new("", "namespaces");
+        match env.store.get(&table, &ObjectKey::new(None, name)) {
+            Some(entry) => Ok(self.namespaces.matches(|label| entry.facts.label(label))),
+            None => Err(Status::not_found(&table, name)),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Admission policies: rules in CEL, bound to where they hold, that change requests or refuse them.
+//!
+//! See <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/> and
+//! <https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/>.
+
+mod mutating;
+mod validating;
+
+pub(in crate::admission) use mutating::MutatingAdmissionPolicy;
+pub(in crate::admission) use validating::ValidatingAdmissionPolicy;
+
+use super::condition::{Conditions, scope};
+use super::configured::Configured;
+use super::matching::Constraints;
+use super::{Attributes, Environment, review};
+use crate::catalog::Resource;
+use crate::storage::Store;
+use flyball_core::{GroupResource, LabelSelector, Object, ObjectKey};
+use flyball_schema::cel::{Budget, Cel, Expression, Scope, to_cel};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The fields that policies of both sorts have.
+struct Policy {
+    name: String,
+    constraints: Constraints,
+    conditions: Conditions,
+    /// True if what cannot be worked out is let pass.
+    ignored: bool,
+    /// The kind of what it takes as parameters, by version and name.
+    params: Option<(String, String)>,
+    variables: Vec<(String, Expression)>,
+}
+
+/// The requests for which a policy holds, and what comes of a failure.
+struct Binding {
+    name: String,
+    policy: String,
+    constraints: Constraints,
+    params: Option<Value>,
+    deny: bool,
+    warn: bool,
+}
+
+/// The policies of one sort, with their bindings.
+struct Policies<P> {
+    policies: Configured<P>,
+    bindings: Configured<Binding>,
+}
+
+impl<P> Policies<P> {
+    fn new(policies: &str, read: fn(&Object) -> P, bindings: &str) -> Self {
+        Self { policies: Configured::new(policies, read), bindings: Configured::new(bindings, Binding::read) }
+    }
+
+    /// Returns what is configured; `None` if there is no policy.
+    fn get(&self, store: &Store) -> Option<(Arc<Vec<P>>, Arc<Vec<Binding>>)> {
+        let policies = self.policies.get(store);
+        (!policies.is_empty()).then(|| (policies, self.bindings.get(store)))
+    }
+}
+
+/// A policy that is to look at a request, by one of its bindings and with one parameter.
+struct Invocation<'p, P> {
+    policy: &'p P,
+    binding: &'p Binding,
+    param: Option<Object>,
+    /// The version as which it sees the objects.
+    shown_as: Arc<Resource>,
+}
+
+/// Why a policy cannot look at a request.
+struct Unconfigured<'p, P> {
+    policy: &'p P,
+    binding: Option<&'p Binding>,
+    why: String,
+}
+
+/// Finds which policies are to look at a request, in order.
+async fn invocations<'p, P: AsRef<Policy>>(
+    env: &Environment,
+    (policies, bindings): (&'p [P], &'p [Binding]),
+    attributes: &Attributes<'_>,
+    object: Option<&Object>,
+    old: Option<&Object>,
+) -> Vec<Result<Invocation<'p, P>, Unconfigured<'p, P>>> {
+    let mut found = Vec::new();
+    for policy in policies {
+        let common = policy.as_ref();
+        let bound: Vec<&Binding> = bindings.iter().filter(|binding| binding.policy == common.name).collect();
+        if bound.is_empty() {
+            continue;
+        }
+        let shown_as = match common.constraints.find(env, attributes, object, old) {
+            Ok(Some(shown_as)) => shown_as,
+            Ok(None) => continue,
+            Err(_) if common.ignored => continue,
+            Err(status) => {
+                let why = format!("failed to configure policy: {status}");
+                found.push(Err(Unconfigured { policy, binding: None, why }));
+                continue;
+            }
+        };
+        for binding in bound {
+            let params = match binding.constraints.covers(env, attributes, object, old) {
+                Ok(true) => common.collect(env, attributes, binding).await,
+                Ok(false) => continue,
+                Err(status) => Err(status.message),
+            };
+            match params {
+                Ok(params) => found.extend(
+                    params
+                        .into_iter()
+                        .map(|param| Ok(Invocation { policy, binding, param, shown_as: shown_as.clone() })),
+                ),
+                Err(_) if common.ignored => {}
+                Err(why) => {
+                    let why = format!("failed to configure binding: {why}");
+                    found.push(Err(Unconfigured { policy, binding: Some(binding), why }));
+                }
+            }
+        }
+    }
+    found
+}
+
+impl<P> Invocation<'_, P> {
+    /// Returns the variables of the policy's expressions.
+    fn scope(
+        &self,
+        env: &Environment,
+        attributes: &Attributes<'_>,
+        object: Option<&Object>,
+        old: Option<&Object>,
+    ) -> Scope {
+        let request = review::describe(attributes, &self.shown_as);
+        let mut scope = scope(env, attributes, request, object, old);
+        scope.set("params", self.param.as_ref().map_or(Cel::Null, |param| to_cel(None, param.as_value())));
+        scope.set("namespaceObject", namespace(env, attributes));
+        scope
+    }
+}
+
+impl Policy {
+    fn read(policy: &Object, spec: &Value) -> Self {
+        let ignored = spec["failurePolicy"] == "Ignore";
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let kind = &spec["paramKind"];
+        Self {
+            name: policy.name().to_owned(),
+            constraints: Constraints::of_policy(&spec["matchConstraints"]),
+            conditions: Conditions::read(&spec["matchConditions"], ignored),
+            ignored,
+            params: kind.is_object().then(|| (text(&kind["apiVersion"]), text(&kind["kind"]))),
+            variables: spec["variables"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|variable| (text(&variable["name"]), Expression::new(&text(&variable["expression"]))))
+                .collect(),
+        }
+    }
+
+    /// Gives the variables their values, each with those before it known; returns those that have none, and why.
+    fn define(&self, scope: &mut Scope) -> Vec<(String, String)> {
+        let mut broken = Vec::new();
+        let mut values = Vec::new();
+        for (name, expression) in &self.variables {
+            scope.set_fields("variables", &values);
+            // A variable that nobody asks for costs nothing.
+            match expression.run(scope, &Budget::of_rules()) {
+                Ok(value) => values.push((name.clone(), value)),
+                Err(why) => {
+                    let why = explain(why, &broken);
+                    let why = why.split_once("' resulted in error: ").map_or(&*why, |(_, why)| why).to_owned();
+                    broken.push((name.clone(), why));
+                }
+            }
+        }
+        scope.set_fields("variables", &values);
+        broken
+    }
+
+    /// Finds the parameters that a binding names; `None` stands for no parameter at all.
+    async fn collect(
+        &self,
+        env: &Environment,
+        attributes: &Attributes<'_>,
+        binding: &Binding,
+    ) -> Result<Vec<Option<Object>>, String> {
+        let (Some((version, kind)), Some(wanted)) = (&self.params, &binding.params) else { return Ok(vec![None]) };
+        let catalog = env.codec.catalog();
+        let found = catalog.resources().find(|resource| {
+            resource.is_served() && resource.kind.api_version() == *version && *resource.kind.kind == **kind
+        });
+        let unknown = || format!("failed to find resource referenced by paramKind: '{version}, Kind={kind}'");
+        let resource = found.ok_or_else(unknown)?;
+        let given = wanted["namespace"].as_str().filter(|namespace| !namespace.is_empty());
+        let namespace = match (resource.namespaced, given, attributes.namespace_name()) {
+            (false, Some(_), _) => {
+                return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".into());
+            }
+            (false, None, _) => None,
+            (true, Some(given), _) => Some(given),
+            (true, None, "") => {
+                return Err(
+                    "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".into()
+                );
+            }
+            (true, None, own) => Some(own),
+        };
+        let entries = match wanted["name"].as_str().filter(|name| !name.is_empty()) {
+            Some(name) => env.store.get(&resource.table, &ObjectKey::new(namespace, name)).into_iter().collect(),
+            None => {
+                let selector = LabelSelector::from_value(&wanted["selector"]);
+                let mut entries = env.store.list(&resource.table, namespace).entries;
+                entries.retain(|entry| selector.matches(|label| entry.facts.label(label)));
+                entries
+            }
+        };
+        if entries.is_empty() && wanted["parameterNotFoundAction"] == "Deny" {
+            return Err("no params found for policy binding with `Deny` parameterNotFoundAction".into());
+        }
+        let entries = env.codec.convert_all(resource, entries).await.map_err(|status| status.message)?;
+        Ok(entries.iter().filter_map(|entry| Some(Some(env.codec.decode(resource, entry).ok()?))).collect())
+    }
+}
+
+/// Names the variable that an expression could not be worked out for.
+fn explain(why: String, broken: &[(String, String)]) -> String {
+    for (name, cause) in broken {
+        if let Some(start) = why.strip_suffix(&format!("no such key: {name}")) {
+            return format!("{start}composited variable {name:?} fails to evaluate: {cause}");
+        }
+    }
+    why
+}
+
+impl Binding {
+    /// Reads a binding.
+    fn read(binding: &Object) -> Self {
+        let spec = binding.get("spec").cloned().unwrap_or_default();
+        let acts = |action: &str| spec["validationActions"].as_array().is_some_and(|all| all.contains(&action.into()));
+        Self {
+            name: binding.name().to_owned(),
+            policy: spec["policyName"].as_str().unwrap_or_default().to_owned(),
+            constraints: Constraints::of_policy(&spec["matchResources"]),
+            params: Some(spec["paramRef"].clone()).filter(Value::is_object),
+            deny: acts("Deny"),
+            warn: acts("Warn"),
+        }
+    }
+}
+
+/// Returns the namespace of the request as expressions see it: null if there is none.
+fn namespace(env: &Environment, attributes: &Attributes<'_>) -> Cel {
+    let key = attributes.namespace.map(|namespace| ObjectKey::new(None, namespace));
+    let entry = key.and_then(|key| env.store.get(&GroupResource::new("", "namespaces"), &key));
+    let Some(mut namespace) = entry.and_then(|entry| entry.object().ok()) else { return Cel::Null };
+    namespace.metadata_mut().remove("managedFields");
+    namespace.metadata_mut().remove("ownerReferences");
+    let part = |field: &str| namespace.get(field).cloned().unwrap_or_else(|| json!({}));
+    let status = json!({"phase": part("status")["phase"]});
+    let seen = json!({"metadata": part("metadata"), "spec": part("spec"), "status": status});
+    to_cel(None, &seen)
+}

@@ -1,0 +1,218 @@
+//! Mutating admission policies: they change requests.
+
+use super::super::{Answer, Attributes, Environment, Plugin, Reinvocation, as_version, pass, write_back};
+use super::{Binding, Invocation, Policies, Policy, explain, invocations};
+use crate::catalog::{Resource, decode};
+use flyball_core::status::{Cause, Reason};
+use flyball_core::{Object, Status};
+use flyball_schema::apply::overlay;
+use flyball_schema::cel::{Budget, Expression, Scope, to_json};
+use flyball_schema::patch::json;
+use futures_util::future::Either;
+
+/// A policy that changes.
+struct Mutating {
+    policy: Policy,
+    mutations: Vec<Mutation>,
+    /// True if it wants to see what others changed after it.
+    reinvoked: bool,
+}
+
+impl AsRef<Policy> for Mutating {
+    fn as_ref(&self) -> &Policy {
+        &self.policy
+    }
+}
+
+/// A mutation: an expression, and the form of its result.
+enum Mutation {
+    /// By the fields that an object is to have.
+    Fields(Expression),
+    /// By the steps of a JSON patch.
+    Steps(Expression),
+}
+
+/// Why a mutation could not be made.
+enum MutationError {
+    /// A failure that the policy's failure policy decides on.
+    Failed(String),
+    Refused(Status),
+}
+
+impl Mutating {
+    /// Reads a policy.
+    fn read(policy: &Object) -> Self {
+        let spec = policy.get("spec").cloned().unwrap_or_default();
+        let mutations = spec["mutations"].as_array().into_iter().flatten().map(|mutation| {
+            let text = |field: &str| mutation[field]["expression"].as_str().unwrap_or_default().trim();
+            if mutation["patchType"] == "JSONPatch" {
+                Mutation::Steps(Expression::new(text("jsonPatch")))
+            } else {
+                Mutation::Fields(Expression::new(text("applyConfiguration")))
+            }
+        });
+        Self {
+            mutations: mutations.collect(),
+            reinvoked: spec["reinvocationPolicy"] == "IfNeeded",
+            policy: Policy::read(policy, &spec),
+        }
+    }
+}
+
+impl Mutation {
+    /// Makes the change to an object as one version of its kind shows it.
+    fn apply(
+        &self,
+        scope: &Scope,
+        broken: &[(String, String)],
+        kind: &Resource,
+        object: &Object,
+    ) -> Result<Object, MutationError> {
+        let (Self::Fields(expression) | Self::Steps(expression)) = self;
+        let made = expression
+            .run(scope, &Budget::of_rules())
+            .map_err(|why| explain(why, broken))
+            .and_then(|made| to_json(&made));
+        let made = made.map_err(MutationError::Failed)?;
+        let internal = |why: String| MutationError::Refused(Status::internal(why));
+        let value = match self {
+            Self::Fields(_) => {
+                let mut patch = made;
+                for field in ["apiVersion", "kind"] {
+                    patch[field] = object.get(field).cloned().unwrap_or_default();
+                }
+                overlay(kind.schema.node(), object.as_value(), &patch)
+                    .map_err(|error| MutationError::Failed(format!("error applying patch: {error}")))?
+            }
+            Self::Steps(_) => {
+                let steps = made.as_array().map(Vec::as_slice).unwrap_or_default();
+                let mut value = object.as_value().clone();
+                match json::apply(&mut value, steps) {
+                    Ok(()) => value,
+                    // A test that fails means that nothing is to be done.
+                    Err(json::Failure::Misfit(why)) if why.ends_with("test failed") => return Ok(object.clone()),
+                    Err(json::Failure::Misfit(why)) => return Err(MutationError::Failed(format!("JSON Patch: {why}"))),
+                    Err(json::Failure::TooLarge(why)) => return Err(MutationError::Refused(Status::too_large(why))),
+                }
+            }
+        };
+        let patched = Object::try_from(value).map_err(|_| internal("the patch leaves no object".into()))?;
+        let (mut patched, unknown) = decode::read_as(kind, patched).map_err(internal)?;
+        if kind.custom().is_none() && !unknown.is_empty() {
+            let unknown: Vec<String> = unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
+            return Err(internal(format!("strict decoding error: {}", unknown.join(", "))));
+        }
+        kind.default_within(&mut patched, Some(object)).map_err(MutationError::Refused)?;
+        Ok(patched)
+    }
+}
+
+/// Runs the policies that change requests.
+pub(in crate::admission) struct MutatingAdmissionPolicy {
+    env: Environment,
+    policies: Policies<Mutating>,
+}
+
+impl MutatingAdmissionPolicy {
+    pub(in crate::admission) fn new(env: Environment) -> Self {
+        let policies = Policies::new("mutatingadmissionpolicies", Mutating::read, "mutatingadmissionpolicybindings");
+        Self { env, policies }
+    }
+}
+
+impl Plugin for MutatingAdmissionPolicy {
+    fn admit<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: Option<&'a mut Object>,
+        reinvocation: &'a mut Reinvocation,
+    ) -> Answer<'a> {
+        let Some(object) = object.filter(|_| attributes.is_seen_by_policies()) else { return pass() };
+        let Some((policies, bindings)) = self.policies.get(&self.env.store) else { return pass() };
+        Either::Right(Box::pin(async move {
+            mutate(&self.env, (&policies, &bindings), attributes, reinvocation, object, attributes.old).await
+        }))
+    }
+}
+
+/// Lets policies change a request, one after the other: each sees what those before it did.
+async fn mutate(
+    env: &Environment,
+    configured: (&[Mutating], &[Binding]),
+    attributes: &Attributes<'_>,
+    reinvocation: &mut Reinvocation,
+    object: &mut Object,
+    old: Option<&Object>,
+) -> Result<(), Status> {
+    let mut failures: Vec<String> = Vec::new();
+    // What cannot be worked out is invalid; a policy that is not configured to be is a refusal.
+    let mut reason = Reason::Invalid;
+    for found in invocations(env, configured, attributes, Some(object), old).await {
+        let invocation = match found {
+            Ok(invocation) => invocation,
+            Err(wrong) => {
+                if failures.is_empty() {
+                    reason = Reason::Forbidden;
+                }
+                failures.push(refusal(&wrong.policy.policy, wrong.binding, &wrong.why));
+                continue;
+            }
+        };
+        let Invocation { policy, binding, .. } = invocation;
+        let insisted = !policy.policy.ignored;
+        let mut fail = |why: &str| {
+            if insisted {
+                failures.push(refusal(&policy.policy, Some(binding), why));
+            }
+        };
+        let param = invocation.param.as_ref().map(|param| format!("{:?}", param.key())).unwrap_or_default();
+        let id = format!("policy {}/{}/{param}", policy.policy.name, binding.name);
+        let kind = attributes.sent.clone().unwrap_or_else(|| invocation.shown_as.clone());
+        let (Some(before), old) = as_version(&env.codec, attributes, &invocation.shown_as, Some(object), old).await?
+        else {
+            continue;
+        };
+        let see = |object: &Object| invocation.scope(env, attributes, Some(object), old.as_ref());
+        match policy.policy.conditions.evaluate(&see(&before)) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(why) => {
+                fail(&why);
+                continue;
+            }
+        }
+        if !reinvocation.asks(&id) {
+            continue;
+        }
+        let mut after = before.clone();
+        for mutation in &policy.mutations {
+            let mut scope = see(&after);
+            let broken = policy.policy.define(&mut scope);
+            match mutation.apply(&scope, &broken, &kind, &after) {
+                Ok(changed) => after = changed,
+                Err(MutationError::Failed(why)) => fail(&why),
+                Err(MutationError::Refused(status)) => return Err(status),
+            }
+        }
+        let changed = after != before;
+        if changed {
+            write_back(&env.codec, attributes, &invocation.shown_as, after, object).await?;
+        }
+        reinvocation.asked(&id, policy.reinvoked, changed);
+    }
+    let Some(first) = failures.first() else { return Ok(()) };
+    let mut status = Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), first);
+    status.message.clone_from(first);
+    status.reason = Some(reason);
+    let causes = failures.into_iter().map(|message| Cause { message, ..Cause::default() });
+    let causes: Vec<Cause> = causes.collect();
+    status.details.iter_mut().for_each(|details| details.causes.clone_from(&causes));
+    Err(status)
+}
+
+fn refusal(policy: &Policy, binding: Option<&Binding>, why: &str) -> String {
+    match binding {
+        Some(binding) => format!("policy '{}' with binding '{}' denied request: {why}", policy.name, binding.name),
+        None => format!("policy {:?} denied request: {why}", policy.name),
+    }
+}

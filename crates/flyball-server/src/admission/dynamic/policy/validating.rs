@@ -1,0 +1,180 @@
+//! Validating admission policies: they refuse requests.
+
+use super::super::{Answer, Attributes, Environment, Plugin, as_version, pass};
+use super::{Binding, Invocation, Policies, Policy, explain, invocations};
+use flyball_core::status::{Cause, Reason};
+use flyball_core::{Object, Status};
+use flyball_schema::cel::{Budget, Cel, Expression, OUT_OF_BUDGET, Scope};
+use futures_util::future::Either;
+use serde_json::Value;
+
+/// The longest message that an expression may make.
+const MAX_MESSAGE: usize = 5 * 1024;
+
+/// A policy that refuses.
+struct Validating {
+    policy: Policy,
+    validations: Vec<Validation>,
+}
+
+impl AsRef<Policy> for Validating {
+    fn as_ref(&self) -> &Policy {
+        &self.policy
+    }
+}
+
+struct Validation {
+    expression: Expression,
+    message: String,
+    message_expression: Option<Expression>,
+    reason: Reason,
+}
+
+/// Why a request does not pass a policy.
+struct Violation {
+    message: String,
+    reason: Reason,
+}
+
+impl Validating {
+    /// Reads a policy.
+    fn read(policy: &Object) -> Self {
+        let spec = policy.get("spec").cloned().unwrap_or_default();
+        let validations = spec["validations"].as_array().into_iter().flatten().map(Validation::read).collect();
+        Self { policy: Policy::read(policy, &spec), validations }
+    }
+
+    /// Works the policy out with one parameter.
+    fn evaluate(&self, mut scope: Scope) -> Vec<Violation> {
+        let failed = |message: String| Violation { message, reason: Reason::Invalid };
+        match self.policy.conditions.evaluate(&scope) {
+            Ok(true) => {}
+            Ok(false) => return Vec::new(),
+            Err(why) => return vec![failed(why)],
+        }
+        let broken = self.policy.define(&mut scope);
+        let (mut failures, budget) = (Vec::new(), Budget::of_rules());
+        for validation in &self.validations {
+            match validation.expression.run(&scope, &budget) {
+                Ok(Cel::Bool(true)) => {}
+                Ok(_) => failures
+                    .push(Violation { message: validation.say(&scope, &budget), reason: validation.reason.clone() }),
+                Err(why) if why == OUT_OF_BUDGET => {
+                    return if self.policy.ignored { Vec::new() } else { vec![failed(why)] };
+                }
+                Err(_) if self.policy.ignored => {}
+                Err(why) => failures.push(failed(explain(why, &broken))),
+            }
+        }
+        failures
+    }
+}
+
+impl Validation {
+    fn read(validation: &Value) -> Self {
+        let text = |field: &str| validation[field].as_str().unwrap_or_default();
+        Self {
+            expression: Expression::new(text("expression")),
+            message: text("message").trim().to_owned(),
+            message_expression: Some(text("messageExpression"))
+                .filter(|text| !text.trim().is_empty())
+                .map(Expression::new),
+            reason: serde_json::from_value(validation["reason"].clone()).unwrap_or(Reason::Invalid),
+        }
+    }
+
+    /// Says what is wrong with a request.
+    fn say(&self, scope: &Scope, budget: &Budget) -> String {
+        let made = self.message_expression.as_ref().and_then(|expression| match expression.run(scope, budget) {
+            Ok(Cel::String(text)) => Some(text.trim().to_owned()),
+            _ => None,
+        });
+        let usable = |text: &String| !text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n');
+        made.filter(usable).unwrap_or_else(|| match self.message.as_str() {
+            "" => format!("failed expression: {}", self.expression.text().trim()),
+            message => message.to_owned(),
+        })
+    }
+}
+
+/// Runs the policies that reject requests.
+pub(in crate::admission) struct ValidatingAdmissionPolicy {
+    env: Environment,
+    policies: Policies<Validating>,
+}
+
+impl ValidatingAdmissionPolicy {
+    pub(in crate::admission) fn new(env: Environment) -> Self {
+        let policies =
+            Policies::new("validatingadmissionpolicies", Validating::read, "validatingadmissionpolicybindings");
+        Self { env, policies }
+    }
+}
+
+impl Plugin for ValidatingAdmissionPolicy {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
+        if !attributes.is_seen_by_policies() {
+            return pass();
+        }
+        let Some((policies, bindings)) = self.policies.get(&self.env.store) else { return pass() };
+        Either::Right(Box::pin(async move {
+            validate(&self.env, (&policies, &bindings), attributes, object, attributes.old).await
+        }))
+    }
+}
+
+/// Lets policies refuse a request.
+async fn validate(
+    env: &Environment,
+    configured: (&[Validating], &[Binding]),
+    attributes: &Attributes<'_>,
+    object: Option<&Object>,
+    old: Option<&Object>,
+) -> Result<(), Status> {
+    let mut denied: Option<Status> = None;
+    let mut deny = |policy: &Validating, binding: Option<&Binding>, failure: Violation| {
+        denied.get_or_insert_with(|| refusal(attributes, &policy.policy, binding, failure));
+    };
+    for found in invocations(env, configured, attributes, object, old).await {
+        let invocation = match found {
+            Ok(invocation) => invocation,
+            Err(wrong) => {
+                deny(wrong.policy, wrong.binding, Violation { message: wrong.why, reason: Reason::Invalid });
+                continue;
+            }
+        };
+        let (object, old) = as_version(&env.codec, attributes, &invocation.shown_as, object, old).await?;
+        let scope = invocation.scope(env, attributes, object.as_ref(), old.as_ref());
+        let Invocation { policy, binding, .. } = invocation;
+        for failure in policy.evaluate(scope) {
+            if binding.warn {
+                let (policy, binding) = (&policy.policy.name, &binding.name);
+                let why = &failure.message;
+                attributes.warnings.add([format!(
+                    "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {why}"
+                )]);
+            }
+            if binding.deny {
+                deny(policy, Some(binding), failure);
+            }
+        }
+    }
+    denied.map_or(Ok(()), Err)
+}
+
+/// Says that a policy refuses.
+fn refusal(attributes: &Attributes<'_>, policy: &Policy, binding: Option<&Binding>, failure: Violation) -> Status {
+    let bound = binding.map(|binding| format!(" with binding '{}'", binding.name)).unwrap_or_default();
+    let message = format!("ValidatingAdmissionPolicy '{}'{bound} denied request: {}", policy.name, failure.message);
+    let mut status = Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), &message);
+    status.code = match failure.reason {
+        Reason::Forbidden => 403,
+        Reason::Unauthorized => 401,
+        Reason::RequestEntityTooLarge => 413,
+        _ => 422,
+    };
+    status.reason = Some(failure.reason);
+    let cause = Cause { message, ..Cause::default() };
+    status.details.iter_mut().for_each(|details| details.causes.push(cause.clone()));
+    status
+}

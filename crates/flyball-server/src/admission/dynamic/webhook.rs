@@ -1,0 +1,311 @@
+//! Admission webhooks: programs elsewhere that change requests, or refuse them.
+//!
+//! A webhook is asked without any lock held, and for as long as its own configuration says: one that hangs harms those
+//! requests alone that it is asked about. See
+//! <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>.
+
+use super::condition::Conditions;
+use super::configured::Configured;
+use super::matching::Constraints;
+use super::review::{self, Verdict};
+use super::{Answer, Attributes, Environment, Plugin, Reinvocation, as_version, pass, write_back};
+use crate::catalog::{Resource, decode};
+use crate::request::json_error;
+use crate::webhook::{Client, Timeout, is_late};
+use flyball_core::status::Reason;
+use flyball_core::{Object, Status};
+use flyball_schema::patch::json;
+use futures_util::future::Either;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A webhook of a configuration.
+struct Webhook {
+    name: String,
+    /// Tells it from all others.
+    id: String,
+    client: Client,
+    constraints: Constraints,
+    conditions: Conditions,
+    /// True if a request goes on if the webhook cannot be asked.
+    ignored: bool,
+    timeout: Duration,
+    /// True if it wants to see what others changed after it.
+    reinvoked: bool,
+    side_effects: bool,
+    /// The version of the review that it takes; `None` if it takes none of those that there are.
+    review: Option<&'static str>,
+}
+
+/// Why a request does not pass a webhook.
+enum Refusal {
+    /// The webhook could not be asked, or its answer not be read.
+    Failed(String),
+    Refused(Status),
+}
+
+/// Reads the webhooks of a configuration, in order.
+fn read(configuration: &Object) -> Vec<Webhook> {
+    let hooks = configuration.get("webhooks").and_then(Value::as_array).into_iter().flatten();
+    hooks.enumerate().map(|(i, hook)| Webhook::read(hook, configuration.name(), i)).collect()
+}
+
+impl Webhook {
+    fn read(hook: &Value, configuration: &str, at: usize) -> Self {
+        let name = hook["name"].as_str().unwrap_or_default().to_owned();
+        let ignored = hook["failurePolicy"] == "Ignore";
+        let versions = hook["admissionReviewVersions"].as_array().into_iter().flatten();
+        Self {
+            id: format!("{configuration}/{name}/{at}"),
+            name,
+            client: Client::read(&hook["clientConfig"]),
+            constraints: Constraints::of_webhook(hook),
+            conditions: Conditions::read(&hook["matchConditions"], ignored),
+            ignored,
+            timeout: Duration::from_secs(hook["timeoutSeconds"].as_u64().unwrap_or(10)),
+            reinvoked: hook["reinvocationPolicy"] == "IfNeeded",
+            side_effects: !matches!(hook["sideEffects"].as_str(), Some("None" | "NoneOnDryRun")),
+            review: versions.filter_map(Value::as_str).find_map(|version| match version {
+                "v1" => Some("v1"),
+                "v1beta1" => Some("v1beta1"),
+                _ => None,
+            }),
+        }
+    }
+
+    /// Finds as which version the webhook wants to see a request, if it does.
+    async fn wants(
+        &self,
+        env: &Environment,
+        attributes: &Attributes<'_>,
+        object: Option<&Object>,
+        old: Option<&Object>,
+    ) -> Result<Option<Arc<Resource>>, Status> {
+        let Some(shown_as) = self.constraints.find(env, attributes, object, old)? else { return Ok(None) };
+        if !self.conditions.is_empty() {
+            let (object, old) = as_version(&env.codec, attributes, &shown_as, object, old).await?;
+            let request = review::describe(attributes, &shown_as);
+            if !self.conditions.hold(env, attributes, request, object.as_ref(), old.as_ref())? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(shown_as))
+    }
+
+    async fn ask(
+        &self,
+        env: &Environment,
+        attributes: &Attributes<'_>,
+        shown_as: &Resource,
+        mutating: bool,
+        (object, old): (Option<&Object>, Option<&Object>),
+    ) -> Result<Verdict, Refusal> {
+        if attributes.dry_run && self.side_effects {
+            let why = format!("admission webhook {:?} does not support dry run", self.name);
+            return Err(Refusal::Refused(Status::bad_request(why)));
+        }
+        let Some(version) = self.review else {
+            let why = "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)";
+            return Err(Refusal::Failed(why.into()));
+        };
+        let uid = env.webhooks.uid();
+        let review = review::write(version, &uid, review::describe(attributes, shown_as), object, old);
+        let asked = env.webhooks.ask(&self.client, &review, Timeout::Request(self.timeout)).await;
+        let answer = asked.map_err(|why| Refusal::Failed(format!("failed to call webhook: {why}")))?;
+        if let Some(why) = review::mistyped(&answer) {
+            return Err(Refusal::Failed(format!("failed to call webhook: {why}")));
+        }
+        let verdict = Verdict::read(version, &uid, mutating, &answer)
+            .map_err(|why| Refusal::Failed(format!("received invalid webhook response: {why}")))?;
+        attributes.warnings.add(verdict.warnings.iter().cloned());
+        if verdict.allowed { Ok(verdict) } else { Err(Refusal::Refused(self.denial(verdict.status))) }
+    }
+
+    /// Says that the webhook refuses, in its own words.
+    fn denial(&self, status: Option<Value>) -> Status {
+        let mut status: Status = status.and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default();
+        // An answer's code has three digits.
+        status.code = if status.code > 999 { 500 } else { status.code.max(400) };
+        let said = match (&status.message, &status.reason) {
+            (message, _) if !message.is_empty() => format!(": {message}"),
+            (_, Some(reason)) => format!(": {reason}"),
+            _ => " without explanation".to_owned(),
+        };
+        status.message = format!("admission webhook {:?} denied the request{said}", self.name);
+        status
+    }
+
+    /// Applies the failure policy: nothing comes of a failure that is to be ignored.
+    fn apply_failure_policy(&self, refusal: Refusal) -> Result<(), Status> {
+        match refusal {
+            Refusal::Refused(status) => Err(status),
+            Refusal::Failed(_) if self.ignored && is_late() => {
+                let why = "Timeout: request did not complete within requested timeout - context deadline exceeded";
+                Err(Status::new(504, Reason::Timeout, why))
+            }
+            Refusal::Failed(why) if self.ignored => {
+                tracing::warn!(webhook = self.name, why, "a webhook failed, and is not insisted on");
+                Ok(())
+            }
+            Refusal::Failed(why) => Err(Status::internal(format!("failed calling webhook {:?}: {why}", self.name))),
+        }
+    }
+
+    /// Applies the patch of a verdict.
+    fn patch(&self, shown_as: &Resource, verdict: &Verdict, object: &Object) -> Result<Object, Refusal> {
+        let undecodable =
+            |why: String| Refusal::Failed(format!("received undecodable patch in webhook response: {why}"));
+        let patch: Value =
+            serde_json::from_slice(&verdict.patch).map_err(|_| undecodable(json_error(&verdict.patch)))?;
+        let Value::Array(operations) = patch else {
+            let sort = decode::sort(&patch);
+            return Err(undecodable(format!("json: cannot unmarshal {sort} into Go value of type jsonpatch.Patch")));
+        };
+        if operations.is_empty() {
+            return Ok(object.clone());
+        }
+        if verdict.patch_type != "JSONPatch" {
+            return Err(Refusal::Failed(format!("unsupported patch type {:?}", verdict.patch_type)));
+        }
+        let internal = |why: String| Refusal::Refused(Status::internal(why));
+        let mut value = object.as_value().clone();
+        json::apply(&mut value, &operations).map_err(|failure| match failure {
+            json::Failure::TooLarge(why) => Refusal::Refused(Status::too_large(why)),
+            json::Failure::Misfit(why) => internal(why),
+        })?;
+        let patched = Object::try_from(value).map_err(|_| internal("the patch leaves no object".into()))?;
+        let (mut patched, _) = decode::read_as(shown_as, patched).map_err(internal)?;
+        shown_as.default_within(&mut patched, Some(object)).map_err(Refusal::Refused)?;
+        Ok(patched)
+    }
+}
+
+/// Asks the webhooks that change requests.
+pub(in crate::admission) struct MutatingAdmissionWebhook {
+    env: Environment,
+    configured: Configured<Vec<Webhook>>,
+}
+
+impl MutatingAdmissionWebhook {
+    pub(in crate::admission) fn new(env: Environment) -> Self {
+        Self { env, configured: Configured::new("mutatingwebhookconfigurations", read) }
+    }
+}
+
+impl Plugin for MutatingAdmissionWebhook {
+    fn admit<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: Option<&'a mut Object>,
+        reinvocation: &'a mut Reinvocation,
+    ) -> Answer<'a> {
+        if !attributes.is_seen_by_webhooks() {
+            return pass();
+        }
+        let configured = self.configured.get(&self.env.store);
+        if configured.is_empty() {
+            return pass();
+        }
+        Either::Right(Box::pin(async move {
+            mutate(&self.env, &configured, attributes, reinvocation, object, attributes.old).await
+        }))
+    }
+}
+
+/// Asks the webhooks that reject requests.
+pub(in crate::admission) struct ValidatingAdmissionWebhook {
+    env: Environment,
+    configured: Configured<Vec<Webhook>>,
+}
+
+impl ValidatingAdmissionWebhook {
+    pub(in crate::admission) fn new(env: Environment) -> Self {
+        Self { env, configured: Configured::new("validatingwebhookconfigurations", read) }
+    }
+}
+
+impl Plugin for ValidatingAdmissionWebhook {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
+        if !attributes.is_seen_by_webhooks() {
+            return pass();
+        }
+        let configured = self.configured.get(&self.env.store);
+        if configured.is_empty() {
+            return pass();
+        }
+        Either::Right(Box::pin(
+            async move { validate(&self.env, &configured, attributes, object, attributes.old).await },
+        ))
+    }
+}
+
+/// Lets webhooks change a request, one after the other: each sees what those before it did.
+async fn mutate(
+    env: &Environment,
+    configurations: &[Vec<Webhook>],
+    attributes: &Attributes<'_>,
+    reinvocation: &mut Reinvocation,
+    mut object: Option<&mut Object>,
+    old: Option<&Object>,
+) -> Result<(), Status> {
+    for hook in configurations.iter().flatten() {
+        let Some(shown_as) = hook.wants(env, attributes, object.as_deref(), old).await? else { continue };
+        if !reinvocation.asks(&hook.id) {
+            continue;
+        }
+        let (before, old) = as_version(&env.codec, attributes, &shown_as, object.as_deref(), old).await?;
+        let asked = hook.ask(env, attributes, &shown_as, true, (before.as_ref(), old.as_ref())).await;
+        let mut changed = false;
+        let done = match (asked, before, object.as_deref_mut()) {
+            (Err(refusal), ..) => Err(refusal),
+            (Ok(verdict), ..) if verdict.patch.is_empty() => Ok(()),
+            (Ok(_), None, _) | (Ok(_), _, None) => {
+                let why = format!(
+                    "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
+                    hook.name
+                );
+                Err(Refusal::Refused(Status::internal(why)))
+            }
+            (Ok(verdict), Some(before), Some(object)) => {
+                let as_read = attributes.sent.clone().unwrap_or_else(|| shown_as.clone());
+                match hook.patch(&as_read, &verdict, &before) {
+                    Ok(patched) => {
+                        changed = patched != before;
+                        if changed {
+                            write_back(&env.codec, attributes, &shown_as, patched, object).await?;
+                        }
+                        Ok(())
+                    }
+                    Err(refusal) => Err(refusal),
+                }
+            }
+        };
+        reinvocation.asked(&hook.id, hook.reinvoked, changed);
+        done.or_else(|refusal| hook.apply_failure_policy(refusal))?;
+    }
+    Ok(())
+}
+
+/// Lets webhooks refuse a request; all are asked at once.
+async fn validate(
+    env: &Environment,
+    configurations: &[Vec<Webhook>],
+    attributes: &Attributes<'_>,
+    object: Option<&Object>,
+    old: Option<&Object>,
+) -> Result<(), Status> {
+    let mut wanting = Vec::new();
+    for hook in configurations.iter().flatten() {
+        if let Some(shown_as) = hook.wants(env, attributes, object, old).await? {
+            let (object, old) = as_version(&env.codec, attributes, &shown_as, object, old).await?;
+            wanting.push((hook, shown_as, object, old));
+        }
+    }
+    let asks = wanting.iter().map(|(hook, shown_as, object, old)| async move {
+        let asked = hook.ask(env, attributes, shown_as, false, (object.as_ref(), old.as_ref())).await;
+        asked.map(drop).or_else(|refusal| hook.apply_failure_policy(refusal))
+    });
+    // Whoever answers first, the first in order is told of.
+    futures_util::future::join_all(asks).await.into_iter().collect()
+}

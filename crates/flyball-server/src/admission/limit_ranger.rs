@@ -1,0 +1,227 @@
+//! LimitRanger: containers get what they do not ask for, and nothing beyond the bounds is let in.
+//!
+//! See <https://kubernetes.io/docs/concepts/policy/limit-range/>.
+
+use super::pod::check_room;
+use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided, pass};
+use crate::kinds::Part;
+use crate::quota::{Amounts, amounts, pod_requirements};
+use crate::storage::Store;
+use flyball_core::memory::NODE;
+use flyball_core::{GroupResource, Object, Quantity, Status};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Applies the limit ranges of a namespace.
+pub(super) struct LimitRanger {
+    store: Arc<Store>,
+}
+
+impl LimitRanger {
+    pub(super) fn new(store: Arc<Store>) -> Self {
+        Self { store }
+    }
+}
+
+impl Plugin for LimitRanger {
+    fn admit<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: Option<&'a mut Object>,
+        _: &'a mut Reinvocation,
+    ) -> Answer<'a> {
+        match object.filter(|_| attributes.creates("", "pods")) {
+            Some(pod) => decided(admit(&self.store, attributes, pod)),
+            None => pass(),
+        }
+    }
+
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
+        object.map_or_else(pass, |object| decided(validate(&self.store, attributes, object)))
+    }
+}
+
+fn ranges(store: &Store, attributes: &Attributes<'_>) -> Vec<Object> {
+    let all = store.list(&GroupResource::new("", "limitranges"), attributes.namespace).entries;
+    all.iter().filter_map(|entry| entry.object().ok()).collect()
+}
+
+fn limits(range: &Object) -> impl Iterator<Item = &Value> {
+    range.at(&["spec", "limits"]).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Memory that default requests and limits take in a container: three maps.
+const FILL_WEIGHT: usize = 4 * NODE;
+
+/// Fills in what the containers of a new pod do not ask for.
+fn admit(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
+    for range in ranges(store, attributes) {
+        let mut defaults = [Map::new(), Map::new()];
+        for limit in limits(&range).filter(|limit| limit["type"] == "Container") {
+            for (amounts, field) in defaults.iter_mut().zip(["defaultRequest", "default"]) {
+                amounts.extend(limit[field].as_object().cloned().unwrap_or_default());
+            }
+        }
+        if defaults.iter().any(|amounts| !amounts.is_empty()) {
+            check_room(pod, FILL_WEIGHT)?;
+        }
+        let mut told = Vec::new();
+        for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
+            let containers = pod.get_mut("spec").and_then(|spec| spec.get_mut(list)).and_then(Value::as_array_mut);
+            for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+                told.extend(fill(container, &defaults, what));
+            }
+        }
+        if !told.is_empty() {
+            let annotations = pod.metadata_mut().entry("annotations").or_insert_with(|| json!({}));
+            if let Some(annotations) = annotations.as_object_mut() {
+                annotations.insert(
+                    "kubernetes.io/limit-ranger".into(),
+                    format!("LimitRanger plugin set: {}", told.join("; ")).into(),
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn fill(container: &mut Map<String, Value>, defaults: &[Map<String, Value>; 2], what: &str) -> Vec<String> {
+    let name = container.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut told = Vec::new();
+    for (amounts, (field, said)) in
+        defaults.iter().zip([("requests", "request"), ("limits", "limit")]).filter(|(amounts, _)| !amounts.is_empty())
+    {
+        let resources = container.entry("resources").or_insert_with(|| json!({}));
+        let Some(own) = resources
+            .as_object_mut()
+            .and_then(|resources| resources.entry(field).or_insert_with(|| json!({})).as_object_mut())
+        else {
+            continue;
+        };
+        let mut set: Vec<&str> = amounts.keys().map(String::as_str).filter(|name| !own.contains_key(*name)).collect();
+        set.sort_unstable();
+        set.iter().for_each(|name| drop(own.insert((*name).to_owned(), amounts[*name].clone())));
+        if !set.is_empty() {
+            told.push(format!("{} {said} for {what} {name}", set.join(", ")));
+        }
+    }
+    told
+}
+
+/// Rejects what goes beyond the bounds.
+fn validate(store: &Store, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
+    let pods = attributes.creates("", "pods");
+    let claims = attributes.writes("", "persistentvolumeclaims") && attributes.operation != Operation::Delete;
+    if attributes.part != Part::Whole || !pods && !claims {
+        return Ok(());
+    }
+    for range in ranges(store, attributes) {
+        let mut wrong = Vec::new();
+        for limit in limits(&range) {
+            let ty = limit["type"].as_str().unwrap_or_default();
+            match ty {
+                "PersistentVolumeClaim" if claims => wrong.extend(claim(limit, object)),
+                "Container" if pods => {
+                    for list in ["containers", "initContainers"] {
+                        let containers = object.at(&["spec", list]).and_then(Value::as_array);
+                        for container in containers.into_iter().flatten() {
+                            let used = ["requests", "limits"].map(|field| amounts(&container["resources"][field]));
+                            wrong.extend(beyond(limit, ty, &used));
+                        }
+                    }
+                }
+                "Pod" if pods => wrong.extend(beyond(
+                    limit,
+                    ty,
+                    &["requests", "limits"].map(|field| pod_requirements(object, field)),
+                )),
+                _ => {}
+            }
+        }
+        if !wrong.is_empty() {
+            let why = flyball_core::field::aggregate(wrong);
+            return Err(Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), why));
+        }
+    }
+    Ok(())
+}
+
+/// Tells what goes beyond the bounds of a limit.
+fn beyond(limit: &Value, ty: &str, [requests, limits]: &[Amounts; 2]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (name, least) in amounts(&limit["min"]) {
+        let said = format!("minimum {name} usage per {ty} is {least}");
+        match (requests.get(&name), limits.get(&name)) {
+            (None, _) => wrong.push(format!("{said}.  No request is specified")),
+            (Some(asked), _) if *asked < least => wrong.push(format!("{said}, but request is {asked}")),
+            (_, Some(most)) if *most < least => wrong.push(format!("{said}, but limit is {most}")),
+            _ => {}
+        }
+    }
+    for (name, most) in amounts(&limit["max"]) {
+        let said = format!("maximum {name} usage per {ty} is {most}");
+        match (limits.get(&name), requests.get(&name)) {
+            (None, _) => wrong.push(format!("{said}.  No limit is specified")),
+            (Some(limit), _) if *limit > most => wrong.push(format!("{said}, but limit is {limit}")),
+            (_, Some(asked)) if *asked > most => wrong.push(format!("{said}, but request is {asked}")),
+            _ => {}
+        }
+    }
+    for (name, ratio) in amounts(&limit["maxLimitRequestRatio"]) {
+        let said = format!("{name} max limit to request ratio per {ty} is {ratio}");
+        let some = |amounts: &Amounts| {
+            amounts.get(&name).filter(|amount| **amount != Quantity::ZERO).map(Quantity::milli_value)
+        };
+        match (some(requests), some(limits)) {
+            (None, _) => wrong.push(format!("{said}, but no request is specified or request is 0")),
+            (_, None) => wrong.push(format!("{said}, but no limit is specified or limit is 0")),
+            (Some(asked), Some(limit)) => {
+                #[expect(clippy::cast_precision_loss, reason = "the real server works it out so")]
+                let (given, most) = (limit as f64 / asked as f64, ratio.milli_value() as f64);
+                if given * 1000.0 > most {
+                    wrong.push(format!("{said}, but provided ratio is {given:.6}"));
+                }
+            }
+        }
+    }
+    wrong
+}
+
+fn claim(limit: &Value, claim: &Object) -> Vec<String> {
+    let asked = claim.at(&["spec", "resources", "requests"]).map(amounts).unwrap_or_default();
+    let mut wrong = Vec::new();
+    for (bound, said, out) in
+        [("min", "minimum", std::cmp::Ordering::Less), ("max", "maximum", std::cmp::Ordering::Greater)]
+    {
+        for (name, bound) in amounts(&limit[bound]) {
+            let said = format!("{said} {name} usage per PersistentVolumeClaim is {bound}");
+            match asked.get(&name) {
+                None => wrong.push(format!("{said}.  No request is specified")),
+                Some(asked) if asked.cmp(&bound) == out => wrong.push(format!("{said}, but request is {asked}")),
+                Some(_) => {}
+            }
+        }
+    }
+    wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_told_in_full() {
+        let limit = json!({"min": {"cpu": "100m"}, "max": {"cpu": "1"}, "maxLimitRequestRatio": {"cpu": "2"}});
+        let used = |request: &str, limit: &str| [amounts(&json!({"cpu": request})), amounts(&json!({"cpu": limit}))];
+        let none: [&str; 0] = [];
+        assert_eq!(beyond(&limit, "Container", &used("500m", "1")), none);
+        assert_eq!(
+            beyond(&limit, "Container", &used("50m", "2")),
+            [
+                "minimum cpu usage per Container is 100m, but request is 50m",
+                "maximum cpu usage per Container is 1, but limit is 2",
+                "cpu max limit to request ratio per Container is 2, but provided ratio is 40.000000",
+            ]
+        );
+    }
+}

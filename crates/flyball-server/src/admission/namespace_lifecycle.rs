@@ -1,0 +1,69 @@
+//! NamespaceLifecycle: nothing comes into being in a namespace that is not there or is going.
+//!
+//! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#namespacelifecycle>.
+
+use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided};
+use crate::storage::Store;
+use flyball_core::status::Cause;
+use flyball_core::{GroupResource, Object, ObjectKey, Status};
+use std::sync::Arc;
+
+/// Namespaces without which nothing works.
+const IMMORTAL: [&str; 2] = ["default", "kube-system"];
+
+/// Checks the namespace of requests.
+pub(super) struct NamespaceLifecycle {
+    store: Arc<Store>,
+}
+
+impl NamespaceLifecycle {
+    pub(super) fn new(store: Arc<Store>) -> Self {
+        Self { store }
+    }
+}
+
+impl Plugin for NamespaceLifecycle {
+    fn admit<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        _: Option<&'a mut Object>,
+        _: &'a mut Reinvocation,
+    ) -> Answer<'a> {
+        decided(check(&self.store, attributes))
+    }
+}
+
+fn check(store: &Store, attributes: &Attributes<'_>) -> Result<(), Status> {
+    let namespaces = GroupResource::new("", "namespaces");
+    if attributes.is("", "namespaces") {
+        if attributes.operation == Operation::Delete && IMMORTAL.contains(&attributes.name) {
+            return Err(Status::forbidden(&namespaces, attributes.known_name(), "this namespace may not be deleted"));
+        }
+        return Ok(());
+    }
+    if attributes.is("authorization.k8s.io", "localsubjectaccessreviews") {
+        // It is an answer, not an object: it needs no namespace to stand in.
+        return Ok(());
+    }
+    let (Operation::Create, Some(namespace), true) =
+        (attributes.operation, attributes.namespace, attributes.resource.namespaced)
+    else {
+        return Ok(());
+    };
+    let Some(entry) = store.get(&namespaces, &ObjectKey::new(None, namespace)) else {
+        return Err(Status::not_found(&namespaces, namespace));
+    };
+    if !entry.is_deleting() {
+        return Ok(());
+    }
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let mut status = Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), why);
+    if let Some(details) = &mut status.details {
+        details.causes.push(Cause {
+            reason: "NamespaceTerminating".into(),
+            message: format!("namespace {namespace} is being terminated"),
+            field: "metadata.namespace".into(),
+        });
+    }
+    Err(status)
+}

@@ -1,0 +1,38 @@
+//! Access to the spec of a pod that is being admitted, whatever a client put in its place.
+
+use crate::request::body;
+use crate::request::weight::MAX_WEIGHT;
+use flyball_core::memory;
+use flyball_core::{Object, Status};
+use serde_json::{Map, Value, json};
+
+pub(super) fn spec(pod: &mut Object) -> &mut Map<String, Value> {
+    let spec = pod.entry("spec").or_insert_with(|| json!({}));
+    if !spec.is_object() {
+        *spec = json!({});
+    }
+    spec.as_object_mut().expect("just made one")
+}
+
+pub(super) fn list<'s>(spec: &'s mut Map<String, Value>, field: &str) -> &'s mut Vec<Value> {
+    let list = spec.entry(field).or_insert_with(|| json!([]));
+    if !list.is_array() {
+        *list = json!([]);
+    }
+    list.as_array_mut().expect("just made one")
+}
+
+/// Rejects a pod with so many containers that there is no memory for what each of them is about to get.
+pub(super) fn check_room(pod: &Object, bytes_each: usize) -> Result<(), Status> {
+    let containers = ["containers", "initContainers"]
+        .iter()
+        .filter_map(|list| pod.at(&["spec", list])?.as_array())
+        .map(Vec::len)
+        .sum::<usize>();
+    let growth = containers.saturating_mul(bytes_each);
+    // The objects of almost all requests are far from the limit, and need not be weighed.
+    if growth > MAX_WEIGHT / 16 && growth.saturating_add(memory::of(pod.as_value())) > MAX_WEIGHT {
+        return Err(Status::too_large(body::Error::TooLarge.to_string()));
+    }
+    Ok(())
+}

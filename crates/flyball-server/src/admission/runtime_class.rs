@@ -1,0 +1,84 @@
+//! RuntimeClass: a new pod gets what its runtime class costs, and goes where that class runs.
+//!
+//! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#runtimeclass>.
+
+use super::pod::{list, spec};
+use super::{Answer, Attributes, Plugin, Reinvocation, decided, pass};
+use crate::storage::Store;
+use flyball_core::{GroupResource, Object, ObjectKey, Status};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Applies runtime classes to new pods.
+pub(super) struct RuntimeClass {
+    store: Arc<Store>,
+}
+
+impl RuntimeClass {
+    pub(super) fn new(store: Arc<Store>) -> Self {
+        Self { store }
+    }
+}
+
+impl Plugin for RuntimeClass {
+    fn admit<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: Option<&'a mut Object>,
+        _: &'a mut Reinvocation,
+    ) -> Answer<'a> {
+        match object.filter(|_| attributes.creates("", "pods")) {
+            Some(pod) => decided(runtime_class(&self.store, attributes, pod)),
+            None => pass(),
+        }
+    }
+}
+
+/// Gives a pod what its runtime class costs, and sends it where that class runs.
+fn runtime_class(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
+    let refuse = |why: String| {
+        let why = format!("pod rejected: {why}");
+        Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.known_name(), why))
+    };
+    let spec = spec(pod);
+    let costs = |overhead: Option<&Value>| overhead.and_then(Value::as_object).is_some_and(|costs| !costs.is_empty());
+    const UNFOUNDED: &str = "Pod Overhead set without corresponding RuntimeClass defined Overhead";
+    let Some(name) = spec.get("runtimeClassName").and_then(Value::as_str).filter(|name| !name.is_empty()) else {
+        return if costs(spec.get("overhead")) { refuse(UNFOUNDED.into()) } else { Ok(()) };
+    };
+    let classes = GroupResource::new("node.k8s.io", "runtimeclasses");
+    let Some(class) = store.get(&classes, &ObjectKey::new(None, name)).and_then(|entry| entry.object().ok()) else {
+        return refuse(format!("RuntimeClass {name:?} not found"));
+    };
+    let overhead = class.at(&["overhead", "podFixed"]).filter(|overhead| overhead.is_object());
+    match (overhead, spec.get("overhead")) {
+        (Some(own), Some(given)) if own != given => {
+            return refuse("Pod's Overhead doesn't match RuntimeClass's defined Overhead".into());
+        }
+        (Some(own), None) => {
+            spec.insert("overhead".into(), own.clone());
+        }
+        (None, given) if costs(given) => return refuse(UNFOUNDED.into()),
+        _ => {}
+    }
+    let wanted = class.at(&["scheduling", "nodeSelector"]).and_then(Value::as_object);
+    for (key, value) in wanted.into_iter().flatten() {
+        let selector = spec.entry("nodeSelector").or_insert_with(|| json!({}));
+        let Some(selector) = selector.as_object_mut() else { continue };
+        let own = selector.entry(key.clone()).or_insert_with(|| value.clone());
+        if own != value {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let (own, value) = (text(own), text(value));
+            return refuse(format!(
+                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {own}"
+            ));
+        }
+    }
+    for toleration in class.at(&["scheduling", "tolerations"]).and_then(Value::as_array).into_iter().flatten() {
+        let all = list(spec, "tolerations");
+        if !all.contains(toleration) {
+            all.push(toleration.clone());
+        }
+    }
+    Ok(())
+}

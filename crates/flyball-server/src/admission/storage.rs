@@ -1,0 +1,142 @@
+//! DefaultStorageClass, StorageObjectInUseProtection and PersistentVolumeClaimResize.
+//!
+//! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>.
+
+use super::{Answer, Attributes, Plugin, Reinvocation, decided, pass};
+use crate::kinds::Part;
+use crate::storage::Store;
+use flyball_core::{GroupResource, Object, ObjectKey, Quantity, Status};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const DEFAULT: [&str; 2] =
+    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
+/// Gives new claims that name no class the default one.
+pub(super) struct DefaultStorageClass {
+    store: Arc<Store>,
+}
+
+impl DefaultStorageClass {
+    pub(super) fn new(store: Arc<Store>) -> Self {
+        Self { store }
+    }
+}
+
+impl Plugin for DefaultStorageClass {
+    fn admit<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: Option<&'a mut Object>,
+        _: &'a mut Reinvocation,
+    ) -> Answer<'a> {
+        if let Some(claim) = object.filter(|_| attributes.creates("", "persistentvolumeclaims")) {
+            class(&self.store, claim);
+        }
+        pass()
+    }
+}
+
+/// Protects volumes and claims from being deleted while they are in use.
+pub(super) struct StorageObjectInUseProtection;
+
+impl Plugin for StorageObjectInUseProtection {
+    fn admit<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: Option<&'a mut Object>,
+        _: &'a mut Reinvocation,
+    ) -> Answer<'a> {
+        match object {
+            Some(claim) if attributes.creates("", "persistentvolumeclaims") => {
+                protect(claim, "kubernetes.io/pvc-protection");
+            }
+            Some(volume) if attributes.creates("", "persistentvolumes") => {
+                protect(volume, "kubernetes.io/pv-protection");
+            }
+            _ => {}
+        }
+        pass()
+    }
+}
+
+/// Rejects the expansion of claims whose class does not allow it.
+pub(super) struct PersistentVolumeClaimResize {
+    store: Arc<Store>,
+}
+
+impl PersistentVolumeClaimResize {
+    pub(super) fn new(store: Arc<Store>) -> Self {
+        Self { store }
+    }
+}
+
+impl Plugin for PersistentVolumeClaimResize {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
+        match (object, attributes.old) {
+            (Some(claim), Some(old))
+                if attributes.writes("", "persistentvolumeclaims") && attributes.part == Part::Whole =>
+            {
+                decided(resize(&self.store, attributes, claim, old))
+            }
+            _ => pass(),
+        }
+    }
+}
+
+fn protect(object: &mut Object, finalizer: &str) {
+    if object.finalizers().any(|given| given == finalizer) {
+        return;
+    }
+    let finalizers = object.metadata_mut().entry("finalizers").or_insert_with(|| json!([]));
+    if let Some(finalizers) = finalizers.as_array_mut() {
+        finalizers.push(finalizer.into());
+    }
+}
+
+/// Gives a claim that names no class the default one, of several the newest.
+fn class(store: &Store, claim: &mut Object) {
+    let named = claim.at(&["spec", "storageClassName"]).is_some_and(|class| !class.is_null());
+    if named || claim.annotation(OLD_CLASS).is_some() {
+        return;
+    }
+    let all = store.list(&GroupResource::new("storage.k8s.io", "storageclasses"), None).entries;
+    let default = |class: &Object| DEFAULT.iter().any(|annotation| class.annotation(annotation) == Some("true"));
+    let created = |class: &Object| {
+        class.at(&["metadata", "creationTimestamp"]).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let classes = all.iter().filter_map(|entry| entry.object().ok()).filter(default);
+    let newest = classes.max_by_key(|class| (created(class), std::cmp::Reverse(class.name().to_owned())));
+    if let (Some(class), Some(spec)) = (newest, claim.get_mut("spec").and_then(Value::as_object_mut)) {
+        spec.insert("storageClassName".into(), class.name().into());
+    }
+}
+
+/// Rejects to let a claim grow whose class does not allow it.
+fn resize(store: &Store, attributes: &Attributes<'_>, claim: &Object, old: &Object) -> Result<(), Status> {
+    let size = |claim: &Object| {
+        let size = claim.at(&["spec", "resources", "requests", "storage"]).and_then(Value::as_str);
+        size.and_then(|size| size.parse().ok()).unwrap_or(Quantity::ZERO)
+    };
+    if size(claim) <= size(old) {
+        return Ok(());
+    }
+    let refuse =
+        |why: &str| Err(Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), why));
+    if old.at(&["status", "phase"]) != Some(&"Bound".into()) {
+        return refuse("only bound persistent volume claims can be expanded");
+    }
+    let class =
+        claim.annotation(OLD_CLASS).or_else(|| claim.at(&["spec", "storageClassName"])?.as_str()).unwrap_or_default();
+    let class = store.get(&GroupResource::new("storage.k8s.io", "storageclasses"), &ObjectKey::new(None, class));
+    if class
+        .and_then(|class| class.object().ok())
+        .is_some_and(|class| class.get("allowVolumeExpansion") == Some(&Value::Bool(true)))
+    {
+        return Ok(());
+    }
+    refuse(
+        "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
+    )
+}

@@ -1,0 +1,79 @@
+//! Steps that compute for long, on threads of their own, so that connections are served meanwhile.
+
+use super::{Flow, Hold, Pool, Shared};
+use futures_util::future::BoxFuture;
+use std::panic::resume_unwind;
+use std::task::{Context, Poll, ready};
+use std::thread;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::JoinHandle;
+
+/// The niceness of threads that compute for long: they have a third of the processor where others want it as well.
+#[cfg(target_os = "linux")]
+const NICENESS: i32 = 5;
+
+/// Takes a step on a thread of its own, which takes the memory that allocators keep for threads with it.
+fn step_apart<T: Send>(cx: &Context<'_>, step: impl FnOnce(&mut Context<'_>) -> T + Send) -> T {
+    let (runtime, waker) = (Handle::current(), cx.waker());
+    tokio::task::block_in_place(|| {
+        thread::scope(|scope| {
+            let step = move || {
+                // Threads that serve connections go first. On Linux, this is about one thread.
+                #[cfg(target_os = "linux")]
+                let _ = rustix::process::setpriority_process(None, NICENESS);
+                let _entered = runtime.enter();
+                step(&mut Context::from_waker(waker))
+            };
+            scope.spawn(step).join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
+    })
+}
+
+/// The steps of one request on threads of their own: each waits for its turn at a thread.
+pub(crate) struct Offload {
+    threads: Pool,
+    flow: Flow,
+    wait: Option<BoxFuture<'static, Option<Hold>>>,
+    _memory: Option<Hold>,
+}
+
+impl Offload {
+    /// Has the steps of a flow's request run apart, if anything does here.
+    pub(crate) fn new(shared: &Shared, flow: &Flow) -> Option<Self> {
+        let has_workers = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+        has_workers.then(|| Self {
+            threads: shared.threads.of(flow).clone(),
+            flow: flow.clone(),
+            wait: None,
+            _memory: None,
+        })
+    }
+
+    /// Holds memory until the request is answered.
+    pub(crate) fn with_memory(self, memory: Hold) -> Self {
+        Self { _memory: Some(memory), ..self }
+    }
+
+    /// Takes a step in a task of its own once it is this request's turn.
+    pub(crate) fn spawn<T: Send + 'static>(&self, step: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let wait = self.threads.clone().wait(self.flow.clone(), 1);
+        tokio::spawn(async move {
+            let _turn = wait.await;
+            tokio::task::block_in_place(step)
+        })
+    }
+
+    /// Takes a step once it is this request's turn. It has to be polled whenever it is woken, as others wait for it.
+    pub(crate) fn poll<T: Send>(
+        &mut self,
+        cx: &mut Context<'_>,
+        step: impl FnOnce(&mut Context<'_>) -> T + Send,
+    ) -> Poll<T> {
+        let wait = self.wait.get_or_insert_with(|| Box::pin(self.threads.clone().wait(self.flow.clone(), 1)));
+        let held = ready!(wait.as_mut().poll(cx));
+        self.wait = None;
+        let done = step_apart(cx, step);
+        drop(held);
+        Poll::Ready(done)
+    }
+}

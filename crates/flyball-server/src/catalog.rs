@@ -1,0 +1,212 @@
+//! Which resources are served, in which groups and versions, and what each is.
+//!
+//! Takes built-in kinds and CRDs, gives [`Resource`]s; reads bodies as their objects. It must not know what is stored.
+//! The invariant: a catalog never changes; another CRD makes another catalog, in the place of the one before.
+
+mod custom;
+pub(crate) mod decode;
+pub(crate) mod protobuf;
+mod resource;
+pub(crate) mod scale;
+pub(crate) mod scheme;
+mod target;
+
+pub(crate) use custom::resources as resources_of_definition;
+pub(crate) use resource::{Behavior, Resource};
+pub(crate) use target::{Target, undeterminable};
+
+use crate::custom::schema_number;
+use crate::kinds::{self, ACTIONS};
+use flyball_core::{GroupResource, GroupVersion};
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+
+/// The catalog that is served now.
+pub(crate) struct CurrentCatalog(RwLock<Arc<Catalog>>);
+
+impl CurrentCatalog {
+    pub(crate) fn new(catalog: Arc<Catalog>) -> Self {
+        Self(RwLock::new(catalog))
+    }
+
+    pub(crate) fn get(&self) -> Arc<Catalog> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Serves another catalog from now on; returns the one before.
+    pub(crate) fn replace(&self, catalog: Arc<Catalog>) -> Arc<Catalog> {
+        std::mem::replace(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner), catalog)
+    }
+}
+
+/// All resources that are served. Never changed: a new CRD makes a new catalog.
+#[derive(Clone)]
+pub(crate) struct Catalog {
+    groups: BTreeMap<Arc<str>, Group>,
+}
+
+/// The versions of a group, the preferred one first.
+#[derive(Clone, Default)]
+pub(crate) struct Group {
+    pub(crate) versions: Vec<Version>,
+    /// True if the group comes with the server: then what it does not serve is told with a `Status`.
+    pub(crate) built_in: bool,
+    /// Its place among the groups that come with the server.
+    rank: usize,
+}
+
+/// The resources of a group version, by plural name.
+#[derive(Clone)]
+pub(crate) struct Version {
+    pub(crate) name: Arc<str>,
+    pub(crate) resources: BTreeMap<Arc<str>, Arc<Resource>>,
+}
+
+/// The entry of a catalog for a path.
+pub(crate) enum Lookup {
+    Found(Arc<Resource>),
+    /// The group is known, the version or the resource is not.
+    NotInGroup {
+        built_in: bool,
+    },
+    NoGroup,
+}
+
+impl Catalog {
+    /// The catalog of a server without CRDs.
+    pub(crate) fn built_in() -> Self {
+        static BUILT_IN: LazyLock<Catalog> = LazyLock::new(Catalog::read);
+        BUILT_IN.clone()
+    }
+
+    fn read() -> Self {
+        let mut catalog = Self { groups: BTreeMap::new() };
+        for (rank, kind) in kinds::built_in().enumerate() {
+            catalog.add(Arc::new(Resource::built_in(kind)));
+            let group = catalog.groups.get_mut(kind.group).expect("just added");
+            if !group.built_in {
+                (group.built_in, group.rank) = (true, rank);
+            }
+        }
+        catalog
+    }
+
+    /// Returns the kind of what is sent to a subresource, or of what it shows.
+    pub(crate) fn action(kind: &str) -> Arc<Resource> {
+        static ALL: LazyLock<Vec<Arc<Resource>>> =
+            LazyLock::new(|| ACTIONS.iter().map(|kind| Arc::new(Resource::built_in(kind))).collect());
+        ALL.iter().find(|known| &*known.kind.kind == kind).expect("the list names all that are asked for").clone()
+    }
+
+    /// Adds a resource; its version comes last in its group if it is new.
+    pub(crate) fn add(&mut self, resource: Arc<Resource>) {
+        let group = self.groups.entry(resource.kind.group.clone()).or_default();
+        let at = group.versions.iter().position(|version| version.name == resource.kind.version).unwrap_or_else(|| {
+            group.versions.push(Version { name: resource.kind.version.clone(), resources: BTreeMap::new() });
+            group.versions.len() - 1
+        });
+        group.versions[at].resources.insert(resource.plural.clone(), resource);
+    }
+
+    /// Puts the versions of groups that CRDs made in order of their stability.
+    pub(crate) fn sort_versions(&mut self) {
+        for group in self.groups.values_mut().filter(|group| !group.built_in) {
+            group
+                .versions
+                .sort_by(|a, b| stability(&b.name).cmp(&stability(&a.name)).then_with(|| a.name.cmp(&b.name)));
+        }
+    }
+
+    /// Looks up what a path names.
+    pub(crate) fn lookup(&self, group: &str, version: &str, plural: &str) -> Lookup {
+        let Some(group) = self.groups.get(group) else { return Lookup::NoGroup };
+        let version = group.versions.iter().find(|known| &*known.name == version);
+        match version.and_then(|version| version.resources.get(plural)) {
+            Some(resource) => Lookup::Found(resource.clone()),
+            None => Lookup::NotInGroup { built_in: group.built_in },
+        }
+    }
+
+    /// Returns a resource that is known to be served.
+    pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
+        match self.lookup(group, version, plural) {
+            Lookup::Found(resource) => Some(resource),
+            Lookup::NotInGroup { .. } | Lookup::NoGroup => None,
+        }
+    }
+
+    /// Finds the version of a stored kind that a group version serves.
+    pub(crate) fn version_of(&self, table: &GroupResource, version: &GroupVersion) -> Option<&Arc<Resource>> {
+        let group = self.groups.get(&version.group)?;
+        let version = group.versions.iter().find(|known| known.name == version.version)?;
+        version.resources.values().find(|resource| resource.table == *table)
+    }
+
+    /// Finds the version in which the objects of a custom resource are stored.
+    pub(crate) fn storage_version(&self, resource: &Resource) -> Option<Arc<Resource>> {
+        self.get(&resource.kind.group, &resource.custom()?.storage_version, &resource.plural)
+    }
+
+    /// Finds the version of a custom resource that an object was written in, by the number of its schema; the storage
+    /// version if that one is gone.
+    pub(crate) fn written_version(&self, resource: &Resource, schema: u64) -> Option<Arc<Resource>> {
+        let versions = self.group(&resource.kind.group).into_iter().flat_map(|group| &group.versions);
+        let mut resources = versions.filter_map(|version| version.resources.get(&resource.plural));
+        let written = resources.find(|known| schema_number::same_version(known.schema_number, schema));
+        written.cloned().or_else(|| self.storage_version(resource))
+    }
+
+    /// Returns all groups: those that come with the server first, then the others by name.
+    pub(crate) fn groups(&self) -> Vec<(&Arc<str>, &Group)> {
+        let mut groups: Vec<_> = self.groups.iter().collect();
+        groups.sort_by_key(|(_, group)| (!group.built_in, group.rank));
+        groups
+    }
+
+    pub(crate) fn group(&self, name: &str) -> Option<&Group> {
+        self.groups.get(name)
+    }
+
+    /// Returns all resources of all versions.
+    pub(crate) fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.groups.values().flat_map(|group| &group.versions).flat_map(|version| version.resources.values())
+    }
+}
+
+/// Orders versions: `v2` before `v1` before `v2beta1` before `v1alpha1` before anything else. See
+/// <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#version-priority>.
+pub(crate) fn stability(version: &str) -> (u8, u64, u64) {
+    let number = |text: &str| text.parse::<u64>().ok().filter(|_| !text.starts_with('0'));
+    let parsed = version.strip_prefix('v').and_then(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let major = number(&rest[..end])?;
+        match &rest[end..] {
+            "" => Some((3, major, 0)),
+            rest if rest.starts_with("beta") => Some((2, major, number(&rest[4..])?)),
+            rest if rest.starts_with("alpha") => Some((1, major, number(&rest[5..])?)),
+            _ => None,
+        }
+    });
+    parsed.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stable_versions_come_first() {
+        let mut versions = ["foo1", "v1alpha1", "v1beta2", "v10", "v1", "v2beta1", "foo10"];
+        versions.sort_by(|a, b| stability(b).cmp(&stability(a)).then_with(|| a.cmp(b)));
+        assert_eq!(versions, ["v10", "v1", "v2beta1", "v1beta2", "v1alpha1", "foo1", "foo10"]);
+    }
+
+    #[test]
+    fn every_built_in_kind_has_a_type() {
+        let catalog = Catalog::built_in();
+        assert_eq!(catalog.resources().count(), kinds::built_in().count());
+        assert!(catalog.get("apps", "v1", "deployments").is_some());
+        assert!(matches!(catalog.lookup("apps", "v9", "deployments"), Lookup::NotInGroup { built_in: true }));
+        assert!(matches!(catalog.lookup("none", "v1", "x"), Lookup::NoGroup));
+    }
+}

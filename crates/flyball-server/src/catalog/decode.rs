@@ -1,0 +1,217 @@
+//! Bodies read as objects of a resource.
+
+use super::resource::{Behavior, Resource};
+use super::scheme;
+use crate::request::body::{self, Document, Error, Format};
+use crate::request::options::FieldValidation;
+use flyball_core::field::{FieldError, go_quote};
+use flyball_core::{GroupVersion, GroupVersionKind, Object, Status};
+use flyball_schema::decode::MAX_REMARKS;
+use serde_json::{Map, Value};
+
+/// An object that was read, and what to warn of.
+#[derive(Debug)]
+pub(crate) struct Decoded {
+    pub(crate) object: Object,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Rejects a body that could not be read at all.
+pub(crate) fn unreadable(resource: &Resource, error: &Error, body: &[u8]) -> Status {
+    let why = match error {
+        Error::Json(why) => format!("couldn't get version/kind; json parse error: {why}"),
+        Error::Yaml(_) => error.to_string(),
+        Error::TooLarge => return Status::too_large(error.to_string()),
+    };
+    unrecognized(resource, &why, body)
+}
+
+/// Rejects a body that is none of the kind wanted, nor says of which it is.
+pub(super) fn unrecognized(resource: &Resource, why: &str, body: &[u8]) -> Status {
+    let message = format!(
+        "the object provided is unrecognized (must be of type {}): {why} ({})",
+        resource.kind.kind,
+        summary(body)
+    );
+    Status::bad_request(message)
+}
+
+/// Shows a body as text, the beginning of one that is long.
+fn cut(body: &[u8]) -> String {
+    const MAX_SHOWN_BYTES: usize = 1 << 10;
+    let rest = if body.len() > MAX_SHOWN_BYTES { " ..." } else { "" };
+    format!("{}{rest}", String::from_utf8_lossy(&body[..body.len().min(MAX_SHOWN_BYTES)]))
+}
+
+/// Shows the beginning of a body: as text if it looks like JSON, else as bytes.
+fn summary(body: &[u8]) -> String {
+    const MAX_SHOWN_BYTES: usize = 30;
+    let cut = if body.len() > MAX_SHOWN_BYTES { " ..." } else { "" };
+    let start = &body[..body.len().min(MAX_SHOWN_BYTES)];
+    match body.first() {
+        None => "<empty>".into(),
+        Some(b'{') => format!("{}{cut}", String::from_utf8_lossy(start)),
+        Some(_) => format!("{}{cut}", start.iter().map(|b| format!("{b:02x}")).collect::<String>()),
+    }
+}
+
+/// Names the sort of a JSON value as Go's errors do.
+pub(crate) fn sort(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// Reads the body of a create or an update.
+pub(crate) fn body(
+    resource: &Resource,
+    document: Document,
+    raw: &[u8],
+    validation: FieldValidation,
+) -> Result<Decoded, Status> {
+    let mut object = match document.value {
+        Value::Null => Object::default(),
+        value => Object::try_from(value).map_err(|value| {
+            let kind = sort(&value);
+            let why = format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {kind} into Go value of type struct {{ APIVersion string \
+                 \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+            );
+            unrecognized(resource, &why, raw)
+        })?,
+    };
+    check_kind(resource, &mut object, raw)?;
+    let (object, unknown) = read(resource, object)?;
+    if validation == FieldValidation::Ignore {
+        return Ok(Decoded { object, warnings: Vec::new() });
+    }
+    let Document { mut duplicates, format, .. } = document;
+    match format {
+        // All that the parser found is one of several errors.
+        Format::Yaml if validation == FieldValidation::Strict && !duplicates.is_empty() => {
+            duplicates = vec![format!("yaml: unmarshal errors:\n  {}", duplicates.join("\n  "))];
+        }
+        // Nothing is looked at within what is not known. Both lists are short, however long the body is.
+        Format::Json if resource.custom().is_none() => {
+            let within =
+                |found: &String| unknown.iter().any(|path| found.starts_with(&format!("duplicate field \"{path}.")));
+            duplicates.retain(|found| !within(found));
+        }
+        Format::Json | Format::Yaml => {}
+    }
+    let found = duplicates.into_iter().chain(unknown.iter().map(|path| format!("unknown field \"{path}\"")));
+    let mut found: Vec<String> = found.collect();
+    if found.len() > 1 && resource.custom().is_none() && format == Format::Json {
+        let places = body::places(raw, &found);
+        let mut placed: Vec<(usize, String)> = places.into_iter().zip(found).collect();
+        placed.sort_by_key(|(place, _)| *place);
+        found = placed.into_iter().map(|(_, found)| found).take(MAX_REMARKS).collect();
+    }
+    match validation {
+        FieldValidation::Strict if !found.is_empty() => {
+            Err(unhandled(&resource.kind, resource, &format!("strict decoding error: {}", found.join(", "))))
+        }
+        _ => Ok(Decoded { object, warnings: found }),
+    }
+}
+
+/// Rejects an object that says it is of another kind; completes one that says nothing.
+fn check_kind(resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<(), Status> {
+    for field in ["apiVersion", "kind"] {
+        if object.get(field).is_some_and(|value| !value.is_string() && !value.is_null()) {
+            let sort = object.get(field).map_or("null", sort);
+            let why = format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {sort} into Go struct field .{field} of type string"
+            );
+            return Err(unrecognized(resource, &why, raw));
+        }
+    }
+    let (api_version, kind) = (object.api_version().to_owned(), object.kind().to_owned());
+    let expected = &resource.kind;
+    if let Behavior::Custom(_) = resource.behavior {
+        if kind.is_empty() {
+            let text = cut(raw);
+            return Err(unrecognized(resource, &format!("Object 'Kind' is missing in '{text}'"), raw));
+        }
+        if api_version != expected.api_version() {
+            return Err(Status::bad_request(other_version(&api_version, expected)));
+        }
+        if *kind != *expected.kind {
+            let given = GroupVersionKind { kind: kind.as_str().into(), ..expected.clone() };
+            let error = FieldError::invalid("kind", kind, format!("must be {}", expected.kind));
+            return Err(Status::invalid(&given, object.name(), &[error]));
+        }
+        return Ok(());
+    }
+    let group_version =
+        if api_version.is_empty() { Some(expected.group_version()) } else { GroupVersion::parse(&api_version) };
+    let Some(group_version) = group_version else {
+        return Err(unrecognized(resource, &format!("unexpected GroupVersion string: {api_version}"), raw));
+    };
+    let given = group_version.kind(if kind.is_empty() { &expected.kind } else { &kind });
+    let is_same_kind = given.group == expected.group && given.kind == expected.kind;
+    if given == *expected || is_same_kind && resource.also_reads(&given.version) {
+        object.set_kind(expected);
+        return Ok(());
+    }
+    if scheme::has_other_version(&given, expected) {
+        return Err(Status::bad_request(other_version(&given.api_version(), expected)));
+    }
+    Err(unhandled(&given, resource, &scheme::misfit(resource, &given)))
+}
+
+fn other_version(given: &str, expected: &GroupVersionKind) -> String {
+    let expected = expected.api_version();
+    format!("the API version in the data ({given}) does not match the expected API version ({expected})")
+}
+
+/// Rejects a body that is of another kind, or not as its kind has it.
+pub(super) fn unhandled(given: &GroupVersionKind, resource: &Resource, why: &str) -> Status {
+    let message = format!(
+        "{} in version {} cannot be handled as a {}: {why}",
+        given.kind,
+        go_quote(&given.version),
+        resource.kind.kind
+    );
+    Status::bad_request(message)
+}
+
+/// Reads JSON as an object of the resource; also returns the paths of what the schema does not know.
+pub(crate) fn read(resource: &Resource, object: Object) -> Result<(Object, Vec<String>), Status> {
+    read_as(resource, object).map_err(|why| unhandled(&resource.kind, resource, &why))
+}
+
+/// The same, with the bare reason of a failure: patches wrap it otherwise.
+pub(crate) fn read_as(resource: &Resource, object: Object) -> Result<(Object, Vec<String>), String> {
+    // Nothing to decode, but a wish: that nobody owns any field.
+    let disowned = object.at(&["metadata", "managedFields"]).and_then(Value::as_array).is_some_and(Vec::is_empty);
+    let (mut object, unknown) = read_fields(resource, object)?;
+    if disowned {
+        object.metadata_mut().insert("managedFields".into(), Value::Array(Vec::new()));
+    }
+    Ok((object, unknown))
+}
+
+fn read_fields(resource: &Resource, object: Object) -> Result<(Object, Vec<String>), String> {
+    match &resource.behavior {
+        Behavior::BuiltIn(_) => {
+            let mut unknown = Vec::new();
+            let value =
+                flyball_schema::decode::decode(resource.schema.node(), object.into(), &mut unknown).map_err(|e| e.0)?;
+            let mut object = Object::try_from(value).expect("a kind is read as an object");
+            object.set_kind(&resource.kind);
+            Ok((object, unknown))
+        }
+        Behavior::Custom(_) => {
+            let Value::Object(mut fields): Value = object.into() else { unreachable!("an object is one") };
+            fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+            let unknown = flyball_schema::prune::prune(resource.schema.node(), &mut fields).map_err(|e| e.0)?;
+            Ok((Object::from(fields), unknown))
+        }
+    }
+}

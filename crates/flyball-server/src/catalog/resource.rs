@@ -1,0 +1,343 @@
+//! A resource as one group version serves it.
+
+use crate::custom::CustomKind;
+use crate::kinds::{Answer, Checks, Deletion, Kind, Part, ScalePaths, Verbs, library};
+use crate::request::body;
+use crate::request::weight::MAX_WEIGHT;
+use crate::storage::Facts;
+use bytes::Bytes;
+use flyball_core::field::{FieldError, selectable_text};
+use flyball_core::metadata::validate_finalizers;
+use flyball_core::names::{self, Rule};
+use flyball_core::{Clock, GroupResource, GroupVersionKind, Object, Status};
+use flyball_schema::cel::Findings;
+use flyball_schema::prune::TooLarge;
+use flyball_schema::schema::Root;
+use std::sync::Arc;
+
+/// A resource as one group version serves it.
+#[derive(Clone)]
+pub(crate) struct Resource {
+    pub(crate) kind: GroupVersionKind,
+    pub(crate) list_kind: String,
+    pub(crate) plural: Arc<str>,
+    pub(crate) singular: String,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) categories: Vec<String>,
+    pub(crate) namespaced: bool,
+    /// The table that objects are stored in: the same for all versions.
+    pub(crate) table: GroupResource,
+    pub(crate) schema: Root,
+    /// The schema's number: objects written by another one are read through this one first.
+    pub(crate) schema_number: u64,
+    pub(crate) behavior: Behavior,
+    /// An object of which nothing is set.
+    pub(crate) empty: Object,
+    /// `{"apiVersion":…,"kind":…,`, with which the JSON of every object begins.
+    pub(crate) head: Bytes,
+}
+
+/// The behavior of the objects of a resource.
+#[derive(Clone)]
+pub(crate) enum Behavior {
+    BuiltIn(&'static Kind),
+    Custom(Arc<CustomKind>),
+}
+
+/// Writes the beginning of the JSON of objects of a kind.
+pub(crate) fn head(kind: &GroupVersionKind) -> Bytes {
+    let text = |text: &str| serde_json::Value::from(text).to_string();
+    format!("{{\"apiVersion\":{},\"kind\":{},", text(&kind.api_version()), text(&kind.kind)).into()
+}
+
+impl Resource {
+    /// The resource that a built-in kind is served as.
+    pub(super) fn built_in(kind: &'static Kind) -> Self {
+        let schema = library().get(&kind.package(), kind.kind).unwrap_or_else(|| panic!("no type for {}", kind.kind));
+        let name = GroupVersionKind::new(kind.group, kind.version, kind.kind);
+        Self {
+            list_kind: format!("{}List", kind.kind),
+            plural: kind.plural.into(),
+            singular: kind.singular(),
+            short_names: kind.short_names.iter().map(ToString::to_string).collect(),
+            categories: kind.category.iter().map(ToString::to_string).collect(),
+            namespaced: kind.namespaced,
+            table: GroupResource::new(kind.stored.map_or(kind.group, |stored| stored.group), kind.plural),
+            empty: Object::try_from(flyball_schema::decode::zero(schema.node())).expect("a kind is an object"),
+            schema,
+            // What is stored in other words is not what was written.
+            schema_number: kind.stored.is_some().into(),
+            behavior: Behavior::BuiltIn(kind),
+            head: head(&name),
+            kind: name,
+        }
+    }
+
+    /// The name of the resource without version, as messages and rules have it.
+    pub(crate) fn group_resource(&self) -> GroupResource {
+        GroupResource { group: self.kind.group.clone(), resource: self.plural.clone() }
+    }
+
+    /// The name of the group in Kubernetes' own code, where messages come from.
+    pub(crate) fn internal_group(&self) -> &str {
+        if self.kind.group.is_empty() { "core" } else { self.kind.group.split('.').next().unwrap_or_default() }
+    }
+
+    pub(crate) fn custom(&self) -> Option<&Arc<CustomKind>> {
+        match &self.behavior {
+            Behavior::Custom(custom) => Some(custom),
+            Behavior::BuiltIn(_) => None,
+        }
+    }
+
+    fn as_built_in(&self) -> Option<&'static Kind> {
+        match &self.behavior {
+            Behavior::BuiltIn(kind) => Some(kind),
+            Behavior::Custom(_) => None,
+        }
+    }
+
+    /// Returns whether a webhook converts what is stored in another version.
+    pub(crate) fn converts(&self) -> bool {
+        self.custom().is_some_and(|custom| custom.conversion.is_some())
+    }
+
+    /// Returns whether clients may see the resource: versions that are not served are known, since objects may be stored in them.
+    pub(crate) fn is_served(&self) -> bool {
+        self.custom().is_none_or(|custom| custom.served)
+    }
+
+    pub(crate) fn verbs(&self) -> Verbs {
+        self.as_built_in().map_or(Verbs::All, |kind| kind.verbs)
+    }
+
+    /// The types that answers can be given in, as messages list them.
+    pub(crate) fn offered(&self) -> &'static str {
+        if self.custom().is_some() { crate::request::accept::CUSTOM } else { crate::request::accept::BUILT_IN }
+    }
+
+    pub(crate) fn name_rule(&self) -> Rule {
+        self.as_built_in().map_or(names::dns_subdomain, |kind| kind.name_rule)
+    }
+
+    pub(crate) fn create_on_update(&self) -> bool {
+        self.as_built_in().is_some_and(|kind| kind.create_on_update)
+    }
+
+    /// Returns whether an update must say which version it is made on.
+    pub(crate) fn versioned_updates(&self) -> bool {
+        self.as_built_in().is_none_or(|kind| kind.versioned_updates)
+    }
+
+    /// Returns whether webhooks never see the resource.
+    pub(crate) fn is_exempt_from_webhooks(&self) -> bool {
+        self.as_built_in().is_some_and(|kind| kind.exempt_from_webhooks)
+    }
+
+    /// Returns whether policies never see the resource.
+    pub(crate) fn is_exempt_from_policies(&self) -> bool {
+        self.as_built_in().is_some_and(|kind| kind.exempt_from_policies)
+    }
+
+    /// Returns whether objects are given addresses and ports that no two may have.
+    pub(crate) fn is_given_addresses(&self) -> bool {
+        self.as_built_in().is_some_and(|kind| kind.given_addresses)
+    }
+
+    /// Returns whether objects declare resources.
+    pub(crate) fn declares_resources(&self) -> bool {
+        self.as_built_in().is_some_and(|kind| kind.declares_resources)
+    }
+
+    /// Returns the rules of deletion of a built-in kind.
+    pub(crate) fn deletion(&self) -> Option<&'static Deletion> {
+        self.as_built_in().map(|kind| &kind.deletion)
+    }
+
+    /// Returns whether something else than finalizers holds a deleted object.
+    pub(crate) fn outlives_deletion(&self, object: &Object) -> bool {
+        self.deletion().is_some_and(|deletion| (deletion.outlives)(object))
+    }
+
+    /// Returns whether clients set the status of a new object.
+    pub(crate) fn is_created_with_status(&self) -> bool {
+        self.as_built_in().is_some_and(|kind| kind.created_with_status)
+    }
+
+    /// Returns whether a write of the status leaves the labels as they are.
+    pub(crate) fn status_keeps_labels(&self) -> bool {
+        self.as_built_in().is_some_and(|kind| kind.status_keeps_labels)
+    }
+
+    /// Returns whether a change of annotations counts as one of what is wanted.
+    pub(crate) fn generation_counts_annotations(&self) -> bool {
+        self.as_built_in().is_some_and(|kind| kind.generation_counts_annotations)
+    }
+
+    /// Returns whether bodies may be of a version that is not served.
+    pub(super) fn also_reads(&self, version: &str) -> bool {
+        self.as_built_in().is_some_and(|kind| kind.also_reads.contains(&version))
+    }
+
+    /// The path of the resource below `/registry`, as messages of the real server have it: built-in kinds lie side by
+    /// side, some of them under names that they once had.
+    pub(crate) fn registry_path(&self) -> String {
+        match self.as_built_in() {
+            Some(kind) => kind.registry_path.map_or_else(|| self.plural.to_string(), str::to_owned),
+            None => format!("{}/{}", self.kind.group, self.plural),
+        }
+    }
+
+    pub(crate) fn deleted_as(&self) -> Answer {
+        self.as_built_in().map_or(Answer::Status, |kind| kind.deleted_as)
+    }
+
+    /// Returns whether a write of this part is possible.
+    pub(crate) fn has_part(&self, part: Part) -> bool {
+        match &self.behavior {
+            Behavior::BuiltIn(kind) => {
+                part == Part::Whole || kind.subresources.iter().any(|sub| sub.part == Some(part))
+            }
+            Behavior::Custom(custom) => match part {
+                Part::Whole => true,
+                Part::Status => custom.status,
+                Part::Scale => custom.scale.is_some(),
+                _ => false,
+            },
+        }
+    }
+
+    pub(crate) fn scale(&self) -> Option<ScalePaths<'_>> {
+        match &self.behavior {
+            Behavior::BuiltIn(kind) => self.has_part(Part::Scale).then_some(ScalePaths {
+                spec: ".spec.replicas",
+                status: ".status.replicas",
+                selector: Some(kind.scale_selector),
+            }),
+            Behavior::Custom(custom) => custom.scale.as_ref().map(|scale| ScalePaths {
+                spec: &scale.spec,
+                status: &scale.status,
+                selector: scale.selector.as_deref(),
+            }),
+        }
+    }
+
+    /// The fields, besides name and namespace, that objects can be selected by.
+    pub(crate) fn selectable(&self) -> Vec<&str> {
+        match &self.behavior {
+            Behavior::BuiltIn(kind) => kind.fields.to_vec(),
+            Behavior::Custom(custom) => custom.selectable.iter().map(|path| path.trim_start_matches('.')).collect(),
+        }
+    }
+
+    /// Returns whether an unknown field selector is told with the list of those known.
+    pub(crate) fn lists_fields(&self) -> bool {
+        self.as_built_in().is_some_and(|kind| kind.lists_fields)
+    }
+
+    /// Takes from an object what lists and watches select by.
+    pub(crate) fn facts(&self, object: &Object) -> Facts {
+        let values = match &self.behavior {
+            Behavior::BuiltIn(kind) => kind.fields.iter().map(|field| (kind.field)(object, field)).collect(),
+            Behavior::Custom(custom) => custom.selectable.iter().map(|path| selectable_text(object, path)).collect(),
+        };
+        Facts::of(object, values)
+    }
+
+    /// Leaves out of an object what its stored form does not hold: JSON holds all, protobuf no empty list.
+    pub(crate) fn drop_empty_lists(&self, object: &mut Object) {
+        if self.as_built_in().is_some_and(|kind| !kind.stored_as_json) {
+            object.change(|value| flyball_schema::decode::forget_empty_lists(self.schema.node(), value));
+        }
+    }
+
+    /// Fills in what the client left out, as far as there is memory for it.
+    pub(crate) fn default(&self, object: &mut Object) {
+        // Who reads takes what there is: nothing was stored that takes so much.
+        let _ = self.fill(object);
+    }
+
+    fn fill(&self, object: &mut Object) -> Result<(), TooLarge> {
+        let filled = object.change(|value| flyball_schema::prune::default(self.schema.node(), value));
+        if let Behavior::BuiltIn(kind) = &self.behavior {
+            (kind.default)(object);
+        }
+        filled
+    }
+
+    /// Fills in what the client left out, and refuses what takes too much memory with it, before copies are made of it.
+    /// What takes too much as it is stored may stay so, and become less.
+    pub(crate) fn default_within(&self, object: &mut Object, live: Option<&Object>) -> Result<(), Status> {
+        let filled = self.fill(object);
+        let weight = |object: &Object| flyball_core::memory::of(object.as_value());
+        let is_within = |own: usize| own <= MAX_WEIGHT || live.is_some_and(|live| own <= weight(live));
+        if filled.is_ok() && is_within(weight(object)) {
+            return Ok(());
+        }
+        Err(Status::too_large(body::Error::TooLarge.to_string()))
+    }
+
+    /// Brings a written object into the state that a write through a part of it may leave it in.
+    pub(crate) fn prepare(&self, object: &mut Object, old: Option<&Object>, part: Part, clock: &Clock) {
+        match &self.behavior {
+            Behavior::BuiltIn(kind) => (kind.prepare)(object, old, part, clock),
+            Behavior::Custom(custom) => custom.prepare(object, old, part),
+        }
+    }
+
+    /// Brings an object into the form in which it comes back from storage.
+    pub(crate) fn normalize_empty(&self, object: &mut Object) {
+        if let Behavior::BuiltIn(_) = self.behavior {
+            object.change(|value| flyball_schema::decode::forget_empty(self.schema.node(), value));
+        }
+    }
+
+    /// Validates an object, or with its change; metadata is looked at elsewhere.
+    pub(crate) fn validate(&self, object: &Object, old: Option<&Object>, part: Part) -> Findings {
+        match &self.behavior {
+            Behavior::BuiltIn(kind) => {
+                let mut errors = self.validate_finalizers(object);
+                errors.extend((kind.validate)(object, old, part));
+                Findings { errors, ..Findings::default() }
+            }
+            Behavior::Custom(custom) => custom.validate(&self.schema, object, old, part),
+        }
+    }
+
+    /// Finds finalizers that are neither Kubernetes' own nor have a domain, where they must.
+    pub(crate) fn validate_finalizers(&self, object: &Object) -> Vec<FieldError> {
+        let strict = self.as_built_in().is_some_and(Kind::strict_finalizers);
+        if strict { validate_finalizers(object) } else { Vec::new() }
+    }
+
+    /// Warns of what is allowed but unwise.
+    pub(crate) fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
+        match &self.behavior {
+            Behavior::BuiltIn(kind) => (kind.warn)(object, old),
+            Behavior::Custom(_) => Vec::new(),
+        }
+    }
+
+    /// Returns the number of times that the metadata of a change is checked.
+    pub(crate) fn checks(&self) -> Checks {
+        self.as_built_in().map_or(Checks::Again, |kind| kind.checks)
+    }
+
+    /// The kind that refusals name: that of what is stored.
+    pub(crate) fn refused_kind(&self) -> GroupVersionKind {
+        GroupVersionKind { group: self.table.group.clone(), ..self.kind.clone() }
+    }
+
+    /// Returns whether `metadata.generation` counts changes of what is wanted.
+    pub(crate) fn counts_generations(&self) -> bool {
+        self.as_built_in().is_none_or(|kind| kind.generation)
+    }
+
+    /// The warning that comes with every answer, if the version is deprecated.
+    pub(crate) fn deprecation(&self) -> Option<&str> {
+        match &self.behavior {
+            Behavior::BuiltIn(kind) => kind.deprecation,
+            Behavior::Custom(custom) => custom.deprecation.as_deref(),
+        }
+    }
+}

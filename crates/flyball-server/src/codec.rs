@@ -1,0 +1,201 @@
+//! Codec: between stored entries and objects of the versions that are served.
+//!
+//! Takes an [`Entry`] or an [`Object`] and the version of a resource, gives the other one in that version: converted,
+//! with the defaults that are younger than what is stored, by the CRD's webhook where it names one. It must not know
+//! who asks. No lock is held while a webhook converts. See
+//! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#webhook-conversion>.
+
+use crate::catalog::{Behavior, Catalog, CurrentCatalog, Resource, decode};
+use crate::custom::schema_number;
+use crate::storage::{Entry, Revision, Unreadable};
+use crate::webhook::Webhooks;
+use bytes::Bytes;
+use flyball_core::{Object, ObjectKey, Status};
+use std::sync::Arc;
+
+/// Converts entries and objects between versions.
+pub(crate) struct Codec {
+    catalog: Arc<CurrentCatalog>,
+    webhooks: Arc<Webhooks>,
+}
+
+/// Turns an object of one version of a resource into another, as far as that one knows what is in it.
+fn convert_object(from: &Resource, to: &Resource, object: Object) -> Object {
+    pruned(to, convert_whole(from, to, object))
+}
+
+/// Turns an object of one version of a resource into another, with all that is in it.
+pub(crate) fn convert_whole(from: &Resource, to: &Resource, mut object: Object) -> Object {
+    if let (Behavior::BuiltIn(from), Behavior::BuiltIn(kind)) = (&from.behavior, &to.behavior) {
+        from.stored.iter().for_each(|stored| (stored.write)(&mut object));
+        kind.stored.iter().for_each(|stored| (stored.read)(&mut object));
+    }
+    object.set_kind(&to.kind);
+    object
+}
+
+/// Takes from a converted object what its version does not know; what the version has by default stays away.
+fn pruned(resource: &Resource, object: Object) -> Object {
+    match resource.behavior {
+        Behavior::BuiltIn(_) => object,
+        _ => decode::read_as(resource, object.clone()).map_or(object, |(read, _)| read),
+    }
+}
+
+impl Codec {
+    pub(crate) fn new(catalog: Arc<CurrentCatalog>, webhooks: Arc<Webhooks>) -> Self {
+        Self { catalog, webhooks }
+    }
+
+    /// Returns what is served now.
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.get()
+    }
+
+    /// Reads a stored object as a version of its resource.
+    pub(crate) fn decode(&self, resource: &Resource, entry: &Entry) -> Result<Object, Unreadable> {
+        let mut object = entry.object()?;
+        if entry.schema == resource.schema_number {
+            object.set_kind(&resource.kind);
+            return Ok(object);
+        }
+        Ok(match &resource.behavior {
+            Behavior::BuiltIn(kind) => {
+                kind.stored.iter().for_each(|stored| (stored.read)(&mut object));
+                object.set_kind(&resource.kind);
+                object
+            }
+            Behavior::Custom(_) => {
+                // By the schema of the version that it is stored in, with the defaults of that one alone.
+                let stored = self.catalog().written_version(resource, entry.schema);
+                let stored = stored.as_deref().unwrap_or(resource);
+                object.set_kind(&stored.kind);
+                if !schema_number::same_schema(entry.schema, stored.schema_number)
+                    && let Ok((read, _)) = decode::read_as(stored, object.clone())
+                {
+                    object = read;
+                }
+                stored.default(&mut object);
+                if stored.kind == resource.kind { object } else { convert_object(stored, resource, object) }
+            }
+        })
+    }
+
+    /// Makes the entry that holds an object.
+    pub(crate) fn encode(&self, resource: &Resource, key: &ObjectKey, mut object: Object, revision: Revision) -> Entry {
+        let (schema, facts) = match &resource.behavior {
+            Behavior::BuiltIn(kind) => {
+                kind.stored.iter().for_each(|stored| (stored.write)(&mut object));
+                (0, resource.facts(&object))
+            }
+            Behavior::Custom(_) => {
+                let stored = self.catalog().storage_version(resource);
+                let stored = stored.as_deref().unwrap_or(resource);
+                if stored.kind != resource.kind {
+                    object = convert_object(resource, stored, object);
+                }
+                // What was written through another version may lack defaults of this one: they come with each read.
+                let mut whole = object.clone();
+                stored.default(&mut whole);
+                let number = stored.schema_number;
+                let number = if whole == object { number } else { schema_number::incomplete(number) };
+                (number, stored.facts(&whole))
+            }
+        };
+        Entry::new(key.clone(), object, revision, facts, schema)
+    }
+
+    /// Writes a stored object as JSON of a version of its resource.
+    pub(crate) fn json(&self, resource: &Resource, entry: &Entry) -> Bytes {
+        let as_stored = || -> Bytes {
+            let mut json = Vec::with_capacity(resource.head.len() + entry.body.len());
+            json.extend_from_slice(&resource.head);
+            json.extend_from_slice(&entry.body[1..]);
+            json.into()
+        };
+        if entry.schema == resource.schema_number {
+            return as_stored();
+        }
+        let object = self.decode(resource, entry).ok();
+        object.and_then(|object| serde_json::to_vec(object.as_value()).ok()).map_or_else(as_stored, Bytes::from)
+    }
+
+    /// Turns an object of one version of a resource into another, as far as that one knows what is in it.
+    pub(crate) async fn as_version(&self, from: &Resource, to: &Resource, object: Object) -> Result<Object, Status> {
+        if from.kind == to.kind {
+            return Ok(object);
+        }
+        let whole = self.as_whole_version(from, to, object).await.map_err(|why| Status::new(500, None, why))?;
+        Ok(pruned(to, whole))
+    }
+
+    /// Turns an object of one version of a resource into another, with all that is in it.
+    pub(crate) async fn as_whole_version(
+        &self,
+        from: &Resource,
+        to: &Resource,
+        object: Object,
+    ) -> Result<Object, String> {
+        match from.custom().and_then(|custom| custom.conversion.as_ref()) {
+            Some(conversion) => conversion.convert(&self.webhooks, &from.kind, &to.kind, &object).await,
+            None => Ok(convert_whole(from, to, object)),
+        }
+    }
+
+    /// Turns an object into the version in which it is stored; also returns that version.
+    pub(crate) async fn as_stored(
+        &self,
+        resource: &Arc<Resource>,
+        mut object: Object,
+    ) -> Result<(Arc<Resource>, Object), Status> {
+        if !resource.converts() {
+            return Ok((resource.clone(), object));
+        }
+        match self.catalog().storage_version(resource) {
+            Some(stored) => {
+                object.metadata_mut().remove("resourceVersion");
+                let object = self.as_version(resource, &stored, object).await?;
+                Ok((stored, object))
+            }
+            None => Ok((resource.clone(), object)),
+        }
+    }
+
+    /// Returns entries as a version of their resource has them, so that no webhook is left to ask.
+    ///
+    /// Those of resources that no webhook converts are returned as they are. What has been converted before is not
+    /// converted again.
+    pub(crate) async fn convert_all(
+        &self,
+        resource: &Resource,
+        mut entries: Vec<Arc<Entry>>,
+    ) -> Result<Vec<Arc<Entry>>, Status> {
+        if resource.converts() {
+            for entry in entries.iter_mut().filter(|entry| entry.schema != resource.schema_number) {
+                let known = resource.custom().and_then(|custom| custom.converted.get(entry));
+                *entry = match known {
+                    Some(known) => known,
+                    None => self.convert(resource, entry.clone()).await?,
+                };
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Returns an entry as a version of its resource has it, so that no webhook is left to ask.
+    pub(crate) async fn convert(&self, resource: &Resource, entry: Arc<Entry>) -> Result<Arc<Entry>, Status> {
+        if !resource.converts() || entry.schema == resource.schema_number {
+            return Ok(entry);
+        }
+        let written = self.catalog().written_version(resource, entry.schema);
+        let Some(stored) = written.filter(|stored| stored.kind != resource.kind) else { return Ok(entry) };
+        let mut object = self.decode(&stored, &entry)?;
+        // Storage gives an object its version, and that last of all.
+        object.metadata_mut().remove("resourceVersion");
+        let object = self.as_version(&stored, resource, object).await?;
+        let facts = resource.facts(&object);
+        let made = Arc::new(Entry::new(entry.key.clone(), object, entry.revision, facts, resource.schema_number));
+        resource.custom().into_iter().for_each(|custom| custom.converted.put(&made));
+        Ok(made)
+    }
+}

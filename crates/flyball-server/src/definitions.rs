@@ -1,0 +1,193 @@
+//! Definitions: what follows from a write to a CRD.
+//!
+//! Its names are accepted, its resources served, its objects cleaned up. What the real server leaves to controllers of
+//! its own happens here right after the write that calls for it, as writes of their own. Takes the stored CRDs, gives the
+//! registry a catalog. The invariant: no catalog of older CRDs takes the place of one of newer ones. See
+//! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>.
+
+mod cache;
+
+use crate::admission::Writer;
+use crate::auth::User;
+use crate::catalog::{Catalog, Resource, Target};
+use crate::kinds::Part;
+use crate::kinds::definition::CLEANUP;
+use crate::kinds::definition::acceptance::{self, AcceptedNames};
+use crate::registry::{Change, Registry};
+use crate::request::options::DeleteOptions;
+use crate::response::Warnings;
+use cache::{Cache, Definition};
+use flyball_core::{Object, Status};
+use serde_json::json;
+use std::sync::Arc;
+
+const GROUP: &str = "apiextensions.k8s.io";
+const PLURAL: &str = "customresourcedefinitions";
+
+/// Keeps the catalog at what the stored CRDs say.
+pub(crate) struct Definitions {
+    registry: Arc<Registry>,
+    cache: Cache,
+}
+
+impl Definitions {
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+        Self { registry, cache: Cache::default() }
+    }
+
+    /// Reads all CRDs; reports how many are read, of how many.
+    pub(crate) fn load(&self, progress: impl Fn(u64, u64)) {
+        self.cache.load(&self.registry.store, progress);
+    }
+
+    /// Carries out what follows from the writes to CRDs since the last call.
+    pub(crate) async fn sync(&self) {
+        while self.registry.take_definitions_changed() {
+            self.sync_once().await;
+        }
+    }
+
+    /// Brings the catalog, and the CRDs' own conditions, to what the stored CRDs say.
+    async fn sync_once(&self) {
+        // Every pass settles what the one before has made possible; each writes less than the last.
+        for _ in 0..8 {
+            let all = self.cache.get(&self.registry.store);
+            let mut settled = true;
+            for definition in all.iter().filter(|definition| definition.crd.deletion_timestamp().is_some()) {
+                settled &= !self.clean_up(definition).await;
+            }
+            // Before they are said to be established.
+            self.serve();
+            let mut groups = self.cache.take_changed_groups();
+            // Read after that: a group is judged with all that made it one to judge, whoever wrote it.
+            let all = self.cache.get(&self.registry.store);
+            while let Some(group) = groups.first() {
+                settled &= !self.accept_names(&group, &all).await;
+                groups.done();
+            }
+            drop(groups);
+            if settled {
+                return;
+            }
+        }
+        self.serve();
+    }
+
+    /// Serves what the stored CRDs say.
+    pub(crate) fn serve(&self) {
+        let _turn = self.cache.turn();
+        let mut catalog = Catalog::built_in();
+        for definition in self.cache.get(&self.registry.store) {
+            definition.resources.iter().for_each(|resource| catalog.add(resource.clone()));
+        }
+        catalog.sort_versions();
+        self.registry.serve(catalog);
+    }
+
+    /// Writes the status of the CRDs of a group; tells whether any has changed.
+    async fn accept_names(&self, group: &str, all: &[Arc<Definition>]) -> bool {
+        let accepted = |all: &[Arc<Definition>]| {
+            AcceptedNames::of(all.iter().filter(|known| known.group() == group).map(|known| &known.crd))
+        };
+        let (mut names, mut changed) = (accepted(all), false);
+        let is_live = |known: &&Arc<Definition>| known.group() == group && known.crd.deletion_timestamp().is_none();
+        for definition in all.iter().filter(is_live) {
+            let crd = &definition.crd;
+            let status = acceptance::judge(crd, &names, &self.registry.clock);
+            if crd.get("status") == Some(&status) {
+                continue;
+            }
+            let write = move |crd: &mut Object| {
+                crd.insert("status".into(), status.clone());
+                Ok(())
+            };
+            if self.write_definition(crd.name(), write).await {
+                changed = true;
+                names = accepted(&self.cache.get(&self.registry.store));
+            }
+        }
+        changed
+    }
+
+    async fn write_definition(
+        &self,
+        name: &str,
+        with: impl Fn(&mut Object) -> Result<(), Status> + Send + Sync + 'static,
+    ) -> bool {
+        let Some(resource) = self.registry.catalog.get().get(GROUP, "v1", PLURAL) else { return false };
+        let target = Target { resource, namespace: None, name: Some(name.to_owned()), part: Part::Status };
+        let (user, warnings) = (User::admin(), Warnings::default());
+        let writer = Writer::server(&user, &warnings);
+        match Box::pin(self.registry.change(&target, &Change::With(Box::new(with)), &writer)).await {
+            Ok(_) => true,
+            Err(status) => {
+                tracing::error!(%status, crd = name, "the status of a CRD could not be written");
+                false
+            }
+        }
+    }
+
+    /// Deletes the objects of a CRD that is going, and lets it go when they are gone.
+    async fn clean_up(&self, definition: &Definition) -> bool {
+        let crd = &definition.crd;
+        if !crd.finalizers().any(|finalizer| finalizer == CLEANUP) {
+            return false;
+        }
+        let terminating = acceptance::terminating(
+            crd,
+            "InstanceDeletionInProgress",
+            "CustomResource deletion is in progress",
+            &self.registry.clock,
+        );
+        if crd.get("status") != Some(&terminating) {
+            let status = terminating.clone();
+            self.write_definition(crd.name(), move |crd| {
+                crd.insert("status".into(), status.clone());
+                Ok(())
+            })
+            .await;
+            self.serve();
+        }
+        let stored = |resource: &&Arc<Resource>| {
+            resource.custom().is_some_and(|custom| *custom.storage_version == *resource.kind.version)
+        };
+        if let Some(resource) = definition.resources.iter().find(stored) {
+            self.delete_instances(resource).await;
+            if self.registry.store.count(&resource.table) > 0 {
+                return false; // finalizers hold some of them
+            }
+        }
+        self.release(crd).await
+    }
+
+    async fn delete_instances(&self, resource: &Arc<Resource>) {
+        let entries = self.registry.store.list(&resource.table, None).entries;
+        let entries: Vec<_> = entries.into_iter().filter(|entry| !entry.is_deleting()).collect();
+        let target = Target { resource: resource.clone(), namespace: None, name: None, part: Part::Whole };
+        let (user, warnings) = (User::admin(), Warnings::default());
+        let writer = Writer::server(&user, &warnings);
+        if let Err(status) =
+            Box::pin(self.registry.delete_all(&target, &entries, &DeleteOptions::default(), &writer)).await
+        {
+            tracing::error!(%status, resource = %resource.group_resource(), "the objects of a deleted CRD could not be deleted");
+        }
+    }
+
+    async fn release(&self, crd: &Object) -> bool {
+        let Some(resource) = self.registry.catalog.get().get(GROUP, "v1", PLURAL) else { return false };
+        let target = Target { resource, namespace: None, name: Some(crd.name().to_owned()), part: Part::Whole };
+        let (user, warnings) = (User::admin(), Warnings::default());
+        let writer = Writer::server(&user, &warnings);
+        let without = Change::With(Box::new(|crd: &mut Object| {
+            let left: Vec<String> =
+                crd.finalizers().filter(|finalizer| *finalizer != CLEANUP).map(str::to_owned).collect();
+            if left.is_empty() {
+                crd.metadata_mut().remove("finalizers");
+            } else {
+                crd.metadata_mut().insert("finalizers".into(), json!(left));
+            }
+            Ok(())
+        }));
+        Box::pin(self.registry.change(&target, &without, &writer)).await.is_ok()
+    }
+}

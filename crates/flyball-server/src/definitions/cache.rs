@@ -1,0 +1,171 @@
+//! The CRDs as they were last read, so that a write to one does not read, and compile, all the others again.
+
+use crate::catalog::{Resource, resources_of_definition};
+use crate::kinds::definition;
+use crate::kinds::definition::acceptance::{self, AcceptedNames};
+use crate::storage::{Entry, Revision, Store};
+use flyball_core::Object;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// All CRDs.
+#[derive(Default)]
+pub(super) struct Cache {
+    state: Mutex<State>,
+    serving: Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    by_name: BTreeMap<String, Arc<Definition>>,
+    /// Groups with CRDs that changed since [`Cache::take_changed_groups`].
+    changed_groups: BTreeSet<String>,
+}
+
+/// Groups to go through; what is left of them when this is dropped is handed out again.
+pub(super) struct ChangedGroups<'d> {
+    left: BTreeSet<String>,
+    cache: &'d Cache,
+}
+
+impl ChangedGroups<'_> {
+    pub(super) fn first(&self) -> Option<String> {
+        self.left.first().cloned()
+    }
+
+    pub(super) fn done(&mut self) {
+        self.left.pop_first();
+    }
+}
+
+impl Drop for ChangedGroups<'_> {
+    fn drop(&mut self) {
+        self.cache.lock().changed_groups.append(&mut self.left);
+    }
+}
+
+/// One state of a CRD.
+pub(crate) struct Definition {
+    revision: Revision,
+    /// The CRD without its versions, which are long and stand in `resources`.
+    pub(super) crd: Object,
+    /// The names that it serves by.
+    names: Value,
+    /// The resources that it serves: none while it may not have its names.
+    pub(super) resources: Vec<Arc<Resource>>,
+}
+
+impl Definition {
+    /// Reads a CRD that takes the place of an earlier state.
+    fn read(entry: &Entry, before: Option<&Self>) -> Self {
+        let mut crd = entry.object().unwrap_or_default();
+        // What is served goes by the names that were accepted, not by those that were wished for.
+        let names = if is_established(&crd) { crd.at(&["status", "acceptedNames"]) } else { None };
+        let names = names.cloned().unwrap_or_default();
+        let resources = served(&crd, &names, before);
+        crd.get_mut("spec").and_then(Value::as_object_mut).map(|spec| spec.remove("versions"));
+        crd.metadata_mut().remove("managedFields");
+        Self { revision: entry.revision, crd, names, resources }
+    }
+
+    /// Reads a CRD that nothing keeps from having the names it wishes for.
+    ///
+    /// It is served before it is said to be established, since whoever is told so counts on it.
+    fn establishing(&self, entry: &Entry) -> Self {
+        let names = self.crd.at(&["spec", "names"]).cloned().unwrap_or_default();
+        let resources = served(&entry.object().unwrap_or_default(), &names, None);
+        Self { revision: self.revision, crd: self.crd.clone(), names, resources }
+    }
+
+    fn is_waiting(&self) -> bool {
+        !is_established(&self.crd) && self.crd.deletion_timestamp().is_none()
+    }
+
+    pub(super) fn group(&self) -> &str {
+        self.crd.at(&["spec", "group"]).and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+impl Cache {
+    /// Waits for its turn to make a catalog of what is stored now. One that is made of older CRDs must not take the place
+    /// of one that is made of newer ones.
+    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what is stored now, the oldest first: who came first has the first claim to a name.
+    pub(super) fn get(&self, store: &Store) -> Vec<Arc<Definition>> {
+        self.load(store, |_, _| {})
+    }
+
+    /// Does the same; reports how many are read, of how many.
+    pub(crate) fn load(&self, store: &Store, progress: impl Fn(u64, u64)) -> Vec<Arc<Definition>> {
+        let mut state = self.lock();
+        let State { by_name, changed_groups } = &mut *state;
+        let entries = store.list(&definition::table(), None).entries;
+        let mut before = std::mem::take(by_name);
+        let mut waiting = BTreeMap::new();
+        for (read, entry) in entries.iter().enumerate() {
+            progress(read as u64, entries.len() as u64);
+            let name = entry.key.name().to_owned();
+            let definition = match before.remove(&name) {
+                Some(same) if same.revision == entry.revision => same,
+                earlier => {
+                    let read = Definition::read(entry, earlier.as_deref());
+                    changed_groups.insert(read.group().to_owned());
+                    Arc::new(read)
+                }
+            };
+            if definition.is_waiting() {
+                waiting.entry(definition.group().to_owned()).or_insert_with(Vec::new).push(entry);
+            }
+            by_name.insert(name, definition);
+        }
+        for (group, entries) in waiting {
+            let all = by_name.values().filter(|known| known.group() == group).map(|known| &known.crd);
+            let accepted = AcceptedNames::of(all);
+            for entry in entries {
+                let Some(definition) = by_name.get_mut(entry.key.name()) else { continue };
+                match (accepted.leaves(&definition.crd), definition.resources.is_empty()) {
+                    (true, true) => *definition = Arc::new(definition.establishing(entry)),
+                    (false, false) => *definition = Arc::new(Definition::read(entry, None)),
+                    (true, false) | (false, true) => {}
+                }
+            }
+        }
+        changed_groups.extend(before.values().map(|gone| gone.group().to_owned()));
+        let mut all: Vec<_> = by_name.values().cloned().collect();
+        let created = |known: &Definition| {
+            known.crd.at(&["metadata", "creationTimestamp"]).and_then(Value::as_str).map(str::to_owned)
+        };
+        all.sort_by_cached_key(|known| created(known));
+        all
+    }
+
+    /// Takes the groups with CRDs that [`Self::get`] found changed since the last call.
+    pub(super) fn take_changed_groups(&self) -> ChangedGroups<'_> {
+        ChangedGroups { left: std::mem::take(&mut self.lock().changed_groups), cache: self }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while it holds the definitions")
+    }
+}
+
+fn is_established(crd: &Object) -> bool {
+    acceptance::condition(crd, "Established") == Some("True")
+}
+
+/// Reads what a CRD serves by these names. What an earlier state serves is the same unless spec, names or deletion
+/// changed; to read schemas takes long.
+fn served(crd: &Object, names: &Value, before: Option<&Definition>) -> Vec<Arc<Resource>> {
+    if names.is_null() {
+        return Vec::new();
+    }
+    let state = |crd: &Object| (crd.uid().to_owned(), crd.generation(), crd.deletion_timestamp().is_some());
+    match before {
+        Some(before) if state(&before.crd) == state(crd) && before.names == *names => before.resources.clone(),
+        _ => resources_of_definition(crd, names).into_iter().map(Arc::new).collect(),
+    }
+}

@@ -1,0 +1,144 @@
+//! Which names a CRD gets, and what it is told of that.
+
+use super::approval::Approval;
+use flyball_core::{Clock, Object};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// Returns the status of a condition.
+pub(crate) fn condition<'o>(crd: &'o Object, ty: &str) -> Option<&'o str> {
+    let conditions = crd.at(&["status", "conditions"])?.as_array()?;
+    conditions.iter().find(|condition| condition["type"] == ty)?["status"].as_str()
+}
+
+/// A new state of a condition; the time moves only if the status does.
+fn set(conditions: &mut Vec<Value>, ty: &str, status: &str, reason: &str, message: &str, clock: &Clock) {
+    let old = conditions.iter().position(|condition| condition["type"] == ty);
+    let moved = old.is_none_or(|at| conditions[at]["status"] != status);
+    let time = if moved {
+        Value::from(clock.now_rfc3339())
+    } else {
+        old.map(|at| conditions[at]["lastTransitionTime"].clone()).unwrap_or_default()
+    };
+    let condition =
+        json!({"type": ty, "status": status, "reason": reason, "message": message, "lastTransitionTime": time});
+    match old {
+        Some(at) => conditions[at] = condition,
+        None => conditions.push(condition),
+    }
+}
+
+fn text<'v>(names: &'v Value, field: &str) -> &'v str {
+    names[field].as_str().unwrap_or_default()
+}
+
+fn short_names(names: &Value) -> Vec<&str> {
+    names["shortNames"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// The names that CRDs of one group were given, each with the names of these CRDs.
+#[derive(Default)]
+pub(crate) struct AcceptedNames {
+    /// Plurals, singulars and short names.
+    names: BTreeMap<String, Vec<String>>,
+    /// Kinds and kinds of lists.
+    kinds: BTreeMap<String, Vec<String>>,
+}
+
+impl AcceptedNames {
+    pub(crate) fn of<'a>(crds: impl Iterator<Item = &'a Object>) -> Self {
+        let mut accepted = Self::default();
+        for crd in crds {
+            let Some(names) = crd.at(&["status", "acceptedNames"]) else { continue };
+            let note = |map: &mut BTreeMap<_, Vec<_>>, name: &str| {
+                map.entry(name.to_owned()).or_default().push(crd.name().to_owned());
+            };
+            ["plural", "singular"].iter().for_each(|field| note(&mut accepted.names, text(names, field)));
+            short_names(names).iter().for_each(|name| note(&mut accepted.names, name));
+            ["kind", "listKind"].iter().for_each(|field| note(&mut accepted.kinds, text(names, field)));
+        }
+        accepted
+    }
+
+    /// Tells whether a CRD can have all names that it wishes for.
+    pub(crate) fn leaves(&self, crd: &Object) -> bool {
+        let wished = crd.at(&["spec", "names"]).unwrap_or(&Value::Null);
+        let names = ["plural", "singular"].map(|field| text(wished, field)).into_iter().chain(short_names(wished));
+        let kinds = ["kind", "listKind"].map(|field| text(wished, field));
+        !names.into_iter().any(|name| Self::taken(&self.names, name, crd))
+            && !kinds.into_iter().any(|name| Self::taken(&self.kinds, name, crd))
+    }
+
+    fn taken(names: &BTreeMap<String, Vec<String>>, name: &str, crd: &Object) -> bool {
+        names.get(name).is_some_and(|owners| owners.iter().any(|owner| owner != crd.name()))
+    }
+}
+
+/// Works out the status of a CRD among those of its group.
+pub(crate) fn judge(crd: &Object, group: &AcceptedNames, clock: &Clock) -> Value {
+    let wished = crd.at(&["spec", "names"]).cloned().unwrap_or_default();
+    let held = crd.at(&["status", "acceptedNames"]).cloned().unwrap_or_default();
+    let name_taken = |name: &str| AcceptedNames::taken(&group.names, name, crd);
+    let kind_taken = |name: &str| AcceptedNames::taken(&group.kinds, name, crd);
+
+    let mut accepted = held.as_object().cloned().unwrap_or_default();
+    let mut refusal: Option<(&str, String)> = None;
+    let mut take = |field: &'static str, taken: bool, reason: &'static str, shown: &str| {
+        if taken {
+            refusal = Some((reason, format!("\"{shown}\" is already in use")));
+        } else if wished[field].is_null() {
+            accepted.remove(field);
+        } else {
+            accepted.insert(field.to_owned(), wished[field].clone());
+        }
+    };
+    take("plural", name_taken(text(&wished, "plural")), "PluralConflict", text(&wished, "plural"));
+    take("singular", name_taken(text(&wished, "singular")), "SingularConflict", text(&wished, "singular"));
+    let clash = short_names(&wished).into_iter().find(|name| name_taken(name)).map(str::to_owned);
+    take("shortNames", clash.is_some(), "ShortNamesConflict", clash.as_deref().unwrap_or_default());
+    take("kind", kind_taken(text(&wished, "kind")), "KindConflict", text(&wished, "kind"));
+    take("listKind", kind_taken(text(&wished, "listKind")), "ListKindConflict", text(&wished, "listKind"));
+    match wished.get("categories") {
+        Some(categories) => accepted.insert("categories".into(), categories.clone()),
+        None => accepted.remove("categories"),
+    };
+    for field in ["plural", "kind"] {
+        accepted.entry(field).or_insert_with(|| "".into());
+    }
+
+    let mut status = crd.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut conditions = status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    match &refusal {
+        None => set(&mut conditions, "NamesAccepted", "True", "NoConflicts", "no conflicts found", clock),
+        Some((reason, message)) => set(&mut conditions, "NamesAccepted", "False", reason, message, clock),
+    }
+    let established = condition(crd, "Established") == Some("True");
+    if refusal.is_none() && !established {
+        set(
+            &mut conditions,
+            "Established",
+            "True",
+            "InitialNamesAccepted",
+            "the initial names have been accepted",
+            clock,
+        );
+    } else if refusal.is_some() && !established {
+        set(&mut conditions, "Established", "False", "NotAccepted", "not all names are accepted", clock);
+    }
+    if let Some(approval) = Approval::of(crd) {
+        let (state, reason, message) = approval.condition(crd);
+        set(&mut conditions, "KubernetesAPIApprovalPolicyConformant", state, reason, &message, clock);
+    }
+    status.insert("conditions".into(), conditions.into());
+    status.insert("acceptedNames".into(), accepted.into());
+    Value::Object(status)
+}
+
+/// Works out the status of a CRD that is being deleted.
+pub(crate) fn terminating(crd: &Object, reason: &str, message: &str, clock: &Clock) -> Value {
+    let mut status: Map<String, Value> = crd.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut conditions = status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    set(&mut conditions, "Terminating", "True", reason, message, clock);
+    status.insert("conditions".into(), conditions.into());
+    Value::Object(status)
+}

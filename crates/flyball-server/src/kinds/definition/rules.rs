@@ -1,0 +1,333 @@
+//! Rules in CEL that the schema of a CRD carries: those that cannot work, or could take too long, are refused.
+//!
+//! See <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules>.
+
+use super::schema::{Position, Schema, flag, has, inner, text};
+use flyball_core::field::{FieldError, Path, Shown, go_json};
+use flyball_schema::cel;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// The most that one expression may cost.
+const MAX_COST: u64 = 10_000_000;
+/// The most that all of a schema may cost.
+const MAX_TOTAL: u64 = 100_000_000;
+/// The number of the dearest expressions that a refusal of the total names.
+const NAMED: usize = 4;
+
+/// Finds rules that cannot work, or that cost too much, one by one or together.
+///
+/// `broken` are the findings about the schema: no rule is compiled at or above one.
+pub(super) fn validate(root: &Schema, path: &Path<'_>, broken: &[FieldError]) -> Vec<FieldError> {
+    let broken = broken.iter().map(|error| error.field.clone()).collect();
+    let mut rules = Rules { broken, ..Rules::default() };
+    rules.visit(root, path, &At { is_root: true, barrier: None, cardinality: Some(1) });
+    let Rules { mut errors, total, dearest, .. } = rules;
+    if total > MAX_TOTAL {
+        let why = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+        errors.extend(dearest.into_iter().map(|(_, path)| FieldError::forbidden(path, why)));
+        let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+        errors.push(FieldError::forbidden(path, excess(what, total, MAX_TOTAL)));
+    }
+    errors
+}
+
+/// Says by how much a cost is too high.
+fn excess(what: &str, cost: u64, limit: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    let factor = cost as f64 / limit as f64;
+    let factor = if factor > 100.0 {
+        "more than 100".to_owned()
+    } else if factor < 1.5 {
+        format!("{factor:.6}")
+    } else {
+        format!("{factor:.1}")
+    };
+    format!(
+        "{what} exceeds budget by factor of {factor}x (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)"
+    )
+}
+
+/// The position of a schema in the whole.
+struct At {
+    is_root: bool,
+    /// Above which place old and new values cannot be told to belong together.
+    barrier: Option<String>,
+    /// The most values that there may be, if there is a bound.
+    cardinality: Option<u64>,
+}
+
+#[derive(Default)]
+struct Rules {
+    errors: Vec<FieldError>,
+    /// The places of a schema that something is wrong with.
+    broken: BTreeSet<String>,
+    total: u64,
+    /// The dearest expressions, the first most.
+    dearest: Vec<(u64, String)>,
+}
+
+impl Rules {
+    fn visit(&mut self, schema: &Schema, path: &Path<'_>, at: &At) {
+        let lists_correlate = text(schema, "x-kubernetes-list-type") == "map";
+        let maps_correlate = text(schema, "x-kubernetes-map-type") != "atomic";
+        let each = most(schema);
+        inner(schema, path, &mut |schema, below, place| {
+            if place == Position::Values {
+                return;
+            }
+            let kept = if place == Position::Items { lists_correlate } else { maps_correlate };
+            let barrier = at.barrier.clone().or_else(|| (!kept).then(|| path.to_string()));
+            let cardinality = at.cardinality.zip(each).map(|(all, each)| all.saturating_mul(each));
+            self.visit(schema, below, &At { is_root: false, barrier, cardinality });
+        });
+        let place = path.to_string();
+        if self.broken.range(place.clone()..).next().is_some_and(|field| field.starts_with(&place)) {
+            return;
+        }
+        let list = path.field("x-kubernetes-validations");
+        // At the root, and where an object stands within another, rules see who the object is.
+        let whole = at.is_root || flag(schema, "x-kubernetes-embedded-resource");
+        let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
+        for (i, rule) in rules.enumerate() {
+            let Some(rule) = rule.as_object() else { continue };
+            let path = list.index(i);
+            let costs = check_rule(rule, schema, whole, &path, &mut self.errors);
+            let times = at.cardinality.unwrap_or_else(|| cel::cardinality(schema));
+            if let Some(cost) = costs.rule {
+                self.count("estimated rule cost", cost.saturating_mul(times), path.field("rule").to_string());
+            }
+            if let Some(cost) = costs.message {
+                let at = path.field("messageExpression").to_string();
+                self.count("estimated messageExpression cost", cost, at);
+            }
+            if let Some(uses_old) = costs.uses_old {
+                self.errors.extend(check_old(rule, uses_old, &path, at.barrier.as_deref()));
+            }
+        }
+    }
+
+    fn count(&mut self, what: &str, cost: u64, path: String) {
+        if cost > MAX_COST {
+            self.errors.push(FieldError::forbidden(path.as_str(), excess(what, cost, MAX_COST)));
+        }
+        self.total = self.total.saturating_add(cost);
+        if cost >= MAX_TOTAL / 100 {
+            self.dearest.push((cost, path));
+            self.dearest.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
+            self.dearest.truncate(NAMED);
+        }
+    }
+}
+
+/// Returns the most values directly below one of a schema, if there is a bound.
+fn most(schema: &Schema) -> Option<u64> {
+    let bound = |field: &str| schema.get(field).and_then(Value::as_i64).map(|n| u64::try_from(n).unwrap_or_default());
+    match text(schema, "type") {
+        "object" if has(schema, "additionalProperties") => bound("maxProperties"),
+        "array" => bound("maxItems"),
+        _ => Some(1),
+    }
+}
+
+/// The costs of a rule's expressions, as far as they work.
+#[derive(Default)]
+struct Costs {
+    rule: Option<u64>,
+    message: Option<u64>,
+    /// True if the rule looks at the old value.
+    uses_old: Option<bool>,
+}
+
+/// Finds rules that are none, before anything is compiled.
+pub(super) fn forms(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    const REASONS: [&str; 4] =
+        ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
+    let list = path.field("x-kubernetes-validations");
+    let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
+    for (i, rule) in rules.enumerate() {
+        let Some(rule) = rule.as_object() else { continue };
+        let path = list.index(i);
+        let (expression, message) = (text(rule, "rule").trim(), text(rule, "message"));
+        let made = text(rule, "messageExpression");
+        if expression.is_empty() {
+            errors.push(FieldError::required(path.field("rule"), "rule is not specified"));
+        } else if !message.is_empty() && message.trim().is_empty() {
+            errors.push(FieldError::invalid(path.field("message"), message, "message must be non-empty if specified"));
+        } else if message.trim().contains(['\n', '\r']) {
+            errors.push(FieldError::invalid(path.field("message"), message, "must not contain line breaks"));
+        } else if expression.contains(['\n', '\r']) && message.trim().is_empty() {
+            let detail = "message must be specified if rule contains line breaks";
+            errors.push(FieldError::required(path.field("message"), detail));
+        }
+        if !made.is_empty() && made.trim().is_empty() {
+            let detail = "messageExpression must be non-empty if specified";
+            errors.push(FieldError::required(path.field("messageExpression"), detail));
+        }
+        let reason = text(rule, "reason");
+        if has(rule, "reason") && !REASONS.contains(&reason) {
+            errors.push(FieldError::not_supported(path.field("reason"), reason, REASONS));
+        }
+        let field_path = text(rule, "fieldPath");
+        let at = path.field("fieldPath");
+        if !field_path.is_empty() && field_path.trim().is_empty() {
+            errors.push(FieldError::invalid(at, field_path, "must be non-empty if specified"));
+        }
+        if field_path.contains(['\n', '\r']) {
+            errors.push(FieldError::invalid(at, field_path, "must not contain line breaks"));
+        }
+        if !field_path.is_empty() && field_at(schema, field_path, Brackets::Allowed).is_err() {
+            errors.push(FieldError::invalid(at, field_path, "must be a valid path"));
+        }
+    }
+}
+
+fn check_rule(rule: &Schema, schema: &Schema, whole: bool, path: &Path<'_>, errors: &mut Vec<FieldError>) -> Costs {
+    let mut costs = Costs::default();
+    let expression = text(rule, "rule");
+    let shown = || Shown::Raw(print(rule));
+    match cel::compile(expression) {
+        Err(why) => errors.push(FieldError::invalid(path.field("rule"), shown(), format!("compilation failed: {why}"))),
+        Ok(program) => {
+            costs.uses_old = Some(program.references().has_variable("oldSelf"));
+            match cel::check(expression, schema, whole, flag(rule, "optionalOldSelf")) {
+                Err(why) => {
+                    errors.push(FieldError::invalid(path.field("rule"), shown(), format!("compilation failed: {why}")))
+                }
+                Ok(found) if found.made.is("bool") || found.made.is_dyn() => costs.rule = Some(found.cost),
+                Ok(_) => errors.push(FieldError::invalid(
+                    path.field("rule"),
+                    shown(),
+                    "cel expression must evaluate to a bool",
+                )),
+            }
+        }
+    }
+    let message_expression = text(rule, "messageExpression");
+    if message_expression.is_empty() {
+        return costs;
+    }
+    let checked = cel::check(message_expression, schema, whole, flag(rule, "optionalOldSelf"));
+    let detail = match checked {
+        Err(why) => format!("messageExpression compilation failed: {why}"),
+        Ok(found) if found.made.is("string") || found.made.is_dyn() => {
+            costs.message = Some(found.cost);
+            return costs;
+        }
+        Ok(_) => "messageExpression must evaluate to a string".to_owned(),
+    };
+    errors.push(FieldError::invalid(path.field("messageExpression"), shown(), detail));
+    costs
+}
+
+/// Validates how a rule looks at the old value.
+fn check_old(rule: &Schema, uses_old: bool, path: &Path<'_>, barrier: Option<&str>) -> Option<FieldError> {
+    if uses_old {
+        let barrier = barrier?;
+        let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {barrier}");
+        return Some(FieldError::invalid(path.field("rule"), text(rule, "rule"), detail));
+    }
+    has(rule, "optionalOldSelf").then(|| {
+        let given = flag(rule, "optionalOldSelf");
+        let detail = "may not be set if oldSelf is not used in rule";
+        FieldError::invalid(path.field("optionalOldSelf"), given, detail)
+    })
+}
+
+/// True if a path may name fields in brackets: `['a-b']`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Brackets {
+    Allowed,
+    Forbidden,
+}
+
+/// Finds what a path such as `.spec.name` leads to: its steps, and the schema there; `Err` says why it leads to nothing.
+pub(super) fn field_at<'s>(
+    schema: &'s Schema,
+    path: &str,
+    brackets: Brackets,
+) -> Result<(Vec<String>, &'s Schema), String> {
+    let mut steps = Vec::new();
+    let (mut at, mut rest) = (schema, path);
+    while let Some(token) = next_token(&mut rest) {
+        let step = match token {
+            "[" if brackets == Brackets::Forbidden => return Err("array notation is not allowed".into()),
+            "[" => {
+                let quoted = next_token(&mut rest).ok_or(UNEXPECTED_END)?;
+                let inner = quoted.strip_prefix('\'').and_then(|quoted| quoted.strip_suffix('\''));
+                unescape(inner.ok_or_else(|| format!("expected single quoted string but got {quoted}"))?)?
+            }
+            "." => next_token(&mut rest).ok_or(UNEXPECTED_END)?.to_owned(),
+            other => return Err(format!("expected [ or . but got: {other}")),
+        };
+        let inner = match at.get("properties").and_then(Value::as_object) {
+            Some(properties) => properties.get(&step),
+            None => at.get("additionalProperties"),
+        };
+        at = inner.and_then(Value::as_object).ok_or("does not refer to a valid field")?;
+        if token == "[" {
+            let close = next_token(&mut rest).ok_or(UNEXPECTED_END)?;
+            if close != "]" {
+                return Err(format!("expected ] but got {close}"));
+            }
+        }
+        steps.push(step);
+    }
+    Ok((steps, at))
+}
+
+const UNEXPECTED_END: &str = "unexpected end of JSON path";
+
+/// Takes a delimiter, a quoted text or what stands between delimiters.
+fn next_token<'p>(rest: &mut &'p str) -> Option<&'p str> {
+    let end = match rest.as_bytes() {
+        [] => return None,
+        [b'\'', ..] => {
+            let bytes = rest.as_bytes();
+            let close = (1..bytes.len()).find(|i| bytes[*i] == b'\'' && bytes[i - 1] != b'\\');
+            close.map_or(rest.len(), |close| close + 1)
+        }
+        [b'.' | b'[' | b']', ..] => 1,
+        _ => rest.find(['.', '[', ']']).unwrap_or(rest.len()),
+    };
+    let (token, after) = rest.split_at(end);
+    *rest = after;
+    Some(token)
+}
+
+/// Reads the escapes of a quoted name.
+fn unescape(quoted: &str) -> Result<String, String> {
+    let mut name = String::new();
+    let mut chars = quoted.chars();
+    while let Some(c) = chars.next() {
+        let escaped = if c == '\\' { chars.next() } else { None };
+        name.push(match escaped {
+            None => c,
+            Some('a') => '\u{7}',
+            Some('b') => '\u{8}',
+            Some('f') => '\u{c}',
+            Some('n') => '\n',
+            Some('r') => '\r',
+            Some('t') => '\t',
+            Some('v') => '\u{b}',
+            Some(plain @ ('\'' | '\\')) => plain,
+            Some(other) => return Err(format!("invalid string literal: invalid escape char \\{other}")),
+        });
+    }
+    Ok(name)
+}
+
+/// Prints a rule as Go prints the internal form.
+fn print(rule: &Schema) -> String {
+    let quoted = |field: &str| go_json(&Value::from(text(rule, field)));
+    let given = |field: &str| rule.get(field).map_or_else(|| "null".to_owned(), go_json);
+    format!(
+        "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
+        quoted("rule"),
+        quoted("message"),
+        quoted("messageExpression"),
+        given("reason"),
+        quoted("fieldPath"),
+        given("optionalOldSelf"),
+    )
+}

@@ -1,0 +1,14 @@
+//! The part of a pod that the rules of its containers look at.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The fields of a pod that its containers share.
+pub(super) struct Surroundings<'a> {
+    pub(super) volumes: BTreeMap<&'a str, &'a Value>,
+    pub(super) claims: Vec<&'a str>,
+    pub(super) grace: Option<i64>,
+    pub(super) restart_policy: &'a str,
+    pub(super) host_users: bool,
+    pub(super) os: Option<&'a str>,
+}

@@ -1,0 +1,203 @@
+//! Addresses and ports that services are given.
+//!
+//! What is given is read off the services that there are: there is no other record of it.
+
+use crate::admission::Attributes;
+use crate::kinds::{Part, Service as Kind};
+use crate::storage::Store;
+use flyball_core::ObjectKey;
+use flyball_core::field::FieldError;
+use flyball_core::time::{SignedDuration, Timestamp};
+use flyball_core::{Clock, GroupResource, Object, Rng, Status};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
+
+/// The first address of the range that services are given addresses of, and the size of that range.
+const RANGE: (Ipv4Addr, u32) = (Ipv4Addr::new(10, 96, 0, 0), 1 << 20);
+const PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
+
+/// Gives services addresses and ports that no other has.
+pub(super) struct Addresses {
+    store: Arc<Store>,
+    clock: Clock,
+    rng: Rng,
+    /// Addresses and ports that were drawn lately, by services that may not be stored yet: none is drawn twice.
+    draws: Mutex<Vec<(Timestamp, Draw)>>,
+}
+
+#[derive(PartialEq)]
+struct Draw {
+    service: ObjectKey,
+    address: Option<String>,
+    ports: Vec<i64>,
+}
+
+/// Timeout of a write; what was not stored by then is free again.
+const IN_FLIGHT: SignedDuration = SignedDuration::from_secs(60);
+
+impl Addresses {
+    pub(super) fn new(store: Arc<Store>, clock: Clock, rng: Rng) -> Self {
+        Self { store, clock, rng, draws: Mutex::default() }
+    }
+
+    /// Gives a service what it needs and keeps what it had.
+    ///
+    /// Nothing is held until the service is stored. What is drawn is remembered for as long as the write may take
+    /// instead, also if another write of the same service draws meanwhile.
+    pub(super) fn allocate(&self, attributes: &Attributes<'_>, service: &mut Object) -> Result<(), Status> {
+        if attributes.part != Part::Whole {
+            return Ok(());
+        }
+        let old = attributes.old;
+        let invalid = |errors: &[FieldError]| Status::invalid(&attributes.resource.kind, attributes.name, errors);
+        let name = service.key();
+        let now = self.clock.now();
+        let mut draws = self.draws.lock().expect("nothing panics while it draws");
+        draws.retain(|(at, _)| now.duration_since(*at) < IN_FLIGHT);
+        let others: Vec<Object> = {
+            let all = self.store.list(&GroupResource::new("", "services"), None).entries;
+            all.iter().filter_map(|entry| entry.object().ok()).filter(|other| other.key() != name).collect()
+        };
+        Kind::keep(service, old);
+        if Kind::is_external_name(service) {
+            return Ok(());
+        }
+        Kind::families(service, old).map_err(|errors| invalid(&errors))?;
+        let stored = others.iter().filter_map(|other| other.at(&["spec", "clusterIP"])?.as_str());
+        let drawn = || draws.iter().map(|(_, draw)| draw).filter(|draw| draw.service != name);
+        let addresses_taken = stored.chain(drawn().filter_map(|draw| draw.address.as_deref())).collect();
+        let ports_taken = others.iter().flat_map(held).chain(drawn().flat_map(|draw| draw.ports.clone())).collect();
+        if !old.is_some_and(Kind::has_address) {
+            addresses(&self.rng, service, &addresses_taken).map_err(|error| invalid(&[error]))?;
+        }
+        ports(&self.rng, service, ports_taken, attributes.dry_run).map_err(|error| invalid(&[error]))?;
+        if !attributes.dry_run {
+            let address = service.at(&["spec", "clusterIP"]).and_then(Value::as_str).map(str::to_owned);
+            let draw = Draw { service: name, address, ports: held(service) };
+            draws.retain(|(_, known)| *known != draw);
+            draws.push((now, draw));
+        }
+        Ok(())
+    }
+}
+
+fn spec(service: &mut Object) -> Option<&mut Map<String, Value>> {
+    service.get_mut("spec")?.as_object_mut()
+}
+
+fn addresses(rng: &Rng, service: &mut Object, taken: &BTreeSet<&str>) -> Result<(), FieldError> {
+    let Some(spec) = spec(service) else { return Ok(()) };
+    let given =
+        spec.get("clusterIPs").and_then(|ips| ips.get(0)).and_then(Value::as_str).unwrap_or_default().to_owned();
+    if given == "None" || spec.get("ipFamilies").is_none() {
+        return Ok(());
+    }
+    let first = u32::from(RANGE.0);
+    if given.is_empty() {
+        // The lower part of the range is left to those who ask for an address.
+        let (low, all) = (256, RANGE.1 - 257);
+        let start = u32::try_from(rng.below(u64::from(all))).unwrap_or(0);
+        let free = (0..all)
+            .map(|step| Ipv4Addr::from(first + low + (start + step) % all).to_string())
+            .find(|ip| !taken.contains(ip.as_str()));
+        let Some(ip) = free else {
+            return Err(FieldError::invalid("spec.clusterIPs", json!([""]), "failed to allocate IP: range is full"));
+        };
+        spec.insert("clusterIPs".into(), json!([ip]));
+        spec.insert("clusterIP".into(), ip.into());
+        return Ok(());
+    }
+    let shown = spec.get("clusterIPs").cloned().unwrap_or_default();
+    let refuse = |why: String| {
+        Err(FieldError::invalid("spec.clusterIPs", shown, format!("failed to allocate IP {given}: {why}")))
+    };
+    let inside = given.parse::<Ipv4Addr>().is_ok_and(|ip| u32::from(ip) > first && u32::from(ip) - first < RANGE.1 - 1);
+    if !inside {
+        return refuse(format!(
+            "the provided IP ({given}) is not in the valid range. The range of valid IPs is {}/12",
+            RANGE.0
+        ));
+    }
+    if taken.contains(given.as_str()) { refuse("provided IP is already allocated".into()) } else { Ok(()) }
+}
+
+/// Ports of nodes that services hold.
+fn held(service: &Object) -> Vec<i64> {
+    let ports = service.at(&["spec", "ports"]).and_then(Value::as_array).into_iter().flatten();
+    let health = service.at(&["spec", "healthCheckNodePort"]).and_then(Value::as_i64);
+    ports.filter_map(|port| port["nodePort"].as_i64()).chain(health).filter(|port| *port != 0).collect()
+}
+
+fn ports(rng: &Rng, service: &mut Object, mut taken: BTreeSet<i64>, dry_run: bool) -> Result<(), FieldError> {
+    let (exposed, balanced) = (Kind::is_exposed(service), Kind::needs_health_check(service));
+    let Some(spec) = spec(service).filter(|_| exposed) else { return Ok(()) };
+    let allocates = spec.get("type").is_some_and(|ty| ty == "NodePort")
+        || spec.get("allocateLoadBalancerNodePorts") != Some(&Value::Bool(false));
+    let check = |port: i64, taken: &BTreeSet<i64>| {
+        // Nothing is allocated in a dry run, so that nothing is refused either.
+        if !PORTS.contains(&port) && !dry_run {
+            return Some(format!(
+                "provided port is not in the valid range. The range of valid ports is {}-{}",
+                PORTS.start(),
+                PORTS.end()
+            ));
+        }
+        taken.contains(&port).then(|| "provided port is already allocated".to_owned())
+    };
+    let list = spec.get("ports").and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut given: Vec<(i64, i64)> = Vec::new();
+    let mut chosen: Vec<i64> = Vec::new();
+    for (i, port) in list.iter().enumerate() {
+        let (number, asked) = (port["port"].as_i64().unwrap_or(0), port["nodePort"].as_i64().unwrap_or(0));
+        // The same port by two protocols is the same port of the node.
+        let same = given.iter().find(|(port, _)| *port == number).map(|(_, node_port)| *node_port);
+        let later = || {
+            list.iter()
+                .filter(|other| other["port"].as_i64() == Some(number))
+                .filter_map(|other| other["nodePort"].as_i64())
+                .find(|port| *port != 0)
+        };
+        let wanted = if asked == 0 { same.or_else(later).unwrap_or(0) } else { asked };
+        let wanted = if wanted == 0 {
+            if !allocates {
+                chosen.push(0);
+                continue;
+            }
+            free(rng, &taken)
+                .ok_or_else(|| FieldError::internal("spec.ports", "failed to allocate a nodePort: range is full"))?
+        } else {
+            if same != Some(wanted)
+                && let Some(why) = check(wanted, &taken)
+            {
+                return Err(FieldError::invalid(format!("spec.ports[{i}].nodePort"), wanted, why));
+            }
+            wanted
+        };
+        taken.insert(wanted);
+        given.push((number, wanted));
+        chosen.push(wanted);
+    }
+    for (port, chosen) in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten().zip(chosen) {
+        if chosen != 0
+            && let Some(port) = port.as_object_mut()
+        {
+            port.insert("nodePort".into(), chosen.into());
+        }
+    }
+    if balanced
+        && spec.get("healthCheckNodePort").and_then(Value::as_i64).unwrap_or(0) == 0
+        && let Some(port) = free(rng, &taken)
+    {
+        spec.insert("healthCheckNodePort".into(), port.into());
+    }
+    Ok(())
+}
+
+/// Chooses a port that nobody holds.
+fn free(rng: &Rng, taken: &BTreeSet<i64>) -> Option<i64> {
+    let count = PORTS.end() - PORTS.start() + 1;
+    let start = i64::try_from(rng.below(count.unsigned_abs())).unwrap_or(0);
+    (0..count).map(|step| PORTS.start() + (start + step) % count).find(|port| !taken.contains(port))
+}

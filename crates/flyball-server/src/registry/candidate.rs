@@ -1,0 +1,232 @@
+//! The candidate of a write: the object that is to be stored, and the stages by which it becomes that.
+
+use super::managed::{self, By};
+use super::meta;
+use crate::admission::Writer;
+use crate::catalog::{Behavior, Catalog, Resource, Target};
+use crate::kinds::{Checks, Part};
+use flyball_core::field::FieldError;
+use flyball_core::{Clock, Object, Rng, Status, names};
+
+/// The object that a write is to leave.
+///
+/// Its methods are the stages that it goes through, in this order:
+///
+/// 1. [`place`](Self::place): it is in the namespace of the request;
+/// 2. [`default`](Self::default): it has what the client left out;
+/// 3. [`record_fields`](Self::record_fields): its managed fields say who wrote what (an apply has counted them itself);
+/// 4. [`restore_readonly_fields`](Self::restore_readonly_fields): the parts that the write is not about are as before
+///    (those of a new object go before stage 3, so that nobody owns them);
+/// 5. *admission changes it;*
+/// 6. [`set_system_fields`](Self::set_system_fields): generation, UID and times are the server's, and the kind has
+///    prepared it;
+/// 7. [`restore_times`](Self::restore_times): managed fields that only moved in time have not;
+/// 8. [`validate`](Self::validate): it may be stored;
+/// 9. [`count_generation`](Self::count_generation): the generation counts a change of what is wanted;
+/// 10. [`drop_empty_lists`](Self::drop_empty_lists): it has no list that its stored form does not have;
+/// 11. *admission validates it;*
+/// 12. [`normalize_empty`](Self::normalize_empty): it is as it comes back from storage;
+/// 13. the codec makes an entry of it.
+///
+/// What is stored with the bootstrap objects goes through the stages that apply to it (`seed`).
+pub(super) struct Candidate<'w> {
+    pub(super) object: Object,
+    /// The object before the write; none where one is created.
+    live: Option<&'w Object>,
+    target: &'w Target,
+}
+
+impl<'w> Candidate<'w> {
+    pub(super) fn new(target: &'w Target, live: Option<&'w Object>, object: Object) -> Self {
+        Self { object, live, target }
+    }
+
+    fn resource(&self) -> &'w Resource {
+        &self.target.resource
+    }
+
+    /// Puts the object into the namespace of the request, or rejects it if it names another.
+    pub(super) fn place(&mut self) -> Result<(), Status> {
+        meta::place(&mut self.object, self.target.namespace.as_deref())
+    }
+
+    /// Fills in what the client left out, and rejects what takes too much memory with it.
+    pub(super) fn default(&mut self) -> Result<(), Status> {
+        self.resource().default_within(&mut self.object, self.live)
+    }
+
+    /// Records who wrote which fields.
+    pub(super) fn record_fields(&mut self, catalog: &Catalog, by: &By<'_>) {
+        // Binding a pod is no write of its fields, as far as their owners are concerned.
+        if self.target.part != Part::Binding {
+            managed::update(catalog, self.resource(), self.live, &mut self.object, by);
+        }
+    }
+
+    /// Restores what a write of a part of the object does not change; what only the server gives a new object goes.
+    pub(super) fn restore_readonly_fields(&mut self) {
+        match self.live {
+            Some(live) => restore(self.resource(), &mut self.object, live, self.target.part),
+            None => meta::clear_system_fields(&mut self.object),
+        }
+    }
+
+    /// Sets what only the server does: generation, UID and times, and whatever else the kind has of that sort.
+    pub(super) fn set_system_fields(&mut self, clock: &Clock, rng: &Rng) {
+        let resource = self.resource();
+        match self.live {
+            Some(live) => {
+                meta::restore_generation(&mut self.object, live);
+                resource.prepare(&mut self.object, Some(live), self.target.part, clock);
+                meta::restore_system_fields(&mut self.object, live);
+            }
+            None => {
+                clear_status(resource, &mut self.object);
+                meta::set_system_fields(&mut self.object, clock, rng);
+                if resource.counts_generations() {
+                    self.object.metadata_mut().insert("generation".into(), 1.into());
+                }
+                resource.prepare(&mut self.object, None, Part::Whole, clock);
+            }
+        }
+    }
+
+    /// Restores the times of managed fields if nothing else would change: then the write is none.
+    pub(super) fn restore_times(&mut self) {
+        self.live.iter().for_each(|live| managed::restore_times(&mut self.object, live));
+    }
+
+    /// Rejects the object if it breaks a rule of its kind, with all that is wrong.
+    pub(super) fn validate(&self, writer: &Writer<'_>) -> Result<(), Status> {
+        let (resource, object) = (self.resource(), &self.object);
+        let errors = match self.live {
+            Some(live) => self.update_errors(live, writer),
+            None => self.creation_errors(),
+        };
+        if errors.is_empty() { Ok(()) } else { Err(Status::invalid(&resource.refused_kind(), object.name(), &errors)) }
+    }
+
+    fn creation_errors(&self) -> Vec<FieldError> {
+        let (resource, object) = (self.resource(), &self.object);
+        let mut errors = meta::validate(resource, object, resource.name_rule());
+        errors.extend(resource.validate(object, None, Part::Whole).errors);
+        if errors.is_empty() {
+            // The name becomes a step of a path, whatever the kind allows besides.
+            let wrong = names::path_segment(object.name()).into_iter();
+            errors.extend(wrong.map(|why| FieldError::invalid("metadata.name", object.name(), why)));
+        }
+        errors
+    }
+
+    fn update_errors(&self, live: &Object, writer: &Writer<'_>) -> Vec<FieldError> {
+        let (resource, object, part) = (self.resource(), &self.object, self.target.part);
+        let mut errors = meta::validate(resource, object, names::path_segment);
+        errors.extend(meta::validate_update(object, live));
+        // The rules of a kind look at metadata again, and clients are told what they find.
+        if resource.checks() != Checks::Once {
+            errors.extend(meta::validate_update(object, live));
+        }
+        let found = resource.validate(object, Some(live), part);
+        writer.warnings.add(found.tolerated.iter().map(ToString::to_string));
+        errors.extend(found.errors);
+        if resource.checks() == Checks::Whole && part == Part::Whole {
+            errors.extend(meta::validate(resource, object, resource.name_rule()));
+            errors.extend(resource.validate_finalizers(object));
+        }
+        errors
+    }
+
+    /// Counts a change of what is wanted.
+    pub(super) fn count_generation(&mut self) {
+        let (Some(live), resource) = (self.live, self.resource()) else { return };
+        if resource.counts_generations()
+            && !matches!(self.target.part, Part::Binding | Part::Status)
+            && wants_other(resource, &self.object, live)
+        {
+            self.object.metadata_mut().insert("generation".into(), (live.generation() + 1).into());
+        }
+    }
+
+    /// Drops the empty lists that the stored form of the object does not have.
+    pub(super) fn drop_empty_lists(&mut self) {
+        self.resource().drop_empty_lists(&mut self.object);
+    }
+
+    /// Warns of what is allowed but unwise.
+    pub(super) fn warn(&self, writer: &Writer<'_>) {
+        writer.warnings.add(self.resource().warnings(&self.object, self.live));
+        writer.warnings.add(meta::finalizer_warnings(self.resource(), &self.object, self.live));
+    }
+
+    /// Brings the object into the form in which it comes back from storage.
+    pub(super) fn normalize_empty(&mut self) {
+        self.resource().normalize_empty(&mut self.object);
+    }
+}
+
+/// Restores what a write of a part does not change.
+fn restore(resource: &Resource, object: &mut Object, live: &Object, part: Part) {
+    let restore_field = |object: &mut Object, field: &str| {
+        match live.get(field) {
+            Some(value) => object.insert(field.into(), value.clone()),
+            None => object.remove(field),
+        };
+    };
+    match part {
+        // These put back themselves what they do not change.
+        Part::Approval | Part::Binding | Part::Scale => {}
+        Part::Status => {
+            let mut kept = live.clone();
+            match object.remove("status") {
+                Some(status) => kept.insert("status".into(), status),
+                None => kept.remove("status"),
+            };
+            let mut metadata = std::mem::take(object.metadata_mut());
+            if resource.custom().is_some() {
+                const OWN: [&str; 2] = ["managedFields", "resourceVersion"];
+                metadata.retain(|field, _| OWN.contains(&field.as_str()));
+                kept.metadata_mut().retain(|field, _| !OWN.contains(&field.as_str()));
+                kept.metadata_mut().extend(metadata);
+            } else {
+                if resource.status_keeps_labels() {
+                    match live.metadata().and_then(|metadata| metadata.get("labels")) {
+                        Some(labels) => metadata.insert("labels".into(), labels.clone()),
+                        None => metadata.remove("labels"),
+                    };
+                }
+                *kept.metadata_mut() = metadata;
+            }
+            *object = kept;
+        }
+        _ if resource.has_part(Part::Status) => restore_field(object, "status"),
+        _ => {}
+    }
+}
+
+/// A new object has no status but the one that it begins with.
+pub(super) fn clear_status(resource: &Resource, object: &mut Object) {
+    if !resource.has_part(Part::Status) || resource.is_created_with_status() {
+        return;
+    }
+    let zero = resource.empty.get("status").filter(|_| matches!(resource.behavior, Behavior::BuiltIn(_)));
+    match zero.filter(|zero| !zero.is_null()) {
+        Some(zero) => object.insert("status".into(), zero.clone()),
+        None => object.remove("status"),
+    };
+    // A schema may say what status a new object has.
+    if resource.custom().is_some() {
+        resource.default(object);
+    }
+}
+
+/// Returns whether more than metadata and status differ: whether something else is wanted now.
+fn wants_other(resource: &Resource, object: &Object, live: &Object) -> bool {
+    let status_apart = resource.has_part(Part::Status);
+    let skipped = |name: &str| matches!(name, "apiVersion" | "kind" | "metadata") || name == "status" && status_apart;
+    let differs = |a: &Object, b: &Object| a.iter().any(|(name, value)| !skipped(name) && b.get(name) != Some(value));
+    if differs(object, live) || differs(live, object) {
+        return true;
+    }
+    let annotations = |object: &Object| object.metadata().and_then(|metadata| metadata.get("annotations")).cloned();
+    resource.generation_counts_annotations() && annotations(object) != annotations(live)
+}

@@ -1,0 +1,53 @@
+//! Notification of watches that there is something to read.
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+/// Wakes the watches of a table after each write to it.
+///
+/// Watches over connections are woken before those in process. Of all that a write wakes, the last one waits for the
+/// thread that wrote, and any other thread takes the rest at once: so neither the answer nor an event over a connection
+/// has to wait until an in-process client has done its part.
+#[derive(Debug, Default)]
+pub(crate) struct WriteNotifier {
+    over_connections: Notify,
+    in_process: Notify,
+}
+
+impl WriteNotifier {
+    /// Wakes all who wait now.
+    pub(crate) fn notify(&self) {
+        self.over_connections.notify_waiters();
+        self.in_process.notify_waiters();
+    }
+
+    /// Waits for a write, over a connection or in process.
+    pub(crate) fn notified(&self, over_connection: bool) -> Notified<'_> {
+        if over_connection { self.over_connections.notified() } else { self.in_process.notified() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    #[tokio::test]
+    async fn connections_are_woken_first() {
+        let (notifier, woken) = (Arc::new(WriteNotifier::default()), Arc::new(Mutex::new(Vec::new())));
+        let listen = |over_connection| {
+            let (notifier, woken) = (notifier.clone(), woken.clone());
+            tokio::spawn(async move {
+                notifier.notified(over_connection).await;
+                woken.lock().unwrap().push(over_connection);
+            })
+        };
+        let listeners = [false, true, false, true].map(listen);
+        tokio::task::yield_now().await;
+        notifier.notify();
+        for listener in listeners {
+            listener.await.unwrap();
+        }
+        assert_eq!(*woken.lock().unwrap(), [true, true, false, false]);
+    }
+}
