@@ -73,6 +73,12 @@ impl Definitions {
         self.serve();
     }
 
+    /// Keeps all others from serving, as whoever serves does.
+    #[cfg(test)]
+    pub(crate) fn turn(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.cache.turn()
+    }
+
     /// Serves what the stored CRDs say.
     pub(crate) fn serve(&self) {
         let _turn = self.cache.turn();

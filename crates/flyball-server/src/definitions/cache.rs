@@ -90,7 +90,7 @@ impl Definition {
 impl Cache {
     /// Waits for its turn to make a catalog of what is stored now. One that is made of older CRDs must not take the place
     /// of one that is made of newer ones.
-    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -128,6 +128,7 @@ mod tests {
     use crate::storage::Revision;
     use bytes::Bytes;
     use flyball_core::ObjectKey;
+    use futures_util::FutureExt;
     use http::{Method, Request};
     use http_body_util::{BodyExt, Full};
     use serde_json::{Value, json};
@@ -166,6 +167,41 @@ mod tests {
             Ok(Entry { key, revision, body, facts, schema: 0, depth: 0 })
         };
         server.0.registry.store.put(&table, &key, None, make).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn whoever_serves_definitions_reads_them_in_its_turn() {
+        let server = Server::new(Options::system().unwrap());
+        let (parts, other) = (server.0.clone(), server.0.clone());
+        let turn = parts.definitions.turn();
+        let (started, start) = std::sync::mpsc::channel();
+        let serving = tokio::task::spawn_blocking(move || {
+            started.send(()).unwrap();
+            other.definitions.serve();
+        });
+        start.recv().unwrap();
+        for _ in 0..100_000 {
+            std::thread::yield_now();
+            assert!(!serving.is_finished(), "it would put what others have written since in the place of older CRDs");
+        }
+        let names = json!({"plural": "hats", "singular": "hat", "kind": "Hat", "listKind": "HatList"});
+        let definition = json!({
+            "metadata": {"name": "hats.x.io", "uid": "u", "generation": 1},
+            "spec": {"group": "x.io", "scope": "Namespaced", "names": names, "versions": [
+                {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}},
+            ]},
+            "status": {"acceptedNames": names, "conditions": [{"type": "Established", "status": "True"}]},
+        });
+        let table = GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions");
+        let key = ObjectKey::new(None, "hats.x.io");
+        let make = |revision: Revision| {
+            let (key, body, facts) = (key.clone(), Bytes::from(definition.to_string()), Facts::default());
+            Ok(Entry { key, revision, body, facts, schema: 0, depth: 0 })
+        };
+        parts.registry.store.put(&table, &key, None, make).now_or_never().unwrap().unwrap();
+        drop(turn);
+        serving.await.unwrap();
+        assert!(parts.registry.catalog.get().get("x.io", "v1", "hats").is_some());
     }
 
     #[tokio::test]

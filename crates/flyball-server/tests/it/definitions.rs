@@ -34,7 +34,7 @@ fn is_established(crd: &Value) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kind_is_served_before_it_is_said_to_be_established() {
     let server = server().await;
-    for n in 0..20 {
+    for n in 0..100 {
         let plural = format!("widgets{n}");
         let (reader, read) = (server.clone(), plural.clone());
         let seen = tokio::spawn(async move {
