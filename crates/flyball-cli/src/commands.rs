@@ -1,33 +1,132 @@
-//! The commands: one file each.
+//! The commands: one file each, and one line in [`Command`] and in [`run`](Command::run).
 
-pub(crate) mod apply;
-pub(crate) mod bench;
-pub(crate) mod cluster;
-pub(crate) mod completion;
-pub(crate) mod crd;
-pub(crate) mod create;
-pub(crate) mod demo;
-pub(crate) mod deploy;
-pub(crate) mod describe;
-pub(crate) mod dev;
-pub(crate) mod doctor;
-pub(crate) mod edit;
-pub(crate) mod get;
-pub(crate) mod helm;
-pub(crate) mod image;
-pub(crate) mod init;
-pub(crate) mod install;
-pub(crate) mod leash;
-pub(crate) mod levels;
-pub(crate) mod lint;
-pub(crate) mod logs;
-pub(crate) mod man;
-pub(crate) mod manifests;
-pub(crate) mod old;
-pub(crate) mod operate;
-pub(crate) mod render;
-pub(crate) mod run;
-pub(crate) mod scorecard;
-pub(crate) mod test;
-pub(crate) mod trace;
-pub(crate) mod undeploy;
+mod aliases;
+mod apply;
+mod bench;
+mod cluster;
+mod completion;
+mod crd;
+mod create;
+mod demo;
+mod deploy;
+mod describe;
+mod dev;
+mod doctor;
+mod edit;
+mod get;
+mod helm;
+mod image;
+mod init;
+mod install;
+mod levels;
+mod lint;
+mod logs;
+mod man;
+mod manifests;
+mod operate;
+mod render;
+mod run;
+mod scorecard;
+mod supervise;
+mod test;
+mod trace;
+mod undeploy;
+
+use crate::error::Result;
+use clap::{CommandFactory, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Init(init::InitArgs),
+    Create(create::CreateArgs),
+    Edit(edit::EditArgs),
+    Demo(demo::DemoArgs),
+    Cluster(cluster::ClusterArgs),
+    Crd(crd::CrdArgs),
+    Describe(describe::DescribeArgs),
+    Levels(levels::LevelsArgs),
+    Trace(trace::TraceArgs),
+    Get(get::GetArgs),
+    Apply(apply::ApplyArgs),
+    Run(run::RunArgs),
+    Dev(dev::DevArgs),
+    Image(image::ImageArgs),
+    Helm(helm::HelmArgs),
+    Test(test::TestArgs),
+    Scorecard(scorecard::ScorecardArgs),
+    Bench(bench::BenchArgs),
+    Manifests(manifests::ManifestsArgs),
+    Render(render::RenderArgs),
+    Lint(lint::LintArgs),
+    Install(install::InstallArgs),
+    Deploy(deploy::DeployArgs),
+    Logs(logs::LogsArgs),
+    Undeploy(undeploy::UndeployArgs),
+    Uninstall(undeploy::UninstallArgs),
+    Doctor(doctor::DoctorArgs),
+    Completion(completion::CompletionArgs),
+    Man(man::ManArgs),
+    #[command(hide = true)]
+    Supervise(supervise::SuperviseArgs),
+    #[command(hide = true)]
+    Operate(operate::OperateArgs),
+    #[command(hide = true)]
+    Add(aliases::AliasArgs),
+    #[command(hide = true)]
+    Generate(aliases::GenerateArgs),
+    #[command(hide = true)]
+    New(aliases::AliasArgs),
+    #[command(hide = true)]
+    Build(aliases::AliasArgs),
+    #[command(hide = true)]
+    Up(aliases::AliasArgs),
+}
+
+impl Command {
+    /// Runs the command and returns the exit code of the program.
+    pub(crate) fn run(self, verbose: u8) -> Result<ExitCode> {
+        let done = match self {
+            Self::Init(args) => init::cmd_init(&args),
+            Self::Create(args) => create::cmd_create(args),
+            Self::Edit(args) => edit::cmd_edit(&args),
+            Self::Demo(args) => demo::cmd_demo(args),
+            Self::Cluster(args) => cluster::cmd_cluster(args, verbose),
+            Self::Crd(args) => crd::cmd_crd(args),
+            Self::Describe(args) => describe::cmd_describe(args),
+            Self::Levels(args) => levels::cmd_levels(&args),
+            Self::Trace(args) => trace::cmd_trace(&args),
+            Self::Get(args) => get::cmd_get(&args),
+            Self::Apply(args) => apply::cmd_apply(&args),
+            Self::Run(args) => run::cmd_run(args),
+            Self::Doctor(args) => doctor::cmd_doctor(&args),
+            Self::Dev(args) => dev::cmd_dev(args),
+            Self::Helm(args) => helm::cmd_helm(&args),
+            Self::Image(args) => image::cmd_image(args),
+            Self::Test(args) => test::cmd_test(&args),
+            Self::Scorecard(args) => scorecard::cmd_scorecard(args),
+            Self::Bench(args) => bench::cmd_bench(&args),
+            Self::Man(args) => man::cmd_man(&args, crate::Cli::command()),
+            Self::Manifests(args) => manifests::cmd_manifests(&args),
+            Self::Render(args) => render::cmd_render(&args),
+            Self::Lint(args) => lint::cmd_lint(&args),
+            Self::Install(args) => install::cmd_install(&args),
+            Self::Deploy(args) => deploy::cmd_deploy(&args),
+            Self::Logs(args) => logs::cmd_logs(&args),
+            Self::Undeploy(args) => undeploy::cmd_undeploy(&args),
+            Self::Uninstall(args) => undeploy::cmd_uninstall(&args),
+            Self::Completion(args) => {
+                completion::cmd_completion(&args, crate::Cli::command());
+                Ok(())
+            }
+            Self::Operate(args) => return operate::cmd_operate(args),
+            Self::Supervise(args) => supervise::cmd_supervise(&args),
+            Self::Add(args) => aliases::cmd_alias("add", &args),
+            Self::Generate(args) => aliases::cmd_generate(&args),
+            Self::New(args) => aliases::cmd_alias("new", &args),
+            Self::Build(args) => aliases::cmd_alias("build", &args),
+            Self::Up(args) => aliases::cmd_alias("up", &args),
+        };
+        done.map(|()| ExitCode::SUCCESS)
+    }
+}

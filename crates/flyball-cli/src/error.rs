@@ -1,23 +1,40 @@
 //! What people are told when a command fails: what went wrong, why, and what they can do.
 
-use crate::terminal;
 use std::error::Error as StdError;
 use std::{fmt, io};
 
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Error {
+    kind: ErrorKind,
     what: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
     hints: Vec<String>,
-    is_usage: bool,
+}
+
+/// What a failure says about the command line, which gives the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorKind {
+    /// The command failed.
+    Failure,
+    /// The command line makes no sense, in a way that clap cannot know.
+    Usage,
+}
+
+impl ErrorKind {
+    pub(crate) fn exit_code(self) -> u8 {
+        match self {
+            Self::Failure => 1,
+            Self::Usage => 2,
+        }
+    }
 }
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     pub(crate) fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), source: None, hints: Vec::new(), is_usage: false }
+        Self { kind: ErrorKind::Failure, what: what.into(), source: None, hints: Vec::new() }
     }
 
     /// Says what failed because of something else.
@@ -27,12 +44,16 @@ impl Error {
 
     /// Says that the command line makes no sense: what clap cannot know, for it is seen later.
     pub(crate) fn usage(what: impl Into<String>) -> Self {
-        Self { is_usage: true, ..Self::new(what) }
+        Self { kind: ErrorKind::Usage, ..Self::new(what) }
     }
 
-    /// Returns what the program ends with.
-    pub(crate) fn exit_code(&self) -> u8 {
-        if self.is_usage { 2 } else { 1 }
+    pub(crate) fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Returns what to do about it.
+    pub(crate) fn hints(&self) -> &[String] {
+        &self.hints
     }
 
     /// Says what to do about it.
@@ -53,14 +74,6 @@ impl Error {
     pub(crate) fn is_absence(&self) -> bool {
         let source = self.source.as_deref().and_then(|source| source.downcast_ref());
         matches!(source, Some(kube::Error::Discovery(_))) || self.code() == Some(404)
-    }
-
-    /// Tells the person at the terminal.
-    pub(crate) fn print(&self) {
-        terminal::complain("error", &self.to_string());
-        for hint in &self.hints {
-            terminal::complain("hint", hint);
-        }
     }
 }
 

@@ -6,9 +6,9 @@ mod definitions;
 mod look;
 mod play;
 
-use crate::apply;
+use crate::cluster::apply;
 use crate::error::Result;
-use crate::local::LocalArgs;
+use crate::operator::local::LocalArgs;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;

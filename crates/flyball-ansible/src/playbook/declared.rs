@@ -80,6 +80,8 @@ struct Walk<'p> {
     names: Sets,
     /// Whether that is a role, all files of which are read.
     in_role: bool,
+    /// The folder of the file of that role that is read.
+    beside: PathBuf,
     /// Files of that role which tasks include, and which are not where its tasks and variables are.
     files: Vec<PathBuf>,
     next: Vec<Unit>,
@@ -106,7 +108,7 @@ fn last(key: &str) -> &str {
 impl<'p> Walk<'p> {
     fn of(project: &'p Path) -> Self {
         let (found, names) = (DeclaredVariables::default(), Sets::default());
-        Self { project, found, names, in_role: false, files: Vec::new(), next: Vec::new() }
+        Self { project, found, names, in_role: false, beside: PathBuf::new(), files: Vec::new(), next: Vec::new() }
     }
 
     /// Notes a path if it is elsewhere. What cannot be resolved cannot be read either.
@@ -158,6 +160,7 @@ impl<'p> Walk<'p> {
         }
         for part in ["tasks", "handlers"] {
             for file in walk(&folder.join(part))?.iter().filter(|file| is_yaml(file)) {
+                self.beside = file.parent().unwrap_or(folder).to_owned();
                 self.tasks(&read(file)?, folder, 0)?;
             }
         }
@@ -173,6 +176,7 @@ impl<'p> Walk<'p> {
                 return Err(Error::file(folder, format_args!("more than {MAX_FILES} files are included")));
             }
             self.reached(&file);
+            self.beside = file.parent().unwrap_or(folder).to_owned();
             match read(&file)? {
                 Value::Object(vars) => self.names.own.extend(vars.into_iter().map(|(name, _)| name)),
                 tasks => self.tasks(&tasks, folder, 0)?,
@@ -331,7 +335,10 @@ impl Walk<'_> {
         });
         let (file, places) = match base {
             Some((rest, base)) => (rest, vec![base.to_owned()]),
-            None => (file, ["", "tasks", "handlers", "vars"].map(|part| folder.join(part)).to_vec()),
+            None => {
+                let parts = ["", "tasks", "handlers", "vars"].map(|part| folder.join(part));
+                (file, parts.into_iter().chain([self.beside.clone()]).collect())
+            }
         };
         match file.split_once("{{") {
             None => {

@@ -17,20 +17,20 @@ fn fields(count: usize, name: impl Fn(usize) -> String) -> Value {
 }
 
 const SHAPES: &[Shape] = &[
-    ("fields", 4_000, |n| fields(n, |n| format!("fieldNumber{n}"))),
-    ("fields that become no variables", 4_000, |n| fields(n, |n| format!("ansible-{n}"))),
-    ("fields that have the same name", 4_000, |n| {
+    ("fields", 1_000, |n| fields(n, |n| format!("fieldNumber{n}"))),
+    ("fields that become no variables", 1_000, |n| fields(n, |n| format!("ansible-{n}"))),
+    ("fields that have the same name", 1_000, |n| {
         fields(n, |n| format!("a{n:016b}").replace('0', "_").replace('1', "-"))
     }),
-    ("letters of a name", 100_000, |n| json!({"aB".repeat(n): 1})),
-    ("capitals of a name", 100_000, |n| json!({"A".repeat(n): 1})),
-    ("numbers in a name", 100_000, |n| json!({"a1".repeat(n): 1})),
-    ("digits of a name", 100_000, |n| json!({format!("a{}", "1".repeat(n)): 1})),
-    ("abbreviations in a name", 100_000, |n| json!({"IPsURLs".repeat(n): 1})),
-    ("delimiters in a name", 100_000, |n| json!({"_".repeat(n): 1})),
-    ("fields within a field", 4_000, |n| json!({"within": fields(n, |n| format!("fieldNumber{n}"))})),
-    ("fields within items", 2_000, |n| json!({"items": vec![json!({"fieldName": {"otherName": 1}}); n]})),
-    ("texts", 100_000, |n| json!({"texts": vec!["text"; n]})),
+    ("letters of a name", 20_000, |n| json!({"aB".repeat(n): 1})),
+    ("capitals of a name", 20_000, |n| json!({"A".repeat(n): 1})),
+    ("numbers in a name", 20_000, |n| json!({"a1".repeat(n): 1})),
+    ("digits of a name", 20_000, |n| json!({format!("a{}", "1".repeat(n)): 1})),
+    ("abbreviations in a name", 20_000, |n| json!({"IPsURLs".repeat(n): 1})),
+    ("delimiters in a name", 20_000, |n| json!({"_".repeat(n): 1})),
+    ("fields within a field", 1_000, |n| json!({"within": fields(n, |n| format!("fieldNumber{n}"))})),
+    ("fields within items", 500, |n| json!({"items": vec![json!({"fieldName": {"otherName": 1}}); n]})),
+    ("texts", 20_000, |n| json!({"texts": vec!["text"; n]})),
     ("levels", 50, |n| json!({"levels": vec![(0..n).fold(json!(1), |inner, _| json!({"aB": inner})); 100]})),
 ];
 

@@ -128,7 +128,7 @@ async fn assert_refused_outside(written: Project, fields: &[&str]) {
         let file = match *field {
             "vars_file" => "vars.yml",
             "tasks_file" | "part" => "tasks.yml",
-            "play" => "play.yml",
+            "book" => "play.yml",
             _ => "",
         };
         for (number, base) in [&outside, &relative].into_iter().enumerate() {
@@ -172,7 +172,7 @@ async fn no_computed_name_in_a_role_leaves_the_project() {
 #[tokio::test]
 async fn no_computed_name_that_is_read_beforehand_leaves_the_project() {
     let play = "
-- import_playbook: '{{ play | default(\"more.yml\") }}'
+- import_playbook: '{{ book | default(\"more.yml\") }}'
 - hosts: localhost
   gather_facts: false
   vars_files: ['{{ vars_file | default(\"vars.yml\") }}']
@@ -189,7 +189,7 @@ async fn no_computed_name_that_is_read_beforehand_leaves_the_project() {
         ("tasks.yml", "- ansible.builtin.assert: {that: more == 1}\n"),
         ("roles/b/tasks/main.yml", "- ansible.builtin.debug: {}\n"),
     ];
-    let fields = ["play", "vars_file", "listed", "imported", "tasks_file"];
+    let fields = ["book", "vars_file", "listed", "imported", "tasks_file"];
     assert_refused_outside(Project::new("static", &files), &fields).await;
 }
 

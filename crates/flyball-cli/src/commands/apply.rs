@@ -1,10 +1,10 @@
 //! `flyball apply`: brings files of objects to a cluster.
 
-use crate::apply::{self, Outcome};
-use crate::connection::{ConnectionArgs, block_on};
+use crate::cluster::apply::{self, Outcome};
+use crate::cluster::connection::{ConnectionArgs, block_on};
 use crate::error::{Error, Result};
-use crate::output::Output;
-use crate::terminal::{Style, paint, say};
+use crate::render::output::Output;
+use crate::render::terminal::{self, Style, paint, say};
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
@@ -66,7 +66,7 @@ pub(crate) fn cmd_apply(args: &ApplyArgs) -> Result<()> {
                 Ok((object, outcome)) => Applied { object, outcome: Some(outcome), error: None },
                 Err(error) => {
                     if args.output.is_none() {
-                        error.print();
+                        terminal::report(&error);
                     }
                     let name = object["metadata"]["name"].as_str().unwrap_or_default();
                     let told = format!("{} {name}", object["kind"].as_str().unwrap_or_default());

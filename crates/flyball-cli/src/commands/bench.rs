@@ -3,18 +3,18 @@
 //! The operator counts its own requests, watches among them, and shows them at `/metrics`: so what is measured here is what it
 //! does on any cluster. Only how long it takes depends on which one that is.
 
-use crate::apply;
+use crate::cluster::apply;
+use crate::cluster::connection::{Connection, block_on_threads};
+use crate::cluster::embedded::Embedded;
 use crate::commands::deploy::parse_wait;
-use crate::connection::{Connection, block_on_threads};
-use crate::embedded::Embedded;
 use crate::error::{Error, Result};
-use crate::local::{self, Heard, Local, LocalArgs};
-use crate::metrics::{Metrics, free_address};
-use crate::output::Output;
-use crate::private::PrivateFolder;
-use crate::process::told_to_stop;
+use crate::files::private::PrivateFolder;
+use crate::operator::local::{self, LineSinks, Local, LocalArgs};
+use crate::operator::metrics::{Metrics, free_address};
+use crate::operator::process::told_to_stop;
 use crate::project::{Budget, Project};
-use crate::terminal::{Style, paint, say};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, paint, say};
 use crate::web::Web;
 use clap::Args;
 use serde::Serialize;
@@ -131,7 +131,7 @@ async fn bench(args: &BenchArgs) -> Result<Cost> {
     operator.variables.insert("FLYBALL_LEADER_ELECT".into(), "true".into());
     operator.quiet = true;
     // Its log goes where this command's own does.
-    operator.hear = Heard { build: None, operator: Some(Arc::new(|line| tracing::info!("{line}"))) };
+    operator.sinks = LineSinks { build: None, operator: Some(Arc::new(|line| tracing::info!("{line}"))) };
     let look = Look { web: Web::new(Duration::from_secs(5))?, address: metrics, patience: args.timeout };
     tokio::select! {
         biased;

@@ -1,6 +1,6 @@
 //! `flyball completion`: what a shell needs to complete command lines.
 
-use crate::terminal::say;
+use crate::render::terminal::say;
 use clap::{Args, Command};
 use clap_complete::{Shell, generate};
 

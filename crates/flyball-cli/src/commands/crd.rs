@@ -2,7 +2,7 @@
 
 mod migrate;
 
-use crate::connection::block_on;
+use crate::cluster::connection::block_on;
 use crate::error::Result;
 use clap::{Args, Subcommand};
 

@@ -10,9 +10,9 @@ mod stage;
 mod visitors;
 mod vmgroup;
 
-use crate::connection::block_on_threads;
+use crate::cluster::connection::block_on_threads;
 use crate::error::{Error, Result, ResultExt};
-use crate::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, say};
 use ::demovolume::operator::{DemoVolumes, NAME as VOLUME_OPERATOR};
 use ::demovolume::resource::DemoVolume;
 use ::visitors::operator::{NAME as SITE_OPERATOR, Visitors, random_password};

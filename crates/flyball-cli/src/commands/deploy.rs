@@ -1,14 +1,14 @@
 //! `flyball deploy`: an operator into a cluster.
 
-use crate::connection::{Connection, ConnectionArgs, block_on};
+use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
+use crate::cluster::kinds::Kinds;
+use crate::cluster::rollout::{self, Applied, RolloutArgs};
+use crate::cluster::safety;
 use crate::error::{Error, Result, ResultExt};
-use crate::installation::{Installation, NAMESPACE, PlaceArgs, is_webhook_configuration};
-use crate::kinds::Kinds;
-use crate::overlay::{OverlayArgs, parse_image};
-use crate::removal;
-use crate::rollout::{self, Applied, RolloutArgs};
-use crate::safety;
-use crate::terminal::{Style, paint, say};
+use crate::operator::installation::{Installation, NAMESPACE, PlaceArgs, is_webhook_configuration};
+use crate::operator::overlay::{OverlayArgs, parse_image};
+use crate::operator::removal;
+use crate::render::terminal::{Style, paint, say};
 use clap::Args;
 use flyball_core::time::parse_duration;
 use k8s_openapi::api::core::v1::Namespace;

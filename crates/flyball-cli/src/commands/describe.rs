@@ -1,10 +1,10 @@
 //! `flyball describe`: what an operator is.
 
-use crate::connection::block_on;
+use crate::cluster::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
-use crate::output::Output;
-use crate::program::{Program, SourceArgs};
-use crate::terminal::{Style, columns, paint, say};
+use crate::operator::program::{Program, SourceArgs};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, columns, paint, say};
 use clap::{Args, Subcommand};
 use flyball::{ControllerDescription, DefinitionDescription, Description};
 use k8s_openapi::api::rbac::v1::PolicyRule;

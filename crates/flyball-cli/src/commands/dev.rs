@@ -6,15 +6,15 @@
 mod log;
 mod status;
 
-use crate::connection::{Connection, ConnectionArgs, block_on_threads};
-use crate::embedded::Embedded;
+use crate::cluster::connection::{Connection, ConnectionArgs, block_on_threads};
+use crate::cluster::embedded::Embedded;
+use crate::cluster::made::Made;
 use crate::error::Result;
-use crate::local::{self, Heard, Local, LocalArgs};
-use crate::made::Made;
-use crate::metrics::free_address;
-use crate::private::PrivateFolder;
-use crate::process::told_to_stop;
-use crate::terminal::{Style, complain, keep_below, paint, say};
+use crate::files::private::PrivateFolder;
+use crate::operator::local::{self, LineSinks, Local, LocalArgs};
+use crate::operator::metrics::free_address;
+use crate::operator::process::told_to_stop;
+use crate::render::terminal::{self, Style, complain, keep_below, paint, say};
 use clap::Args;
 use log::Log;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ pub(crate) fn cmd_dev(args: DevArgs) -> Result<()> {
     let samples = if args.no_samples { None } else { local::samples(args.samples.as_deref()) };
     if let Some(path) = args.samples.as_deref() {
         // So that a mistake in what is named costs nothing.
-        crate::apply::read(path)?;
+        crate::cluster::apply::read(path)?;
     }
     let done = block_on_threads(dev(args, samples));
     keep_below("");
@@ -89,7 +89,7 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
         operator.connection.apply(&object).await?;
     }
     let log = Arc::new(Log::default());
-    operator.hear = Heard { build: Some(log::of_cargo()), operator: Some(log.clone().of_operator()) };
+    operator.sinks = LineSinks { build: Some(log::of_cargo()), operator: Some(log.clone().of_operator()) };
     say(&format!("metrics at http://{metrics}/metrics"));
     operator.be_as_in_pod(config, folder.path().join("kubeconfig"), &metrics, "0");
     (operator.samples, operator.watch) = (samples, true);
@@ -151,7 +151,7 @@ async fn remove(connection: &Connection, parts: &[Value]) {
             Err(error) => Err(error),
         };
         if let Err(error) = removed {
-            error.print();
+            terminal::report(&error);
         }
     }
 }

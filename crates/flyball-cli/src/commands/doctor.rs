@@ -2,14 +2,14 @@
 //!
 //! Each thing is looked at by itself, so that one that is missing hides no other.
 
-use crate::apply;
-use crate::connection::{Connection, ContextArgs, block_on};
+use crate::cluster::apply;
+use crate::cluster::connection::{Connection, ContextArgs, block_on};
+use crate::cluster::kinds::Kinds;
 use crate::error::{Error, Result};
-use crate::kinds::Kinds;
-use crate::output::Output;
+use crate::project::scaffold::api::{LIB, Names, definition_path};
 use crate::project::{FILE, Project};
-use crate::scaffold::api::{LIB, Names, definition_path};
-use crate::terminal::{Style, paint, say};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, paint, say};
 use clap::Args;
 use kube::core::GroupVersionKind;
 use kube::discovery::pinned_kind;

@@ -2,10 +2,10 @@
 
 use crate::commands::init::tell;
 use crate::error::Result;
-use crate::output::Output;
-use crate::plugins::{Asking, PluginArgs};
 use crate::project::Project;
-use crate::scaffold::changes::Changes;
+use crate::project::plugins::{Asking, PluginArgs};
+use crate::project::scaffold::changes::Changes;
+use crate::render::output::Output;
 use clap::Args;
 
 /// Run external plugins on the project

@@ -2,12 +2,12 @@
 
 mod watch;
 
-use crate::connection::{Connection, ConnectionArgs, block_on};
+use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
+use crate::cluster::kinds::{Kind, Kinds};
 use crate::error::{Error, Result, ResultExt};
-use crate::kinds::{Kind, Kinds};
-use crate::output::Output;
-use crate::table::{Shown, TABLE, Table};
-use crate::terminal::{complain, say};
+use crate::render::output::Output;
+use crate::render::table::{Shown, TABLE, Table};
+use crate::render::terminal::{complain, say};
 use clap::{Args, ValueEnum};
 use http::header::ACCEPT;
 use http::{HeaderValue, Request};

@@ -1,7 +1,7 @@
 //! `flyball helm`: charts, without Helm.
 
 use crate::error::{Error, Result, ResultExt};
-use crate::terminal::complain;
+use crate::render::terminal::complain;
 use clap::{Args, Subcommand};
 use flyball_core::Clock;
 use flyball_helm::{Seed, TemplateArgs};

@@ -1,14 +1,14 @@
 //! `flyball init`: a new project.
 
 use crate::error::{Error, Result, ResultExt};
-use crate::output::Output;
-use crate::plugins::{Asking, PluginArgs};
+use crate::project::plugins::{Asking, PluginArgs};
+use crate::project::scaffold::changes::{Changes, Written};
+use crate::project::scaffold::library::{Library, LibraryArgs};
+use crate::project::scaffold::package;
+use crate::project::scaffold::workspace::{self, Workspace};
 use crate::project::{FILE, Project, names};
-use crate::scaffold::changes::{Changes, Written};
-use crate::scaffold::library::{Library, LibraryArgs};
-use crate::scaffold::package;
-use crate::scaffold::workspace::{self, Workspace};
-use crate::terminal::{Style, complain, paint, say};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, complain, paint, say};
 use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
 //! `flyball install`: the definitions of an operator into a cluster, for an operator that runs elsewhere.
 
-use crate::connection::{Connection, ContextArgs, block_on};
+use crate::cluster::connection::{Connection, ContextArgs, block_on};
+use crate::cluster::rollout::{self, RolloutArgs};
+use crate::cluster::safety;
 use crate::error::{Error, Result};
-use crate::installation::{Installation, PlaceArgs};
-use crate::rollout::{self, RolloutArgs};
-use crate::safety;
+use crate::operator::installation::{Installation, PlaceArgs};
 use clap::Args;
 use serde_json::Value;
 

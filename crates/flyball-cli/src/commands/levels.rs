@@ -5,8 +5,8 @@
 mod proof;
 
 use crate::error::{Error, Result};
-use crate::output::Output;
-use crate::terminal::{Style, columns, paint, say};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, columns, paint, say};
 use crate::testing::{Outcome, Voice, cargo_test};
 use clap::Args;
 use proof::Proof;

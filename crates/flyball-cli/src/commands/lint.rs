@@ -2,13 +2,13 @@
 
 mod chaos;
 
-use crate::connection::block_on;
+use crate::cluster::connection::block_on;
 use crate::error::{Error, Result};
-use crate::installation::{Installation, PlaceArgs, is_webhook_configuration};
-use crate::output::Output;
-use crate::overlay::OverlayArgs;
-use crate::program::Program;
-use crate::terminal::{Style, columns, paint, say};
+use crate::operator::installation::{Installation, PlaceArgs, is_webhook_configuration};
+use crate::operator::overlay::OverlayArgs;
+use crate::operator::program::Program;
+use crate::render::output::Output;
+use crate::render::terminal::{Style, columns, paint, say};
 use chaos::Chaos;
 use clap::Args;
 use flyball::Description;

@@ -1,8 +1,8 @@
 //! `flyball logs`: what an operator says.
 
-use crate::connection::{Connection, ConnectionArgs, block_on};
+use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
 use crate::error::{Error, Result, ResultExt};
-use crate::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, say};
 use clap::Args;
 use flyball_core::time::parse_duration;
 use futures_util::{AsyncBufReadExt, StreamExt};

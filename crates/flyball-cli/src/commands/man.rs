@@ -1,7 +1,7 @@
 //! `flyball man`: manual pages.
 
 use crate::error::{Result, ResultExt};
-use crate::terminal::say;
+use crate::render::terminal::say;
 use clap::{Args, Command};
 use clap_mangen::{Man, generate_to};
 use std::fs;

@@ -1,12 +1,12 @@
 //! `flyball manifests`: what an operator needs to be in a cluster, as files.
 
-use crate::apply;
-use crate::connection::block_on;
+use crate::cluster::apply;
+use crate::cluster::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
-use crate::folder::{self, Change, Step};
-use crate::installation::{HEADER, Installation, PlaceArgs, Samples, files};
-use crate::output::Output;
-use crate::terminal::{Style, paint, say};
+use crate::files::generated::{self, Change, Step};
+use crate::operator::installation::{HEADER, Installation, PlaceArgs, Samples, files};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, paint, say};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -52,9 +52,9 @@ struct File {
 pub(crate) fn cmd_manifests(args: &ManifestsArgs) -> Result<()> {
     let installation = block_on(Installation::ask(&args.place, args.namespace.as_deref(), None))?;
     let made = files(&installation, &samples(&args.out.join("samples"))?);
-    let changes = folder::compare(&args.out, &made, HEADER)?;
+    let changes = generated::compare(&args.out, &made, HEADER)?;
     if !args.check {
-        folder::carry_out(&changes)?;
+        generated::carry_out(&changes)?;
     }
     match args.output {
         Some(output) => {
@@ -106,7 +106,7 @@ fn show(diff: &str) {
 /// Looks which kinds have samples of somebody's own.
 fn samples(folder: &Path) -> Result<Samples> {
     let mut samples = Samples::new();
-    for path in folder::list(folder)? {
+    for path in generated::list(folder)? {
         let text = std::fs::read_to_string(&path).when(format!("cannot read {}", path.display()))?;
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
         let is_yaml = name.ends_with(".yaml") || name.ends_with(".yml");

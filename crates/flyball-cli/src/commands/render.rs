@@ -1,12 +1,12 @@
 //! `flyball render`: what `flyball deploy` would apply.
 
-use crate::connection::block_on;
+use crate::cluster::connection::block_on;
 use crate::error::Result;
-use crate::installation::{Installation, PlaceArgs};
-use crate::output::Output;
-use crate::overlay::{OverlayArgs, parse_image};
-use crate::terminal::say;
-use crate::yaml;
+use crate::operator::installation::{Installation, PlaceArgs};
+use crate::operator::overlay::{OverlayArgs, parse_image};
+use crate::render::output::Output;
+use crate::render::terminal::say;
+use crate::render::yaml;
 use clap::Args;
 
 /// Print the objects that `flyball deploy` applies, without a cluster

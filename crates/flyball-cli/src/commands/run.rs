@@ -2,11 +2,11 @@
 //!
 //! Its rights are those of the kubeconfig's user.
 
-use crate::apply;
-use crate::connection::{ConnectionArgs, block_on};
+use crate::cluster::apply;
+use crate::cluster::connection::{ConnectionArgs, block_on};
 use crate::error::{Error, Result};
-use crate::local::{self, Local, LocalArgs};
-use crate::process::told_to_stop;
+use crate::operator::local::{self, Local, LocalArgs};
+use crate::operator::process::told_to_stop;
 use clap::Args;
 use std::path::PathBuf;
 

@@ -1,13 +1,13 @@
 //! `flyball scorecard`: how an operator does on a control plane.
 
+use crate::cluster::connection::block_on_threads;
 use crate::commands::deploy::parse_wait;
-use crate::connection::block_on_threads;
 use crate::error::{Error, Result};
-use crate::local::{self, LocalArgs};
-use crate::output::Output;
-use crate::process::told_to_stop;
+use crate::operator::local::{self, LocalArgs};
+use crate::operator::process::told_to_stop;
+use crate::render::output::Output;
+use crate::render::terminal::{Style, columns, paint, say};
 use crate::scorecard::{Check, Found, judge};
-use crate::terminal::{Style, columns, paint, say};
 use crate::testing::Report;
 use clap::Args;
 use std::path::{Path, PathBuf};

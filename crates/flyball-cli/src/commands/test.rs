@@ -1,14 +1,14 @@
 //! `flyball test`: the tests of a project, told in forms that programs read, and what its operators were permitted.
 
+use crate::cluster::connection::block_on;
+use crate::cluster::kubeconfig;
 use crate::commands::scorecard;
-use crate::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
-use crate::kubeconfig;
-use crate::local::{self, LocalArgs};
-use crate::output::Output;
-use crate::private::PrivateFolder;
-use crate::program::{self, Build};
-use crate::terminal::{Style, columns, complain, paint, say};
+use crate::files::private::PrivateFolder;
+use crate::operator::local::{self, LocalArgs};
+use crate::operator::program::{self, Build};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, columns, complain, paint, say};
 use crate::testing::{CHAOS, Count, Outcome, Program, Report, Suite, Targets, Voice, cargo_test, run};
 use clap::Args;
 use serde::{Deserialize, Serialize};

@@ -5,11 +5,11 @@
 
 mod story;
 
-use crate::connection::{Connection, ConnectionArgs, block_on};
+use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
+use crate::cluster::kinds::{Kind, Kinds};
 use crate::error::{Error, Result, ResultExt};
-use crate::kinds::{Kind, Kinds};
-use crate::output::Output;
-use crate::terminal::{Board, Style, paint};
+use crate::render::output::Output;
+use crate::render::terminal::{Board, Style, paint};
 use clap::Args;
 use flyball_core::time::{SignedDuration, Timestamp};
 use http::Request;

@@ -1,12 +1,12 @@
 //! `flyball undeploy`: an operator out of a cluster, with all that it looked after.
 
 use super::deploy::{is_ours, parse_wait};
-use crate::connection::{Connection, ConnectionArgs, ContextArgs, block_on};
+use crate::cluster::connection::{Connection, ConnectionArgs, ContextArgs, block_on};
 use crate::error::{Result, ResultExt};
-use crate::installation::{Installation, NAMESPACE, PlaceArgs, is_webhook_configuration};
-use crate::output::Output;
-use crate::removal::{self, Resources};
-use crate::terminal::{Style, paint, say};
+use crate::operator::installation::{Installation, NAMESPACE, PlaceArgs, is_webhook_configuration};
+use crate::operator::removal::{self, Resources};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, paint, say};
 use clap::Args;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;

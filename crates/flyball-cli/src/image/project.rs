@@ -1,7 +1,7 @@
 //! What cargo and git know of the project that an image is made of.
 
 use crate::error::{Error, Result, ResultExt};
-use crate::program::{Program, cargo};
+use crate::operator::program::{Program, cargo};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -7,7 +7,7 @@ use super::credentials::Credentials;
 use super::reference::Reference;
 use super::{Descriptor, INDEX, hex};
 use crate::error::{Error, Result, ResultExt};
-use crate::terminal::complain;
+use crate::render::terminal::complain;
 use crate::web::Web;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, LOCATION, WWW_AUTHENTICATE};

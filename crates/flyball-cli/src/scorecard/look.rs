@@ -1,7 +1,7 @@
 //! What there is on a control plane at one moment, as far as it is somebody's doing.
 
+use crate::cluster::kinds::{Kind, Kinds};
 use crate::error::{Result, ResultExt};
-use crate::kinds::{Kind, Kinds};
 use flyball_cluster::Inventory;
 use http::Request;
 use kube::api::{DynamicObject, ObjectList};

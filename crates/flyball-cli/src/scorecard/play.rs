@@ -5,14 +5,14 @@
 use super::definitions::is_of;
 use super::look::look;
 use super::{Check, Found, few};
-use crate::connection::Connection;
-use crate::embedded::Embedded;
+use crate::cluster::connection::Connection;
+use crate::cluster::embedded::Embedded;
+use crate::cluster::kinds::Kinds;
 use crate::error::{Error, Result, ResultExt};
-use crate::kinds::Kinds;
-use crate::local::{Heard, Local, LocalArgs};
-use crate::metrics::{Metrics, free_address};
-use crate::private::PrivateFolder;
-use crate::process::{self, Process};
+use crate::files::private::PrivateFolder;
+use crate::operator::local::{LineSinks, Local, LocalArgs};
+use crate::operator::metrics::{Metrics, free_address};
+use crate::operator::process::{self, Process};
 use crate::web::Web;
 use bytes::Bytes;
 use flyball_cluster::Inventory;
@@ -108,11 +108,11 @@ impl<'a> Play<'a> {
         let said = Arc::<Mutex<String>>::default();
         let last = said.clone();
         // Its log goes where this command's own does.
-        let hear = move |line: &str| {
+        let sink = move |line: &str| {
             tracing::info!("{line}");
             line.clone_into(&mut last.lock().unwrap_or_else(PoisonError::into_inner));
         };
-        operator.hear = Heard { build: None, operator: Some(Arc::new(hear)) };
+        operator.sinks = LineSinks { build: None, operator: Some(Arc::new(sink)) };
         Ok(Self {
             operator,
             said,

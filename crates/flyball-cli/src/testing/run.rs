@@ -2,7 +2,7 @@
 
 use super::{Outcome, Report};
 use crate::error::{Result, ResultExt};
-use crate::terminal::{complain, say};
+use crate::render::terminal::{complain, say};
 use std::io::{BufRead, BufReader, Read, Write, pipe, stderr};
 use std::process::{Command, Stdio};
 

@@ -3,7 +3,7 @@
 use super::Named;
 use super::record::Files;
 use crate::error::{Error, Result, ResultExt};
-use crate::terminal::say;
+use crate::render::terminal::say;
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 use std::thread;

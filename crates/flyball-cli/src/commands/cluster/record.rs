@@ -1,7 +1,7 @@
 //! Where clusters are written down: `$XDG_STATE_HOME/flyball`, else `~/.local/state/flyball`.
 
 use crate::error::{Result, ResultExt};
-use crate::private;
+use crate::files::private;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -129,7 +129,7 @@ impl Record {
     /// Takes the context out of the kubeconfig that got it.
     pub(super) fn remove_context(&self) -> Result<()> {
         match &self.kubeconfig {
-            Some(path) => crate::kubeconfig::remove(path, &self.name, self.context_before.as_deref()),
+            Some(path) => crate::cluster::kubeconfig::remove(path, &self.name, self.context_before.as_deref()),
             None => Ok(()),
         }
     }
@@ -137,7 +137,7 @@ impl Record {
     /// Returns what to add to kubectl's command line.
     pub(super) fn kubectl_flags(&self) -> String {
         match &self.kubeconfig {
-            Some(path) if crate::kubeconfig::path().is_ok_and(|usual| usual == *path) => String::new(),
+            Some(path) if crate::cluster::kubeconfig::path().is_ok_and(|usual| usual == *path) => String::new(),
             Some(path) => format!(" --kubeconfig {}", shown(path)),
             None => format!(" --kubeconfig {}", shown(&self.own_kubeconfig)),
         }

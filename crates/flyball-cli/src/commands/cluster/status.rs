@@ -3,8 +3,8 @@
 use super::Named;
 use super::record::Files;
 use crate::error::{Error, Result, ResultExt};
-use crate::output::Output;
-use crate::terminal::{Style, paint, say};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, paint, say};
 use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};

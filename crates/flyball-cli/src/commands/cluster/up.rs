@@ -2,10 +2,10 @@
 
 use super::Named;
 use super::record::{Files, Record};
-use crate::connection::block_on_threads;
+use crate::cluster::connection::block_on_threads;
+use crate::cluster::kubeconfig;
 use crate::error::{Error, Result, ResultExt};
-use crate::kubeconfig;
-use crate::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, say};
 use clap::Args;
 use flyball_cluster::{
     Cluster, Controller, Controllers, DataDir, DataDirError, Endpoint, EndpointError, Nodes, OpeningStage, Options,

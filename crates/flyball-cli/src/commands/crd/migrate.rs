@@ -5,10 +5,10 @@
 //! updated once, or changed by others, no other version is stored any more, and the definition may say so. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#upgrade-existing-objects-to-a-new-stored-version>.
 
-use crate::connection::ContextArgs;
+use crate::cluster::connection::ContextArgs;
 use crate::error::{Error, Result, ResultExt};
-use crate::output::Output;
-use crate::terminal::{Style, complain, is_lively, paint, say, tell_in_place};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, complain, is_lively, paint, say, tell_in_place};
 use clap::Args;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};

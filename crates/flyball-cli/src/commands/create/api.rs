@@ -1,19 +1,19 @@
 //! `flyball create api`: a kind with its controller, or one of the two.
 
 use super::misused;
-use crate::apply;
-use crate::ask;
+use crate::cluster::apply;
+use crate::cluster::connection::{ContextArgs, block_on};
 use crate::commands::init::tell;
-use crate::connection::{ContextArgs, block_on};
 use crate::error::{Error, Result, ResultExt};
-use crate::output::Output;
-use crate::plugins::{Asking, PluginArgs};
+use crate::project::plugins::{Asking, PluginArgs};
+use crate::project::scaffold::api::{self, Names, known_resource};
+use crate::project::scaffold::changes::Changes;
+use crate::project::scaffold::types::Definition;
+use crate::project::scaffold::{known, versions};
 use crate::project::{FILE, Project, Resource, names};
-use crate::scaffold::api::{self, Names, known_resource};
-use crate::scaffold::changes::Changes;
-use crate::scaffold::types::Definition;
-use crate::scaffold::{known, versions};
-use crate::terminal::say;
+use crate::render::ask;
+use crate::render::output::Output;
+use crate::render::terminal::say;
 use clap::{ArgAction, Args};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
 //! The operator, installed as a cluster's administrator would and running in this process.
 
 use super::stage::{MARK, OPERATOR, Stage, make};
-use crate::account::token;
+use crate::cluster::account::token;
 use crate::error::{Error, Result, ResultExt};
-use crate::last_seen::summary;
-use crate::terminal::say;
+use crate::render::last_seen::summary;
+use crate::render::terminal::say;
 use flyball::Operator;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};

@@ -2,9 +2,9 @@
 
 use super::stage::Stage;
 use crate::error::{Error, Result, ResultExt};
-use crate::last_seen::summary;
-use crate::table;
-use crate::terminal::{Board, Style, paint, say};
+use crate::render::last_seen::summary;
+use crate::render::table;
+use crate::render::terminal::{Board, Style, paint, say};
 use kube::{Api, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

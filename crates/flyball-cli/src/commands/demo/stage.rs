@@ -1,9 +1,9 @@
 //! Where the demo plays: an embedded control plane of its own, or a cluster that somebody else runs.
 
-use crate::connection::config_of;
-use crate::embedded::Embedded;
+use crate::cluster::connection::config_of;
+use crate::cluster::embedded::Embedded;
 use crate::error::{Error, Result, ResultExt};
-use crate::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, say};
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

@@ -3,7 +3,7 @@
 use super::show::{GLANCE, MANAGER, check, done, title, until};
 use super::stage::Stage;
 use crate::error::{Error, Result, ResultExt};
-use crate::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, say};
 use ::vmgroup::converge::Groups;
 use ::vmgroup::operator::{NAME as OPERATOR, VmGroups};
 use ::vmgroup::resource::{Phase, VmGroup};

@@ -1,7 +1,7 @@
 //! One log of several processes.
 
-use crate::process::Hear;
-use crate::terminal::{Style, say_as};
+use crate::operator::process::LineSink;
+use crate::render::terminal::{Style, say_as};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the operator said, as far as it is remembered.
@@ -11,13 +11,13 @@ pub(super) struct Log {
 }
 
 /// Returns who hears cargo.
-pub(super) fn of_cargo() -> Hear {
+pub(super) fn of_cargo() -> LineSink {
     Arc::new(|line| say_as("cargo", Style::Faint, line))
 }
 
 impl Log {
     /// Returns who hears the operator.
-    pub(super) fn of_operator(self: Arc<Self>) -> Hear {
+    pub(super) fn of_operator(self: Arc<Self>) -> LineSink {
         Arc::new(move |line| {
             let level = level(line);
             if let Some(("ERROR" | "WARN", said)) = level {

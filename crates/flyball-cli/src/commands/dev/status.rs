@@ -2,8 +2,8 @@
 
 use super::log::Log;
 use crate::error::Result;
-use crate::metrics::Metrics;
-use crate::terminal::{is_lively, keep_below};
+use crate::operator::metrics::Metrics;
+use crate::render::terminal::{is_lively, keep_below};
 use crate::web::Web;
 use std::future::pending;
 use std::time::Duration;

@@ -4,12 +4,12 @@
 //! anew. See <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
 
 use super::{Format, GetArgs, requests, tidy};
-use crate::connection::Connection;
+use crate::cluster::connection::Connection;
+use crate::cluster::kinds::Kind;
 use crate::error::{Error, Result, ResultExt};
-use crate::kinds::Kind;
-use crate::output::Output;
-use crate::table::{Shown, TABLE, Table};
-use crate::terminal::say_on;
+use crate::render::output::Output;
+use crate::render::table::{Shown, TABLE, Table};
+use crate::render::terminal::say_on;
 use futures_util::TryStreamExt;
 use http::header::ACCEPT;
 use http::{HeaderValue, Request};

@@ -1,7 +1,7 @@
 //! `flyball image build`.
 
 use super::{FOLDER, size};
-use crate::connection::block_on;
+use crate::cluster::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
 use crate::image::elf::Elf;
 use crate::image::inventory::{self, Origin};
@@ -10,9 +10,9 @@ use crate::image::platform::{PLATFORMS, Platform, Target, parse};
 use crate::image::project::{self, Package, Project, check_program};
 use crate::image::reference::{self, Reference};
 use crate::image::{Blob, Contents, Image, attachment, digest, epoch, index};
-use crate::output::Output;
-use crate::program::Build;
-use crate::terminal::{Style, complain, paint, say};
+use crate::operator::program::Build;
+use crate::render::output::Output;
+use crate::render::terminal::{Style, complain, paint, say};
 use clap::Args;
 use flyball_core::time::{Timestamp, rfc3339};
 use serde::Serialize;

@@ -1,14 +1,14 @@
 //! `flyball image load`.
 
 use super::FOLDER;
+use crate::cluster::connection::{block_on, config_of};
 use crate::commands::cluster;
-use crate::connection::{block_on, config_of};
 use crate::error::{Error, Result, ResultExt};
+use crate::files::private::PrivateFolder;
 use crate::image::layout::Layout;
 use crate::image::reference::FULL_NAME;
-use crate::output::Output;
-use crate::private::PrivateFolder;
-use crate::terminal::{Style, paint, say};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, paint, say};
 use clap::Args;
 use flyball_cluster::SIMULATED;
 use k8s_openapi::api::core::v1::Node;

@@ -1,15 +1,15 @@
 //! `flyball image push`.
 
 use super::{FOLDER, size};
-use crate::connection::block_on;
+use crate::cluster::connection::block_on;
 use crate::error::Result;
 use crate::image::Descriptor;
 use crate::image::layout::Layout;
 use crate::image::reference::Reference;
 use crate::image::registry::Registry;
 use crate::image::signature::{SigningKey, sign};
-use crate::output::Output;
-use crate::terminal::{Style, paint, say};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, paint, say};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;

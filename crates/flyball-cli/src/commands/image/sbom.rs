@@ -1,11 +1,11 @@
 //! `flyball image sbom`.
 
-use crate::connection::block_on;
+use crate::cluster::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
 use crate::image::epoch;
 use crate::image::inventory::materials;
 use crate::image::project::{Project, check_program};
-use crate::output::Output;
+use crate::render::output::Output;
 use clap::Args;
 use flyball_core::time::rfc3339;
 use std::fs;

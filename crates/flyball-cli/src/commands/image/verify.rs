@@ -1,13 +1,13 @@
 //! `flyball image verify`.
 
-use crate::connection::block_on;
+use crate::cluster::connection::block_on;
 use crate::error::{Error, Result};
 use crate::image::reference::Reference;
 use crate::image::registry::Registry;
 use crate::image::signature::{VerifyingKey, is_signed};
 use crate::image::{INDEX, MANIFEST, digest};
-use crate::output::Output;
-use crate::terminal::{Style, paint, say};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, paint, say};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;

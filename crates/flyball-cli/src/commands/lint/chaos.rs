@@ -3,7 +3,7 @@
 //! A test's name says that it is one of the suite, and nothing more: what counts is told by `flyball_cluster::testing`.
 
 use crate::error::{Result, ResultExt};
-use crate::private::PrivateFolder;
+use crate::files::private::PrivateFolder;
 use crate::testing::{CHAOS, Outcome, Report, Suite, Test, Voice, cargo_test, run};
 use serde::Deserialize;
 use std::fs;

@@ -2,8 +2,8 @@
 
 use super::{Named, ask};
 use crate::error::{Error, Result, ResultExt};
-use crate::output::Output;
-use crate::terminal::{Style, paint, say};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, paint, say};
 use clap::Args;
 use flyball_cluster::Nodes;
 use flyball_core::{Quantity, names};

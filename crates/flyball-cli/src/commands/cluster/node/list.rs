@@ -2,8 +2,8 @@
 
 use super::{Named, ask};
 use crate::error::{Result, ResultExt};
-use crate::output::Output;
-use crate::terminal::{Style, columns, paint, say};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, columns, paint, say};
 use clap::Args;
 use flyball_cluster::SIMULATED;
 use k8s_openapi::api::core::v1::{Node, Pod};

@@ -2,7 +2,7 @@
 
 use super::{Named, ask};
 use crate::error::{Error, Result, ResultExt};
-use crate::terminal::say;
+use crate::render::terminal::say;
 use clap::Args;
 use flyball_cluster::SIMULATED;
 use k8s_openapi::api::core::v1::Node;

@@ -1,0 +1,11 @@
+//! A cluster and what commands do to it, whatever runs there.
+
+pub(crate) mod account;
+pub(crate) mod apply;
+pub(crate) mod connection;
+pub(crate) mod embedded;
+pub(crate) mod kinds;
+pub(crate) mod kubeconfig;
+pub(crate) mod made;
+pub(crate) mod rollout;
+pub(crate) mod safety;

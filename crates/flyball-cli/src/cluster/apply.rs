@@ -1,0 +1,210 @@
+//! Files of objects, and how they get to a cluster.
+//!
+//! By server-side apply, see <https://kubernetes.io/docs/reference/using-api/server-side-apply/>.
+
+use crate::cluster::connection::Connection;
+use crate::error::{Error, Result, ResultExt};
+use crate::render::last_seen::summary;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::discovery::{Scope, pinned_kind};
+use serde::Serialize;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// Who sets the fields.
+const MANAGER: &str = "flyball";
+/// How long the API server may take to serve what a new definition defines.
+const ESTABLISHED: Duration = Duration::from_secs(30);
+
+/// Reads the objects of a file, or of all YAML and JSON files of a folder in the order of their names.
+pub(crate) fn read(path: &Path) -> Result<Vec<Value>> {
+    let what = || format!("cannot read {}", path.display());
+    if !fs::metadata(path).when(what())?.is_dir() {
+        return parse(path);
+    }
+    let entries = fs::read_dir(path).when(what())?;
+    let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>().when(what())?;
+    files.retain(|file| file.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json"));
+    files.sort();
+    let mut objects = Vec::new();
+    for file in files {
+        objects.extend(parse(&file)?);
+    }
+    Ok(objects)
+}
+
+/// Reads the objects that somebody writes to this program.
+pub(crate) fn read_standard_input() -> Result<Vec<Value>> {
+    let text = std::io::read_to_string(std::io::stdin()).when("cannot read standard input")?;
+    documents(&text, "standard input")
+}
+
+fn parse(file: &Path) -> Result<Vec<Value>> {
+    let text = fs::read_to_string(file).when(format!("cannot read {}", file.display()))?;
+    documents(&text, &file.display().to_string())
+}
+
+fn documents(text: &str, whence: &str) -> Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).when(format!("{whence} is no YAML"))?;
+    Ok(documents.into_iter().filter(|document| !document.is_null()).flat_map(flat).collect())
+}
+
+/// Takes a list apart.
+pub(crate) fn flat(object: Value) -> Vec<Value> {
+    match object {
+        Value::Object(mut fields) if fields.get("kind").is_some_and(|kind| kind == "List") => {
+            fields.remove("items").and_then(|items| items.as_array().cloned()).unwrap_or_default()
+        }
+        object => vec![object],
+    }
+}
+
+/// What applying an object came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Outcome {
+    Created,
+    Changed,
+    Unchanged,
+}
+
+impl Outcome {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Changed => "changed",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
+impl Connection {
+    /// Applies an object, or tries to, and tells what it is called and what came of it.
+    pub(crate) async fn apply_with(&self, object: &Value, force: bool, dry_run: bool) -> Result<(String, Outcome)> {
+        let (objects, told, name) = self.place(object).await?;
+        let before = objects.get_opt(&name).await.when(format!("cannot read {told}"))?;
+        let params = PatchParams { force, dry_run, ..PatchParams::apply(MANAGER) };
+        let applied =
+            objects.patch(&name, &params, &Patch::Apply(object)).await.when(format!("cannot apply {told}"))?;
+        let outcome = match before {
+            None => Outcome::Created,
+            Some(before) if is_same(&before, &applied) => Outcome::Unchanged,
+            Some(_) => Outcome::Changed,
+        };
+        if object["kind"] == "CustomResourceDefinition" && !dry_run {
+            self.is_served(object, &told).await?;
+        }
+        Ok((told, outcome))
+    }
+
+    /// Applies an object and returns what it is called, such as `Service default/web`.
+    pub(crate) async fn apply(&self, object: &Value) -> Result<String> {
+        let (objects, told, name) = self.place(object).await?;
+        let applied = objects.patch(&name, &PatchParams::apply(MANAGER), &Patch::Apply(object)).await;
+        applied.when(format!("cannot apply {told}"))?;
+        Ok(told)
+    }
+
+    /// Deletes an object, if it is there.
+    pub(crate) async fn delete(&self, object: &Value) -> Result<()> {
+        self.delete_with(object, &DeleteParams::default()).await
+    }
+
+    /// Deletes an object, if it is there, as the parameters say.
+    pub(crate) async fn delete_with(&self, object: &Value, params: &DeleteParams) -> Result<()> {
+        let (objects, told, name) = self.place(object).await?;
+        match objects.delete(&name, params).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            other => other.map(drop).when(format!("cannot delete {told}")),
+        }
+    }
+
+    /// Reads what an object is in the cluster, if it is there. Who may not look does not learn that it is not.
+    pub(crate) async fn find(&self, object: &Value) -> Result<Option<Value>> {
+        match self.read(object).await {
+            Err(error) if error.is_absence() => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// Reads what an object is in the cluster.
+    pub(crate) async fn read(&self, object: &Value) -> Result<Value> {
+        let (objects, told, name) = self.place(object).await?;
+        let found = objects.get(&name).await.when(format!("cannot read {told}"))?;
+        serde_json::to_value(found).when(format!("cannot read {told}"))
+    }
+
+    /// Tells whether something is a definition of which there are objects.
+    pub(crate) async fn defines_objects(&self, object: &Value) -> Result<bool> {
+        if object["kind"] != "CustomResourceDefinition" {
+            return Ok(false);
+        }
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
+        let kind = GroupVersionKind::gvk(group, text("/spec/versions/0/name"), text("/spec/names/kind"));
+        let objects: Api<DynamicObject> =
+            Api::all_with(self.client.clone(), &ApiResource::from_gvk_with_plural(&kind, plural));
+        let found = objects.list(&ListParams::default().limit(1)).await;
+        Ok(!found.when(format!("cannot list {plural}"))?.items.is_empty())
+    }
+
+    /// Finds where an object lies, what it is called, and its name.
+    pub(crate) async fn place(&self, object: &Value) -> Result<(Api<DynamicObject>, String, String)> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let (version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
+        if version.is_empty() || kind.is_empty() || name.is_empty() {
+            return Err(Error::new("an object has no apiVersion, no kind or no metadata.name")
+                .hint("give each object all three; generated names cannot be applied"));
+        }
+        let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
+        let found = pinned_kind(&self.client, &GroupVersionKind::gvk(group, version, kind)).await;
+        let (resource, capabilities) = found.when(format!("the cluster has no {kind} of {}", text("/apiVersion")))?;
+        let namespace = match text("/metadata/namespace") {
+            "" => self.namespace.as_str(),
+            namespace => namespace,
+        };
+        let (objects, told): (Api<DynamicObject>, _) = match capabilities.scope {
+            Scope::Namespaced => {
+                (Api::namespaced_with(self.client.clone(), namespace, &resource), format!("{kind} {namespace}/{name}"))
+            }
+            Scope::Cluster => (Api::all_with(self.client.clone(), &resource), format!("{kind} {name}")),
+        };
+        Ok((objects, told, name.to_owned()))
+    }
+
+    /// Waits until what a definition defines is served.
+    async fn is_served(&self, definition: &Value, told: &str) -> Result<()> {
+        let versions = definition["spec"]["versions"].as_array();
+        let served = versions.and_then(|versions| versions.iter().find(|version| version["served"] == true));
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let names = &definition["spec"];
+        let version = served.map(|version| text(&version["name"])).unwrap_or_default();
+        let kind = GroupVersionKind::gvk(&text(&names["group"]), &version, &text(&names["names"]["kind"]));
+        let wait = async {
+            while pinned_kind(&self.client, &kind).await.is_err() {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        if timeout(ESTABLISHED, wait).await.is_ok() {
+            return Ok(());
+        }
+        let what = format!("{told} is not served after {} s", ESTABLISHED.as_secs());
+        let found = self.read(definition).await?;
+        Err(Error::new(format!("{what}; last seen:\n{}", summary(&found))))
+    }
+}
+
+/// Tells whether two states of an object differ in nothing but who set their fields, and when.
+fn is_same(one: &DynamicObject, other: &DynamicObject) -> bool {
+    let bare = |object: &DynamicObject| {
+        let mut object = object.clone();
+        (object.metadata.managed_fields, object.metadata.resource_version) = (None, None);
+        object
+    };
+    bare(one) == bare(other)
+}

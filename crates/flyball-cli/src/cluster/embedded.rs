@@ -1,0 +1,51 @@
+//! A control plane in this process, for as long as a command needs one.
+
+use crate::cluster::connection::config_of;
+use crate::cluster::kubeconfig;
+use crate::error::{Result, ResultExt};
+use crate::files::private::PrivateFolder;
+use flyball_cluster::{Cluster, Controllers, Endpoint, Nodes, Options};
+use kube::Config;
+use std::future::pending;
+use std::path::PathBuf;
+use tokio::task::JoinSet;
+
+/// A running control plane, which ends when this is dropped; nothing of it stays.
+pub(crate) struct Embedded {
+    /// What an administrator connects to.
+    pub(crate) config: Config,
+    /// Where kubectl finds it.
+    pub(crate) kubeconfig: PathBuf,
+    /// Its URL.
+    pub(crate) url: String,
+    // Both end with this.
+    _folder: PrivateFolder,
+    _tasks: JoinSet<()>,
+}
+
+impl Embedded {
+    /// Starts one with so many simulated nodes, and a kubeconfig of its own whose context has this name.
+    pub(crate) async fn start(name: &str, nodes: u32) -> Result<Self> {
+        let folder = PrivateFolder::new(name)?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        let options = Options::system().when("cannot make a cluster")?;
+        let endpoint = Endpoint::bind(0, &options.clock).await.when("cannot make a cluster")?;
+        let cluster = Cluster::new(options).with_certificate(endpoint.certificate());
+        kubeconfig::write(&kubeconfig, &endpoint.kubeconfig(name))?;
+        if nodes > 0 {
+            let nodes = Nodes::new("node", usize::try_from(nodes).unwrap_or(usize::MAX));
+            nodes.add_to(&cluster.admin()).await.when("cannot add nodes")?;
+        }
+        let url = endpoint.url();
+        let mut tasks = JoinSet::new();
+        let controllers = cluster.clone();
+        tasks.spawn(async move { controllers.run(&Controllers::all()).await });
+        tasks.spawn(async move {
+            if let Err(error) = endpoint.serve(&cluster, pending()).await {
+                tracing::error!(%error, "cannot serve");
+            }
+        });
+        let config = config_of(&kubeconfig, None).await?;
+        Ok(Self { config, kubeconfig, url, _folder: folder, _tasks: tasks })
+    }
+}

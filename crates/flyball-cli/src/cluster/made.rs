@@ -1,0 +1,172 @@
+//! What a command made in a cluster that goes on without it, to be removed at its end.
+//!
+//! It is written down as it is made, beside what is known of clusters: a command that was killed removes nothing, and the next one
+//! takes over what it left. Each command has a file of its own, `made-<pid>.json`, which is locked for as long as it runs; one line for
+//! the URL of the cluster, and one for each object.
+
+use crate::error::{Result, ResultExt};
+use crate::files::private::state_folder;
+use serde_json::{Value, json};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The largest file that is read, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Objects that were not in the cluster before.
+pub(crate) struct Made {
+    parts: Vec<Value>,
+    samples: Vec<Value>,
+    file: File,
+    path: PathBuf,
+}
+
+impl Made {
+    /// Begins a file for what is made in the cluster of this URL.
+    pub(crate) fn begin(url: &str) -> Result<Self> {
+        Self::within(&state_folder()?, std::process::id(), url)
+    }
+
+    fn within(folder: &Path, pid: u32, url: &str) -> Result<Self> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .when(format!("cannot make {}", folder.display()))?;
+        let path = folder.join(format!("made-{pid}.json"));
+        let what = || format!("cannot write {}", path.display());
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).when(what())?;
+        file.try_lock().when(what())?;
+        let mut made = Self { parts: Vec::new(), samples: Vec::new(), file, path: path.clone() };
+        made.write(&json!({"url": url})).when(what())?;
+        Ok(made)
+    }
+
+    fn write(&mut self, line: &Value) -> std::io::Result<()> {
+        self.file.write_all(format!("{line}\n").as_bytes())
+    }
+
+    /// Adds something that the operator needs.
+    pub(crate) fn add_part(&mut self, object: &Value) -> Result<()> {
+        self.parts.push(object.clone());
+        self.note("part", object)
+    }
+
+    /// Adds a sample.
+    pub(crate) fn add_sample(&mut self, object: &Value) -> Result<()> {
+        self.samples.push(object.clone());
+        self.note("sample", object)
+    }
+
+    fn note(&mut self, role: &str, object: &Value) -> Result<()> {
+        let path = self.path.display().to_string();
+        self.write(&json!({role: outline(object)})).when(format!("cannot write {path}"))
+    }
+
+    pub(crate) fn parts(&self) -> &[Value] {
+        &self.parts
+    }
+
+    pub(crate) fn samples(&self) -> &[Value] {
+        &self.samples
+    }
+
+    /// Takes over what commands that were killed left in the cluster of this URL, and returns it.
+    pub(crate) fn take_over(&mut self, url: &str) -> Result<Vec<Value>> {
+        let mut taken = Vec::new();
+        let folder = self.path.parent().unwrap_or(Path::new(".")).to_owned();
+        let entries = fs::read_dir(&folder).when(format!("cannot read {}", folder.display()))?;
+        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(|path| is_record(path)).collect();
+        paths.sort();
+        for path in paths {
+            let Some(lines) = abandoned(&path).filter(|lines| lines.first().is_some_and(|first| first["url"] == url))
+            else {
+                continue;
+            };
+            for line in &lines[1..] {
+                let known = |object: &Value| taken.contains(object);
+                match (&line["part"], &line["sample"]) {
+                    (Value::Null, sample) if sample.is_object() && !known(sample) => {
+                        self.add_sample(sample)?;
+                        taken.push(sample.clone());
+                    }
+                    (part, _) if part.is_object() && !known(part) => {
+                        self.add_part(part)?;
+                        taken.push(part.clone());
+                    }
+                    _ => {}
+                }
+            }
+            // What it said is written down here by now.
+            let _ = fs::remove_file(&path);
+        }
+        Ok(taken)
+    }
+
+    /// Ends the file: all is removed.
+    pub(crate) fn end(self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn is_record(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.strip_prefix("made-").and_then(|rest| rest.strip_suffix(".json")).is_some_and(|pid| pid.parse::<u32>().is_ok())
+}
+
+/// Reads a file whose command has ended; a line that was cut off is left out.
+fn abandoned(path: &Path) -> Option<Vec<Value>> {
+    let file = File::open(path).ok()?;
+    file.try_lock().ok()?;
+    let mut text = String::new();
+    (&file).take(MAX_FILE).read_to_string(&mut text).ok()?;
+    Some(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+/// Returns what it takes to find an object, and to tell which objects it defines if it is a definition.
+fn outline(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    let mut outline = json!({
+        "apiVersion": object["apiVersion"], "kind": object["kind"],
+        "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
+    });
+    if object["kind"] == "CustomResourceDefinition" {
+        let spec = &object["spec"];
+        let version = json!({"name": spec["versions"][0]["name"]});
+        outline["spec"] = json!({"group": spec["group"], "names": spec["names"], "versions": [version]});
+    }
+    outline
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::private::PrivateFolder;
+
+    #[test]
+    fn what_a_killed_command_made_is_taken_over_once() {
+        let folder = PrivateFolder::new("flyball-made").unwrap();
+        let object = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": null}, "spec": {"a": 1}});
+        let begin = |pid| Made::within(folder.path(), pid, "https://a").unwrap();
+        let mut killed = begin(1);
+        killed.add_part(&object("ClusterRole", "r")).unwrap();
+        killed.add_sample(&object("Site", "s")).unwrap();
+        killed.file.write_all(b"{\"part\": {\"ki").unwrap();
+        let mut running = begin(2);
+        running.add_part(&object("ClusterRole", "running")).unwrap();
+        assert_eq!(begin(3).take_over("https://a").unwrap(), Vec::<Value>::new(), "it runs");
+        drop(killed);
+        assert_eq!(begin(4).take_over("https://b").unwrap(), Vec::<Value>::new(), "another cluster");
+        let mut next = begin(5);
+        let names =
+            |objects: &[Value]| objects.iter().map(|object| object["metadata"]["name"].clone()).collect::<Vec<_>>();
+        assert_eq!(names(&next.take_over("https://a").unwrap()), ["r", "s"]);
+        assert_eq!((names(next.parts()), names(next.samples())), (vec![json!("r")], vec![json!("s")]));
+        assert_eq!(next.take_over("https://a").unwrap(), Vec::<Value>::new());
+        // Nor is it lost if that one is killed too.
+        drop(next);
+        assert_eq!(names(&begin(6).take_over("https://a").unwrap()), ["r", "s"]);
+    }
+}

@@ -1,0 +1,229 @@
+//! Bringing objects to a cluster one after the other, and waiting until what they run is ready.
+
+use crate::cluster::apply::Outcome;
+use crate::cluster::connection::Connection;
+use crate::error::{Error, Result, ResultExt};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, is_lively, paint, say, tell_in_place};
+use clap::Args;
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Between two looks at a Deployment.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The flags that say how objects are brought there.
+#[derive(Args, Debug)]
+pub(crate) struct RolloutArgs {
+    /// Apply CRDs even if they break stored objects
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Take over fields of other managers in case of conflicts
+    #[arg(long)]
+    force_conflicts: bool,
+    /// Validate with the API server without storing anything
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Output format
+    #[arg(short, long, value_enum)]
+    pub(crate) output: Option<Output>,
+}
+
+/// What became of one object.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Applied {
+    pub(crate) object: String,
+    pub(crate) outcome: Outcome,
+}
+
+/// Applies objects in the order given. The first that fails ends it: what comes later may need it.
+pub(crate) async fn bring(connection: &Connection, objects: &[Value], how: &RolloutArgs) -> Result<Vec<Applied>> {
+    let mut applied: Vec<Applied> = Vec::new();
+    // Namespaces that a dry run does not make, so that nothing can be tried in them.
+    let mut imagined: BTreeSet<&str> = BTreeSet::new();
+    for object in objects {
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+        let (object, outcome) = match how.dry_run && imagined.contains(namespace) {
+            true => (connection.place(object).await?.1, Outcome::Created),
+            false => {
+                if !how.dry_run {
+                    forget_url(connection, object).await?;
+                }
+                let outcome = connection.apply_with(object, how.force_conflicts, how.dry_run).await;
+                let (told, outcome) = outcome.map_err(|error| explain(error, applied.len()))?;
+                if how.dry_run && object["kind"] == "Namespace" && outcome == Outcome::Created {
+                    imagined.extend(object["metadata"]["name"].as_str());
+                }
+                (told, outcome)
+            }
+        };
+        if how.output.is_none() {
+            let style = if outcome == Outcome::Unchanged { Style::Faint } else { Style::Good };
+            let dry = if how.dry_run { " (dry run)" } else { "" };
+            say(&format!("{object} {}{dry}", paint(style, outcome.word())));
+        }
+        applied.push(Applied { object, outcome });
+    }
+    Ok(applied)
+}
+
+/// Takes away the URL at which an operator that ran outside of the cluster had its webhooks asked: a configuration has a URL or
+/// a service, and never both.
+async fn forget_url(connection: &Connection, object: &Value) -> Result<()> {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let conversion = kind == "CustomResourceDefinition" && object["spec"]["conversion"].is_object();
+    if !conversion && !kind.ends_with("WebhookConfiguration") {
+        return Ok(());
+    }
+    // What is not there has none.
+    let Some(found) = connection.find(object).await? else { return Ok(()) };
+    if conversion && found["spec"]["conversion"]["webhook"]["clientConfig"]["url"].is_string() {
+        let (definitions, told, name) = connection.place(object).await?;
+        let none = Patch::Merge(json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}}));
+        let changed = definitions.patch(&name, &PatchParams::default(), &none).await;
+        changed.when(format!("cannot change {told}"))?;
+    }
+    let webhooks = found["webhooks"].as_array();
+    if webhooks.into_iter().flatten().any(|webhook| webhook["clientConfig"]["url"].is_string()) {
+        connection.delete(object).await?;
+    }
+    Ok(())
+}
+
+/// Says what can be done about a refusal.
+fn explain(error: Error, before: usize) -> Error {
+    let error = match error.code() {
+        Some(401 | 403) => error.hint(
+            "the user of this kubeconfig may not do that: take another with --context, or have somebody grant it",
+        ),
+        Some(404) => error.hint("create the namespace that the operator is limited to, if that is what is missing"),
+        Some(409) => error.hint("somebody else set these fields: --force-conflicts takes them over"),
+        Some(413) => error.hint("the API server takes no object of that size: make it smaller"),
+        _ => error,
+    };
+    match before {
+        0 => error,
+        count => {
+            error.hint(format!("{count} objects before it are applied; the same command goes on once this is mended"))
+        }
+    }
+}
+
+/// Waits until all pods of a Deployment are those that it wants, and ready.
+pub(crate) async fn until_ready(connection: &Connection, object: &Value, wait: Duration, quiet: bool) -> Result<()> {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+    let deployments: Api<Deployment> = Api::namespaced(connection.client.clone(), namespace);
+    let begin = Instant::now();
+    let mut told = String::new();
+    loop {
+        let deployment = deployments.get(name).await.when(format!("cannot read Deployment {namespace}/{name}"))?;
+        let state = State::of(&deployment);
+        let line = format!("Deployment {namespace}/{name}: {}", state.words());
+        if !quiet && line != told {
+            match (is_lively(), state.is_ready()) {
+                (_, true) => say(&format!("Deployment {namespace}/{name} {}", paint(Style::Good, &state.words()))),
+                (true, false) => tell_in_place(&paint(Style::Busy, &line)),
+                (false, false) => say(&line),
+            }
+            told = line;
+        }
+        if state.is_ready() {
+            return Ok(());
+        }
+        if state.failed.is_some() || begin.elapsed() >= wait {
+            let why = match &state.failed {
+                Some(why) => why.clone(),
+                None => format!("it is not ready after {} s", wait.as_secs()),
+            };
+            let error = Error::new(format!(
+                "Deployment {namespace}/{name}: {why}{}",
+                pods(connection, &deployment, namespace).await
+            ));
+            return Err(error.hint(format!("`flyball logs deployment/{name} -n {namespace}` shows what it says; `flyball cluster node add` makes nodes where there are none")));
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// How far a Deployment is.
+struct State {
+    wanted: i32,
+    updated: i32,
+    available: i32,
+    all: i32,
+    seen: bool,
+    failed: Option<String>,
+}
+
+impl State {
+    fn of(deployment: &Deployment) -> Self {
+        let status = deployment.status.clone().unwrap_or_default();
+        let failed = |condition: &DeploymentCondition| {
+            (condition.type_ == "Progressing" && condition.status == "False")
+                || (condition.type_ == "ReplicaFailure" && condition.status == "True")
+        };
+        let conditions = status.conditions.unwrap_or_default();
+        let failed = conditions.into_iter().find(failed);
+        Self {
+            wanted: deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1),
+            updated: status.updated_replicas.unwrap_or(0),
+            available: status.available_replicas.unwrap_or(0),
+            all: status.replicas.unwrap_or(0),
+            seen: status.observed_generation >= deployment.metadata.generation,
+            failed: failed.map(|failed| failed.message.or(failed.reason).unwrap_or_default()),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        let Self { wanted, updated, available, all, .. } = self;
+        self.seen && updated >= wanted && all == updated && available >= updated
+    }
+
+    fn words(&self) -> String {
+        let Self { wanted, available, .. } = self;
+        if self.is_ready() { format!("ready {available}/{wanted}") } else { format!("{available} of {wanted} ready") }
+    }
+}
+
+/// Says what keeps the pods of a Deployment, as far as they tell.
+async fn pods(connection: &Connection, deployment: &Deployment, namespace: &str) -> String {
+    let labels = deployment.spec.as_ref().and_then(|spec| spec.selector.match_labels.clone()).unwrap_or_default();
+    let selector: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let pods: Api<Pod> = Api::namespaced(connection.client.clone(), namespace);
+    let Ok(list) = pods.list(&ListParams::default().labels(&selector.join(","))).await else { return String::new() };
+    let mut told: Vec<String> = list.items.iter().filter_map(complaint).collect();
+    told.dedup();
+    told.iter().map(|complaint| format!("; {complaint}")).collect()
+}
+
+fn complaint(pod: &Pod) -> Option<String> {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let status = pod.status.as_ref()?;
+    let unscheduled = status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
+    let waiting = status.container_statuses.iter().flatten().find_map(|container| {
+        let waiting = container.state.as_ref()?.waiting.as_ref()?;
+        let message = waiting.message.as_deref().map(|message| format!(" ({message})")).unwrap_or_default();
+        Some(format!("pod {name} waits: {}{message}", waiting.reason.as_deref()?))
+    });
+    let unplaced = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_none());
+    match unscheduled {
+        Some(condition) => {
+            Some(format!("pod {name} is not scheduled: {}", condition.message.as_deref().unwrap_or("no node takes it")))
+        }
+        None if unplaced => Some(format!("pod {name} waits for a node")),
+        None => waiting,
+    }
+}

@@ -1,0 +1,214 @@
+//! Whether a definition can be changed without harm to what is stored.
+//!
+//! An API server takes many a definition by which objects that it holds are no longer right: then whoever writes one of
+//! them is refused, for something that he did not do; and fields that a schema does not name any more are lost
+//! with the next write. So all objects are held against the new schema before it is applied. See
+//! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/>.
+
+use crate::cluster::connection::Connection;
+use crate::error::{Error, Result, ResultExt};
+use flyball_core::Path;
+use flyball_schema::{cel, openapi, prune, validate};
+use http::Request;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::fmt;
+
+/// Objects in one answer.
+const PAGE: usize = 500;
+/// So many dangers are told; more of them say nothing new.
+const TOLD: usize = 10;
+/// What an API server with etcd stores of one object, at most.
+const LARGEST: usize = 3 * 512 * 1024;
+
+/// Something that a change of a definition would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Danger {
+    /// Name of the definition.
+    pub(crate) definition: String,
+    /// The object that it would do it to, such as `default/web`; none if it is to all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) object: Option<String>,
+    /// The field, such as `spec.size`.
+    pub(crate) field: String,
+    pub(crate) why: String,
+}
+
+impl fmt::Display for Danger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { definition, object, field, why } = self;
+        let object = object.as_ref().map(|object| format!(" {object}")).unwrap_or_default();
+        write!(f, "{definition}{object}: {field} {why}")
+    }
+}
+
+/// Refuses definitions that would do harm, unless that is wanted.
+pub(crate) async fn check(connection: &Connection, definitions: &[Value], force: bool) -> Result<()> {
+    let mut dangers = Vec::new();
+    for definition in definitions {
+        let name = definition["metadata"]["name"].as_str().unwrap_or_default();
+        let size = definition.to_string().len();
+        if size > LARGEST {
+            return Err(Error::new(format!(
+                "{name} takes {size} bytes, and an API server stores no more than {LARGEST}"
+            ))
+            .hint("make its schema smaller: leave descriptions out, or versions that nobody uses any more"));
+        }
+        dangers.extend(of(connection, definition).await?);
+    }
+    if dangers.is_empty() || force {
+        return Ok(());
+    }
+    let mut lines: Vec<String> = dangers.iter().take(TOLD).map(|danger| format!("\n  {danger}")).collect();
+    if dangers.len() > TOLD {
+        lines.push(format!("\n  and {} more", dangers.len() - TOLD));
+    }
+    Err(Error::new(format!("this would do harm to what is stored:{}", lines.concat()))
+        .hint("change the objects first, or bring the new schema as a new version; --force does it nevertheless"))
+}
+
+/// Finds out what a definition would do to the objects that there are.
+async fn of(connection: &Connection, new: &Value) -> Result<Vec<Danger>> {
+    let name = new["metadata"]["name"].as_str().unwrap_or_default();
+    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+    let Some(old) = get(connection, &path).await? else { return Ok(Vec::new()) };
+    let mut dangers = at_large(name, &old, new);
+    if !dangers.is_empty() || !has_new_schema(&old, new) {
+        return Ok(dangers);
+    }
+    let converts = new["spec"]["conversion"]["strategy"] == "Webhook";
+    for (read, judged) in pairs(&old, new, converts) {
+        let Some(schema) = version(new, &judged).and_then(|version| version["schema"].get("openAPIV3Schema")) else {
+            continue;
+        };
+        let root = openapi::read(Some(schema));
+        let (group, plural) = (&old["spec"]["group"], &old["spec"]["names"]["plural"]);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let path = format!("/apis/{}/{read}/{}", text(group), text(plural));
+        let mut next = String::new();
+        loop {
+            let after = if next.is_empty() { String::new() } else { format!("&continue={next}") };
+            let Some(list) = get(connection, &format!("{path}?limit={PAGE}{after}")).await? else { break };
+            for object in list["items"].as_array().into_iter().flatten() {
+                dangers.extend(judge(name, &root, object, &judged));
+            }
+            next = text(&list["metadata"]["continue"]);
+            if next.is_empty() || dangers.len() > TOLD {
+                break;
+            }
+        }
+    }
+    dangers.dedup();
+    Ok(dangers)
+}
+
+/// Finds what needs no object to be seen.
+fn at_large(name: &str, old: &Value, new: &Value) -> Vec<Danger> {
+    let danger =
+        |field: &str, why: String| Danger { definition: name.to_owned(), object: None, field: field.to_owned(), why };
+    let mut dangers = Vec::new();
+    let scope = |definition: &Value| definition["spec"]["scope"].as_str().unwrap_or_default().to_owned();
+    if scope(old) != scope(new) {
+        let why = format!(
+            "changes from {} to {}: objects cannot move between namespaces and the cluster",
+            scope(old),
+            scope(new)
+        );
+        dangers.push(danger("spec.scope", why));
+    }
+    for stored in old["status"]["storedVersions"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        if version(new, stored).is_none() {
+            let why = format!(
+                "no longer has {stored}, in which objects are stored: store them anew with `flyball crd migrate {name}` before"
+            );
+            dangers.push(danger("spec.versions", why));
+        }
+    }
+    dangers
+}
+
+fn version<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {
+    definition["spec"]["versions"].as_array()?.iter().find(|version| version["name"] == name)
+}
+
+fn has_new_schema(old: &Value, new: &Value) -> bool {
+    let versions = new["spec"]["versions"].as_array();
+    versions.into_iter().flatten().any(|changed| {
+        let known = changed["name"].as_str().and_then(|name| version(old, name));
+        known.is_none_or(|known| known["schema"] != changed["schema"])
+    })
+}
+
+/// Says in which version objects are read, and by which they are judged: each by its own, and a version that is new by what the
+/// stored one holds, unless a webhook makes the one of the other.
+fn pairs(old: &Value, new: &Value, converts: bool) -> Vec<(String, String)> {
+    let name = |version: &Value| version["name"].as_str().unwrap_or_default().to_owned();
+    let versions = |definition: &Value| definition["spec"]["versions"].as_array().cloned().unwrap_or_default();
+    let served: Vec<Value> = versions(old).into_iter().filter(|version| version["served"] == true).collect();
+    let stored = served.iter().find(|version| version["storage"] == true).or(served.first()).map(name);
+    let mut pairs = Vec::new();
+    for judged in versions(new) {
+        let known = served.iter().find(|version| name(version) == name(&judged));
+        match (known, &stored) {
+            (Some(known), _) if known["schema"] == judged["schema"] => {}
+            (Some(known), _) => pairs.push((name(known), name(&judged))),
+            (None, Some(stored)) if !converts => pairs.push((stored.clone(), name(&judged))),
+            (None, _) => {}
+        }
+    }
+    pairs
+}
+
+/// Finds what would become of one object.
+fn judge(definition: &str, schema: &flyball_schema::schema::Root, object: &Value, judged: &str) -> Vec<Danger> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &object["metadata"];
+    let told = match text(&metadata["namespace"]) {
+        none if none.is_empty() => text(&metadata["name"]),
+        namespace => format!("{namespace}/{}", text(&metadata["name"])),
+    };
+    let danger = |field: String, why: String| Danger {
+        definition: definition.to_owned(),
+        object: Some(told.clone()),
+        field,
+        why,
+    };
+    let Some(mut fields) = object.as_object().cloned() else { return Vec::new() };
+    let mut dangers = Vec::new();
+    match prune::prune(schema.node(), &mut fields) {
+        Ok(lost) => {
+            let lost = lost.into_iter().filter(|field| !field.starts_with("metadata"));
+            dangers
+                .extend(lost.map(|field| danger(field, format!("would be lost: {judged} has no such field any more"))));
+        }
+        Err(error) => dangers.push(danger("metadata".into(), error.to_string())),
+    }
+    let mut value = Value::Object(fields);
+    if prune::default(schema.node(), &mut value).is_err() {
+        dangers.push(danger("spec".into(), "would be refused: its defaults take too much memory".into()));
+    }
+    let mut errors = validate::validate(schema.node(), &value, None, "");
+    if errors.is_empty() {
+        errors.extend(validate::validate_lists(schema.node(), &value, &Path::ROOT));
+        let mut seen = value.clone();
+        // Rules see the name of an object and nothing else of its metadata.
+        seen["metadata"] = json!({"name": metadata["name"]});
+        errors.extend(cel::validate(schema.node(), &seen, None, false, &Path::ROOT).errors);
+    }
+    dangers.extend(errors.into_iter().map(|error| {
+        let why = format!("would not be right any more: {}", error.body());
+        danger(error.field, why)
+    }));
+    dangers
+}
+
+async fn get(connection: &Connection, path: &str) -> Result<Option<Value>> {
+    let what = || format!("cannot read {path}");
+    let request = Request::get(path).body(Vec::new()).when(what())?;
+    match connection.client.request(request).await {
+        Ok(found) => Ok(Some(found)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error).when(what()),
+    }
+}

@@ -1,0 +1,57 @@
+//! Verbs that other tools have, or had: what to type instead.
+
+use super::manifests::{ManifestsArgs, cmd_manifests};
+use crate::error::{Error, Result};
+use clap::Args;
+
+#[derive(Args, Debug)]
+pub(crate) struct AliasArgs {
+    /// What came behind it
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+/// Write what an operator needs in the cluster, as `manifests` does
+#[derive(Args, Debug)]
+pub(crate) struct GenerateArgs {
+    #[command(flatten)]
+    manifests: ManifestsArgs,
+    /// What other tools generate
+    #[arg(hide = true)]
+    what: Option<String>,
+}
+
+pub(crate) fn cmd_generate(args: &GenerateArgs) -> Result<()> {
+    match &args.what {
+        Some(what) => Err(instead_of("generate", what)),
+        None => cmd_manifests(&args.manifests),
+    }
+}
+
+/// Each verb with what follows it, and what does the same here.
+const INSTEAD: &[(&str, &str, &str)] = &[
+    ("add", "api", "flyball create api --group cache --version v1alpha1 --kind Redis"),
+    ("add", "controller", "flyball create api --group cache --version v1alpha1 --kind Redis --resource=false"),
+    ("add", "crd", "flyball create api --group cache --version v1alpha1 --kind Redis --controller=false"),
+    ("add", "webhook", "flyball create webhook --group cache --version v1alpha1 --kind Redis --validation"),
+    ("add", "", "flyball create api, flyball create webhook"),
+    ("generate", "k8s", "cargo build: the types derive what they need, and nothing has to be generated"),
+    ("generate", "crds", "flyball manifests"),
+    ("generate", "openapi", "flyball manifests: schemas are in the definitions"),
+    ("generate", "", "flyball manifests"),
+    ("new", "", "flyball init --domain acme.io redis-operator"),
+    ("build", "", "cargo build, or flyball image build"),
+    ("up", "", "flyball run"),
+];
+
+/// Fails with the command to type instead.
+pub(crate) fn cmd_alias(verb: &str, args: &AliasArgs) -> Result<()> {
+    Err(instead_of(verb, args.words.first().map_or("", String::as_str)))
+}
+
+fn instead_of(verb: &str, next: &str) -> Error {
+    let found = INSTEAD.iter().find(|(known, what, _)| *known == verb && (*what == next || what.is_empty()));
+    let what = if found.is_some_and(|(_, what, _)| !what.is_empty()) { format!(" {next}") } else { String::new() };
+    let error = Error::usage(format!("no such command: flyball {verb}{what}"));
+    found.into_iter().fold(error, |error, (_, _, instead)| error.hint(format!("use {instead}")))
+}

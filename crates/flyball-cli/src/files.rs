@@ -1,0 +1,5 @@
+//! Files and folders on this machine.
+
+pub(crate) mod generated;
+pub(crate) mod private;
+pub(crate) mod watcher;

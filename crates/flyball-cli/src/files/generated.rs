@@ -1,0 +1,124 @@
+//! A folder of files that are made from something else, beside which people keep files of their own.
+//!
+//! What is made begins with a line that says so. A file without it is somebody's own, and never touched; a file with it
+//! that is not made any more is removed.
+
+use crate::error::{Result, ResultExt};
+use crate::render::diff;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// What is to be done with one file, or was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Step {
+    Written,
+    Unchanged,
+    Removed,
+    /// It is somebody's own.
+    Kept,
+}
+
+/// One file, and how it changes.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) path: PathBuf,
+    pub(crate) step: Step,
+    old: String,
+    new: String,
+}
+
+impl Change {
+    /// Tells how the file changes, as `diff -u` does.
+    pub(crate) fn diff(&self) -> String {
+        diff::unified(&self.path.display().to_string(), &self.old, &self.new)
+    }
+
+    pub(crate) fn is_change(&self) -> bool {
+        matches!(self.step, Step::Written | Step::Removed)
+    }
+}
+
+/// Finds out what has to change in a folder for it to hold these files, each of which begins with the header.
+pub(crate) fn compare(folder: &Path, files: &BTreeMap<String, String>, header: &str) -> Result<Vec<Change>> {
+    let mut changes = Vec::new();
+    for (name, new) in files {
+        let path = folder.join(name);
+        let old = read(&path)?;
+        let step = match &old {
+            Some(old) if old == new => Step::Unchanged,
+            Some(old) if !old.starts_with(header) => Step::Kept,
+            _ => Step::Written,
+        };
+        changes.push(Change { path, step, old: old.unwrap_or_default(), new: new.clone() });
+    }
+    let folders: BTreeSet<PathBuf> = subfolders(folder)?;
+    for path in folders.iter().map(|folder| list(folder)).collect::<Result<Vec<_>>>()?.into_iter().flatten() {
+        let made = path.strip_prefix(folder).ok().and_then(Path::to_str).is_some_and(|name| files.contains_key(name));
+        if !made
+            && path.extension().is_some_and(|end| end == "yaml")
+            && let Some(old) = read(&path)?.filter(|old| old.starts_with(header))
+        {
+            changes.push(Change { path, step: Step::Removed, old, new: String::new() });
+        }
+    }
+    changes.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(changes)
+}
+
+/// Does what has to be done. A file is written aside and then moved, so that it is never half there.
+pub(crate) fn carry_out(changes: &[Change]) -> Result<()> {
+    for Change { path, step, new, .. } in changes {
+        let what = || format!("cannot write {}", path.display());
+        match step {
+            Step::Written => {
+                let folder = path.parent().unwrap_or(Path::new("."));
+                fs::create_dir_all(folder).when(what()).map_err(|error| {
+                    error.hint(format!("the folder {} has to be there and be yours to write", folder.display()))
+                })?;
+                let aside = path.with_extension(format!("yaml.{}", std::process::id()));
+                let moved = fs::write(&aside, new).and_then(|()| fs::rename(&aside, path));
+                if moved.is_err() {
+                    // It may not have come into being at all.
+                    let _ = fs::remove_file(&aside);
+                }
+                moved.when(what())?;
+            }
+            Step::Removed => fs::remove_file(path).when(format!("cannot remove {}", path.display()))?,
+            Step::Unchanged | Step::Kept => {}
+        }
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Option<String>> {
+    match fs::read(path) {
+        // Whatever it holds, no text that was made here is not UTF-8.
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).when(format!("cannot read {}", path.display())),
+    }
+}
+
+/// Lists the files of a folder, in the order of their names; none if there is no such folder.
+pub(crate) fn list(folder: &Path) -> Result<Vec<PathBuf>> {
+    Ok(entries(folder)?.into_iter().filter(|path| path.is_file()).collect())
+}
+
+fn subfolders(folder: &Path) -> Result<BTreeSet<PathBuf>> {
+    Ok(entries(folder)?.into_iter().filter(|path| path.is_dir()).collect())
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let what = || format!("cannot read {}", folder.display());
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.when(what())?,
+    };
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>().when(what())?;
+    paths.sort();
+    Ok(paths)
+}

@@ -1,0 +1,138 @@
+//! Files that somebody edits: which ones a program is made of, and when one of them was saved.
+//!
+//! They are looked at every now and then. That costs little, works on every file system, and sees what editors do that
+//! write aside and rename.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use tokio::time::sleep;
+
+/// How often they are looked at; what comes in quicker succession is one change.
+const LOOK: Duration = Duration::from_millis(100);
+/// Files beyond this number are passed over.
+const MOST: usize = 20_000;
+
+/// What tells one state of a file from another; none if it is not there.
+type State = Option<(SystemTime, u64)>;
+
+/// Files as they were when they were looked at.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct FileWatcher(BTreeMap<PathBuf, State>);
+
+impl FileWatcher {
+    /// Looks at files. Those that were known stay as they were known.
+    pub(crate) fn add(&mut self, files: impl IntoIterator<Item = PathBuf>) {
+        for file in files {
+            if self.0.len() < MOST {
+                self.0.entry(file).or_insert_with_key(|file| state(file));
+            }
+        }
+    }
+
+    /// Waits until one of them was saved, and saving has come to an end.
+    pub(crate) async fn change(&mut self) {
+        let mut changed = false;
+        loop {
+            sleep(LOOK).await;
+            let changes = self.look();
+            if changed && !changes {
+                return;
+            }
+            changed |= changes;
+        }
+    }
+
+    /// Takes the present states, and tells whether they are others.
+    fn look(&mut self) -> bool {
+        let mut changed = false;
+        for (file, known) in &mut self.0 {
+            let now = state(file);
+            changed |= now != *known;
+            *known = now;
+        }
+        changed
+    }
+}
+
+fn state(file: &Path) -> State {
+    let found = fs::metadata(file).ok()?;
+    Some((found.modified().ok()?, found.len()))
+}
+
+/// Returns the files that the project in a folder is made of, as far as can be seen: what cargo noted down when it built the
+/// program, path dependencies and included files among them, and what lies in `src`, built or not.
+pub(crate) fn sources(folder: &Path, program: Option<&Path>) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for above in folder.ancestors() {
+        let manifest = above.join("Cargo.toml");
+        if manifest.is_file() {
+            files.extend([manifest, above.join("Cargo.lock"), above.join("build.rs")]);
+        }
+    }
+    within(&folder.join("src"), &mut files);
+    let noted = program.and_then(|program| fs::read_to_string(program.with_extension("d")).ok());
+    files.extend(noted.iter().flat_map(|noted| prerequisites(noted)));
+    files
+}
+
+/// Returns all files in a folder and its folders, or the file itself.
+pub(crate) fn within(path: &Path, files: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(path) else {
+        files.push(path.to_owned());
+        return;
+    };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with('.') || files.len() >= MOST {
+            continue;
+        }
+        // Links are not followed, since they may lead back.
+        match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            true => within(&entry.path(), files),
+            false => files.push(entry.path()),
+        }
+    }
+}
+
+/// Reads the files that a rule of a makefile names, whose spaces have a backslash before them.
+fn prerequisites(rule: &str) -> Vec<PathBuf> {
+    let Some((_, files)) = rule.lines().next().and_then(|line| line.split_once(": ")) else { return Vec::new() };
+    let whole = files.replace("\\ ", "\0");
+    whole.split(' ').filter(|file| !file.is_empty()).map(|file| file.replace('\0', " ").into()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spaces_in_names_are_no_ends_of_names() {
+        let files = prerequisites("/t/debug/op: /a/src/main.rs /a\\ b/lib.rs\n\n/a/src/main.rs:\n");
+        assert_eq!(files, [PathBuf::from("/a/src/main.rs"), PathBuf::from("/a b/lib.rs")]);
+        assert!(prerequisites("").is_empty() && prerequisites("x").is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_comes_changes_or_goes_was_saved() {
+        let folder = std::env::temp_dir().join(format!("flyball-saved-{}", std::process::id()));
+        fs::create_dir_all(folder.join("src/inner")).unwrap();
+        let file = folder.join("src/inner/a.rs");
+        let mut saved = FileWatcher::default();
+        saved.add([file.clone(), folder.join("src/b.rs")]);
+        assert!(!saved.look());
+        for text in [Some("a"), Some("ab"), None] {
+            match text {
+                Some(text) => fs::write(&file, text).unwrap(),
+                None => fs::remove_file(&file).unwrap(),
+            }
+            saved.change().await;
+            assert!(!saved.look(), "a change is told once");
+        }
+        fs::write(folder.join("Cargo.toml"), "").unwrap();
+        fs::write(&file, "").unwrap();
+        let found = sources(&folder, None);
+        assert!(found.contains(&file) && found.contains(&folder.join("Cargo.lock")), "{found:?}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

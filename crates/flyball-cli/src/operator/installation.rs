@@ -1,0 +1,199 @@
+//! What an operator is installed by: all objects that have to be in the cluster for it to work there.
+//!
+//! Half of them comes from the operator's own program, which knows its kinds, permissions, webhooks and policies. The
+//! other half is the same for every operator, and made here: its account, its bindings, its Deployment, and
+//! what shows how it is. Nothing here speaks to a cluster, and equal answers of the program make equal objects.
+
+mod base;
+mod manager;
+mod monitoring;
+mod network;
+mod place;
+mod rbac;
+pub(crate) mod sample;
+
+pub(crate) use base::{HEADER, Samples, files};
+pub(crate) use place::{NAMESPACE, Place, PlaceArgs};
+
+use crate::error::Result;
+use crate::operator::program::Program;
+use flyball::Description;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// All objects of one operator at one place.
+#[derive(Debug)]
+pub(crate) struct Installation {
+    pub(crate) description: Description,
+    pub(crate) place: Place,
+    pieces: Vec<Piece>,
+}
+
+/// One object, and the file below `config` that holds it.
+#[derive(Debug)]
+struct Piece {
+    folder: Folder,
+    file: String,
+    object: Value,
+    /// What its file says about it in comments, in whole lines.
+    note: &'static str,
+}
+
+/// A folder below `config`, in the order in which what is in it is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Folder {
+    Definitions,
+    Rbac,
+    Webhook,
+    Policy,
+    Manager,
+    NetworkPolicy,
+    Monitoring,
+}
+
+impl Folder {
+    const ALL: [Self; 7] = [
+        Self::Definitions,
+        Self::Rbac,
+        Self::Webhook,
+        Self::Policy,
+        Self::Manager,
+        Self::NetworkPolicy,
+        Self::Monitoring,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Definitions => "crd",
+            Self::Rbac => "rbac",
+            Self::Webhook => "webhook",
+            Self::Policy => "policy",
+            Self::Manager => "manager",
+            Self::NetworkPolicy => "network-policy",
+            Self::Monitoring => "prometheus",
+        }
+    }
+}
+
+impl Piece {
+    fn new(folder: Folder, file: impl Into<String>, object: Value) -> Self {
+        Self { folder, file: format!("{}.yaml", file.into()), object, note: "" }
+    }
+}
+
+impl Installation {
+    /// Asks a program what it needs at a place, and adds what every operator needs.
+    pub(crate) async fn ask(args: &PlaceArgs, namespace: Option<&str>, image: Option<&str>) -> Result<Self> {
+        let program = Program::find(&args.source).await?;
+        let description = program.describe(&args.args, &BTreeMap::new()).await?;
+        let place = Place::of(&description, args, namespace, image)?;
+        let mut flags = args.args.clone();
+        flags.extend(place.flags(&description));
+        let told = program.manifests(&flags, &BTreeMap::new()).await?;
+        Ok(Self::new(description, place, told))
+    }
+
+    fn new(description: Description, place: Place, told: Vec<Value>) -> Self {
+        let mut pieces: Vec<Piece> = Vec::new();
+        for object in told {
+            pieces.extend(piece(object, &place));
+        }
+        pieces.extend(rbac::pieces(&description, &place));
+        pieces.extend(manager::pieces(&description, &place, &pieces));
+        pieces.push(network::piece(&place, &pieces));
+        pieces.extend(monitoring::pieces(&description, &place));
+        for piece in &mut pieces {
+            place.label(&mut piece.object);
+        }
+        pieces.sort_by_key(|piece| (piece.folder, order(&piece.object)));
+        Self { description, place, pieces }
+    }
+
+    /// Returns the objects in the order in which they are applied, those for a Prometheus only if they are wanted.
+    pub(crate) fn objects(&self, monitoring: bool) -> Vec<Value> {
+        let wanted = |piece: &&Piece| monitoring || piece.folder != Folder::Monitoring;
+        let mut objects: Vec<Value> = self.pieces.iter().filter(wanted).map(|piece| piece.object.clone()).collect();
+        // Nothing can be in a namespace that is not there. Who is asked should be there before it is asked.
+        objects.sort_by_key(|object| match object["kind"].as_str() {
+            Some("Namespace") => 0,
+            _ if is_webhook_configuration(object) => 2,
+            _ => 1,
+        });
+        objects
+    }
+
+    /// Returns the definitions alone.
+    pub(crate) fn definitions(&self) -> Vec<Value> {
+        let definition = |piece: &&Piece| piece.folder == Folder::Definitions;
+        self.pieces.iter().filter(definition).map(|piece| piece.object.clone()).collect()
+    }
+}
+
+/// Tells whether an object has the API server ask the operator about writes.
+pub(crate) fn is_webhook_configuration(object: &Value) -> bool {
+    object["kind"].as_str().is_some_and(|kind| kind.ends_with("WebhookConfiguration"))
+}
+
+/// Says where an object that the program told of belongs.
+fn piece(object: Value, place: &Place) -> Vec<Piece> {
+    let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let part = place.part(&name).to_owned();
+    match kind.as_str() {
+        "CustomResourceDefinition" => {
+            let spec = &object["spec"];
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let file = format!("{}_{}", text(&spec["group"]), text(&spec["names"]["plural"]));
+            vec![Piece::new(Folder::Definitions, file, object)]
+        }
+        "ClusterRole" | "Role" => rbac::granted(object, &part, place),
+        "MutatingWebhookConfiguration" => vec![Piece::new(Folder::Webhook, "mutating", object)],
+        "ValidatingWebhookConfiguration" => vec![Piece::new(Folder::Webhook, "validating", object)],
+        "Service" => vec![Piece::new(Folder::Webhook, "service", object)],
+        kind if kind.ends_with("AdmissionPolicy") || kind.ends_with("AdmissionPolicyBinding") => {
+            let file = format!("{part}_{}", snake(kind));
+            vec![Piece::new(Folder::Policy, file, object)]
+        }
+        kind => {
+            let file = format!("{part}_{}", snake(kind));
+            vec![Piece::new(Folder::Manager, file, object)]
+        }
+    }
+}
+
+/// Says which of the objects of a folder comes first: whom others name goes before those.
+fn order(object: &Value) -> usize {
+    const KINDS: [&str; 9] = [
+        "Namespace",
+        "CustomResourceDefinition",
+        "ServiceAccount",
+        "ClusterRole",
+        "Role",
+        "ClusterRoleBinding",
+        "RoleBinding",
+        "Service",
+        "Deployment",
+    ];
+    KINDS.iter().position(|kind| object["kind"] == *kind).unwrap_or(KINDS.len())
+}
+
+/// Writes `AdmissionPolicy` as `admission_policy`.
+fn snake(kind: &str) -> String {
+    let mut out = String::new();
+    for letter in kind.chars() {
+        if letter.is_uppercase() && !out.is_empty() {
+            out.push('_');
+        }
+        out.extend(letter.to_lowercase());
+    }
+    out
+}
+
+/// Begins an object.
+fn object(api_version: &str, kind: &str, name: &str, namespace: Option<&str>) -> Value {
+    let mut made = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
+    if let Some(namespace) = namespace {
+        made["metadata"]["namespace"] = namespace.into();
+    }
+    made
+}

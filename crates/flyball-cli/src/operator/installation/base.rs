@@ -1,0 +1,158 @@
+//! The same objects as a folder of files that kustomize builds, see <https://kubectl.docs.kubernetes.io/references/kustomize/>.
+//!
+//! The files hold names without the prefix and the namespace `system`; `config/default` puts both on. So an overlay that wants
+//! others needs no more than a kustomization of its own.
+
+use super::{Folder, Installation, Place, sample};
+use crate::render::yaml;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The first line of each file that is made here, by which it is known again.
+pub(crate) const HEADER: &str =
+    "# Made by `flyball manifests` from what the operator's program says. Without this line, the file is yours.\n";
+/// The namespace that stands for the one that `config/default` names.
+const SYSTEM: &str = "system";
+
+/// A file with samples that is there already: its name, and the kinds of the objects in it.
+pub(crate) type Samples = BTreeMap<String, BTreeSet<String>>;
+
+/// Writes all files, by their paths below `config`.
+pub(crate) fn files(installation: &Installation, samples: &Samples) -> BTreeMap<String, String> {
+    let place = &installation.place;
+    let fixed = is_fixed(installation);
+    let system = if fixed { place.namespace.as_str() } else { SYSTEM };
+    let mut files = BTreeMap::new();
+    let mut put_noted =
+        |path: String, note: &str, value: &Value| files.insert(path, format!("{HEADER}{note}{}", yaml::write(value)));
+    let mut folders = Vec::new();
+    for folder in Folder::ALL {
+        let pieces: Vec<_> = installation.pieces.iter().filter(|piece| piece.folder == folder).collect();
+        if pieces.is_empty() {
+            continue;
+        }
+        for piece in &pieces {
+            let path = format!("{}/{}", folder.name(), piece.file);
+            put_noted(path, piece.note, &based(piece.object.clone(), place, system));
+        }
+        let mut resources: Vec<&str> = pieces.iter().map(|piece| piece.file.as_str()).collect();
+        resources.sort_unstable();
+        let mut built = kustomization(json!(resources));
+        if folder == Folder::Monitoring {
+            // It is applied for itself, where there is a Prometheus operator.
+            put_on(&mut built, place, fixed);
+        } else {
+            folders.push(format!("../{}", folder.name()));
+        }
+        put_noted(format!("{}/kustomization.yaml", folder.name()), "", &built);
+    }
+    let mut put = |path: String, value: &Value| put_noted(path, "", value);
+    let mut built = kustomization(json!(folders));
+    put_on(&mut built, place, fixed);
+    built["configurations"] = json!(["references.yaml"]);
+    put("default/kustomization.yaml".into(), &built);
+    put("default/references.yaml".into(), &references());
+
+    let mut names: BTreeSet<String> = samples.keys().cloned().collect();
+    let shown: BTreeSet<&String> = samples.values().flatten().collect();
+    for definition in installation.definitions() {
+        let kind = definition["spec"]["names"]["kind"].as_str().unwrap_or_default().to_owned();
+        if !shown.contains(&kind)
+            && let Some((file, object)) = sample::of(&definition)
+        {
+            put(format!("samples/{file}"), &object);
+            names.insert(file);
+        }
+    }
+    if !names.is_empty() {
+        put("samples/kustomization.yaml".into(), &kustomization(json!(names)));
+    }
+    files
+}
+
+/// Tells whether the files themselves have to name the namespace: kustomize would bring the roles of other namespaces into the
+/// operator's own, and policies, of which it does not know that they live in none; and it knows nothing of namespaces that webhooks
+/// are not asked about.
+fn is_fixed(installation: &Installation) -> bool {
+    let has_policies = installation.pieces.iter().any(|piece| piece.folder == Folder::Policy);
+    let names_namespace = |webhook: &Value| {
+        let expressions = webhook["namespaceSelector"]["matchExpressions"].as_array().into_iter().flatten();
+        let mut values = expressions.flat_map(|expression| expression["values"].as_array().into_iter().flatten());
+        values.any(|value| *value == installation.place.namespace)
+    };
+    let mut webhooks =
+        installation.pieces.iter().flat_map(|piece| piece.object["webhooks"].as_array().into_iter().flatten());
+    has_policies || !installation.description.namespaces.is_empty() || webhooks.any(names_namespace)
+}
+
+fn kustomization(resources: Value) -> Value {
+    json!({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources})
+}
+
+/// Has kustomize put prefix and namespace on.
+fn put_on(built: &mut Value, place: &Place, fixed: bool) {
+    built["namePrefix"] = place.prefix.as_str().into();
+    if !fixed {
+        built["namespace"] = place.namespace.as_str().into();
+    }
+}
+
+/// Tells kustomize of names that it does not know to be names.
+fn references() -> Value {
+    let policy = |kind: &str| json!({"kind": kind, "fieldSpecs": [{"kind": format!("{kind}Binding"), "path": "spec/policyName"}]});
+    let conversion = "spec/conversion/webhook/clientConfig/service";
+    let definition = |field: &str| json!({"kind": "CustomResourceDefinition", "path": format!("{conversion}/{field}")});
+    json!({
+        "nameReference": [
+            {"kind": "Service", "version": "v1", "fieldSpecs": [definition("name")]},
+            policy("MutatingAdmissionPolicy"),
+            policy("ValidatingAdmissionPolicy"),
+        ],
+        "namespace": [definition("namespace")],
+    })
+}
+
+/// Takes prefix and namespace off an object, and off what names others.
+fn based(mut object: Value, place: &Place, system: &str) -> Value {
+    let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+    match kind.as_str() {
+        "CustomResourceDefinition" => {}
+        "Namespace" => take_namespace_off(object.pointer_mut("/metadata/name"), place, system),
+        _ => take_prefix_off(object.pointer_mut("/metadata/name"), place),
+    }
+    take_namespace_off(object.pointer_mut("/metadata/namespace"), place, system);
+    for pointer in ["/roleRef/name", "/spec/template/spec/serviceAccountName", "/spec/policyName"] {
+        take_prefix_off(object.pointer_mut(pointer), place);
+    }
+    for subject in object.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
+        take_prefix_off(subject.get_mut("name"), place);
+        take_namespace_off(subject.get_mut("namespace"), place, system);
+    }
+    let webhooks = object.get_mut("webhooks").and_then(Value::as_array_mut).into_iter().flatten();
+    for webhook in webhooks {
+        take_service_off(webhook.pointer_mut("/clientConfig/service"), place, system);
+    }
+    take_service_off(object.pointer_mut("/spec/conversion/webhook/clientConfig/service"), place, system);
+    object
+}
+
+fn take_service_off(service: Option<&mut Value>, place: &Place, system: &str) {
+    if let Some(service) = service {
+        take_prefix_off(service.get_mut("name"), place);
+        take_namespace_off(service.get_mut("namespace"), place, system);
+    }
+}
+
+fn take_prefix_off(name: Option<&mut Value>, place: &Place) {
+    if let Some(Value::String(name)) = name {
+        *name = place.part(name).to_owned();
+    }
+}
+
+fn take_namespace_off(namespace: Option<&mut Value>, place: &Place, system: &str) {
+    if let Some(Value::String(name)) = namespace
+        && *name == place.namespace
+    {
+        *name = system.to_owned();
+    }
+}

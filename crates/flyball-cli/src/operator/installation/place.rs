@@ -1,0 +1,122 @@
+//! Where an operator is installed, and under which name.
+
+use crate::error::{Error, Result};
+use crate::operator::program::SourceArgs;
+use clap::Args;
+use flyball::Description;
+use flyball_core::names::dns_label;
+use serde_json::{Value, json};
+
+/// The image that is run where none is named; overlays of kustomize put another in its place.
+const IMAGE: &str = "controller:latest";
+
+/// What `--namespace` means to commands that deal with an operator in a cluster.
+pub(crate) const NAMESPACE: &str = "Namespace of the operator; defaults to the prefix and `system`";
+
+/// The flags that say which operator, and how it is called.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PlaceArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// Name prefix of the operator's objects; defaults to the operator's name and a dash. Two copies in one cluster
+    /// need two prefixes
+    #[arg(long, value_name = "PREFIX", value_parser = parse_prefix)]
+    pub(crate) name_prefix: Option<String>,
+    /// Arguments of the operator, here and in its pod
+    #[arg(last = true)]
+    pub(crate) args: Vec<String>,
+}
+
+fn parse_prefix(text: &str) -> Result<String, String> {
+    let Some(name) = text.strip_suffix('-') else { return Err("end it with a dash, such as team-a-".into()) };
+    let wrong = dns_label(name);
+    if wrong.is_empty() { Ok(text.to_owned()) } else { Err(wrong.join("; ")) }
+}
+
+/// Where an operator is installed.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// What the names of all objects begin with, a dash at its end.
+    pub(crate) prefix: String,
+    pub(crate) namespace: String,
+    pub(crate) image: String,
+    /// What the operator's own command line says.
+    pub(super) args: Vec<String>,
+}
+
+impl Place {
+    pub(super) fn of(
+        description: &Description,
+        args: &PlaceArgs,
+        namespace: Option<&str>,
+        image: Option<&str>,
+    ) -> Result<Self> {
+        let prefix = match &args.name_prefix {
+            Some(prefix) => prefix.clone(),
+            None => {
+                let name = &description.name;
+                let wrong = dns_label(name);
+                if !wrong.is_empty() {
+                    return Err(Error::new(format!(
+                        "{name:?} cannot begin the names of objects: {}",
+                        wrong.join("; ")
+                    ))
+                    .hint("give what they begin with: --name-prefix my-operator-"));
+                }
+                format!("{name}-")
+            }
+        };
+        let namespace = namespace.map_or_else(|| format!("{prefix}system"), str::to_owned);
+        let wrong = dns_label(&namespace);
+        if !wrong.is_empty() {
+            return Err(Error::new(format!("{namespace:?} cannot be a namespace: {}", wrong.join("; ")))
+                .hint("name another: --namespace NAME"));
+        }
+        Ok(Self { prefix, namespace, image: image.unwrap_or(IMAGE).to_owned(), args: args.args.clone() })
+    }
+
+    /// Returns the name under which the operator is installed.
+    pub(crate) fn name(&self) -> &str {
+        self.prefix.trim_end_matches('-')
+    }
+
+    /// Returns the full name of something of the operator.
+    pub(crate) fn named(&self, part: &str) -> String {
+        format!("{}{part}", self.prefix)
+    }
+
+    /// Returns what is left of a full name without what all begin with.
+    pub(super) fn part<'a>(&self, name: &'a str) -> &'a str {
+        name.strip_prefix(&self.prefix).unwrap_or(name)
+    }
+
+    /// Returns what the operator is told of the place when it says what it needs there.
+    pub(super) fn flags(&self, description: &Description) -> Vec<String> {
+        let mut flags = vec!["--metrics-secure".to_owned(), format!("--operator-namespace={}", self.namespace)];
+        flags.extend(self.rename(description));
+        flags
+    }
+
+    /// Returns the flag that tells the operator its name, if that is not its own.
+    pub(super) fn rename(&self, description: &Description) -> Option<String> {
+        (self.name() != description.name).then(|| format!("--installed-as={}", self.name()))
+    }
+
+    /// Returns the label by which the operator's pods are found.
+    pub(super) fn selector(&self) -> Value {
+        json!({"app.kubernetes.io/name": self.name()})
+    }
+
+    /// Marks an object as the operator's. Definitions are not: they may serve several operators.
+    pub(super) fn label(&self, object: &mut Value) {
+        if object["kind"] != "CustomResourceDefinition" {
+            object["metadata"]["labels"]["app.kubernetes.io/name"] = self.name().into();
+            object["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "flyball".into();
+        }
+    }
+
+    /// Returns the name of the account that the operator runs as.
+    pub(crate) fn account(&self) -> String {
+        self.named("controller-manager")
+    }
+}

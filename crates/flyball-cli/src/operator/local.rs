@@ -1,0 +1,627 @@
+//! An operator as a process on this machine: built, given what it needs of the cluster, started, and replaced by a newer one.
+//!
+//! What it needs comes from itself: its `manifests`, of which the definitions, the webhook configurations and the policies
+//! are applied; the roles too if it is to be an [`Account`] of its own.
+
+use crate::cluster::account::Account;
+use crate::cluster::apply::{self, Outcome};
+use crate::cluster::connection::Connection;
+use crate::cluster::made::Made;
+use crate::error::{Error, Result, ResultExt};
+use crate::files::watcher::{self, FileWatcher};
+use crate::operator::metrics::free_address;
+use crate::operator::process::{self, LineSink, Process};
+use crate::operator::program::{Build, Program, check_project};
+use crate::render::terminal::{self, Style, complain, paint, say};
+use clap::Args;
+use flyball::Description;
+use http::Request;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, Config};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::future::pending;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::str::FromStr;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// The flags that say which operator.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LocalArgs {
+    /// Use a prebuilt program or a watches.yaml instead of the project in this directory
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bin", "release"])]
+    pub(crate) program: Option<Program>,
+    /// Binary target of the project, if it has several
+    #[arg(long)]
+    pub(crate) bin: Option<String>,
+    /// Build with optimizations
+    #[arg(long)]
+    pub(crate) release: bool,
+    /// Set environment variables from a Secret or ConfigMap, like `envFrom` of a pod
+    #[arg(long, value_name = "secret/NAME|configmap/NAME")]
+    pub(crate) env_from: Vec<Source>,
+    /// Arguments of the operator
+    #[arg(last = true)]
+    pub(crate) args: Vec<String>,
+}
+
+impl LocalArgs {
+    /// Returns the program that needs not be built.
+    fn ready(&self) -> Option<Program> {
+        self.program.clone().or_else(Program::here)
+    }
+
+    /// Refuses a folder without a project, unless a program is named: before a cluster is looked for.
+    pub(crate) fn check_project(&self) -> Result<()> {
+        self.ready().map_or_else(check_project, |_| Ok(()))
+    }
+
+    /// Builds the program, unless that needs not be; who hears what cargo says may be given.
+    pub(crate) async fn build(&self, sink: Option<LineSink>) -> Result<Program> {
+        match self.ready() {
+            Some(program) => Ok(program),
+            None => Build { sink, ..Build::new(self.bin.as_deref(), self.release) }.run().await.map(Program::File),
+        }
+    }
+}
+
+/// An object that holds variables.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    ConfigMap(String),
+    Secret(String),
+}
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('/') {
+            Some(("secret", name)) if !name.is_empty() => Ok(Self::Secret(name.into())),
+            Some(("configmap", name)) if !name.is_empty() => Ok(Self::ConfigMap(name.into())),
+            _ => Err("give secret/NAME or configmap/NAME".into()),
+        }
+    }
+}
+
+/// An operator on this machine.
+pub(crate) struct Local {
+    pub(crate) args: LocalArgs,
+    pub(crate) connection: Connection,
+    /// How the operator is told which cluster to connect to.
+    pub(crate) flags: Vec<OsString>,
+    /// What its environment holds besides this process's own.
+    pub(crate) variables: BTreeMap<String, String>,
+    /// What leads to the cluster, if it is to be there as somebody of its own, and the kubeconfig to write for that.
+    pub(crate) own_account: Option<(Config, PathBuf)>,
+    /// The file or folder of objects to apply.
+    pub(crate) samples: Option<PathBuf>,
+    /// Whether it is replaced whenever a file of it is saved.
+    pub(crate) watch: bool,
+    pub(crate) sinks: LineSinks,
+    /// Whether people are not told what is applied.
+    pub(crate) quiet: bool,
+    /// What was made in the cluster that had not been there, in order, if it is to be known.
+    pub(crate) made: Option<Made>,
+    account: Option<Account>,
+    /// The program that is installed, its files as they were then, and the samples that are applied.
+    current: Option<(Program, FileWatcher)>,
+    applied: Vec<Value>,
+    /// The webhook configurations and converted definitions that the operator points at itself, as they were applied.
+    pointed: Vec<Pointed>,
+}
+
+/// An object by which the API server calls the operator on this machine.
+struct Pointed {
+    object: Value,
+    uid: Option<String>,
+}
+
+/// How long the objects that point at an operator may take to be removed, once it has ended.
+const MAX_WITHDRAWAL: Duration = Duration::from_secs(10);
+
+/// A page that an operator serves at a usual address, which another operator on this machine may have taken.
+struct Page {
+    what: &'static str,
+    address: &'static str,
+    path: &'static str,
+    flag: &'static str,
+    variable: &'static str,
+}
+
+const PAGES: [Page; 2] = [
+    Page {
+        what: "metrics are",
+        address: "127.0.0.1:8080",
+        path: "/metrics",
+        flag: "--metrics-addr",
+        variable: "FLYBALL_METRICS_ADDR",
+    },
+    Page {
+        what: "health is",
+        address: "127.0.0.1:8081",
+        path: "/readyz",
+        flag: "--health-addr",
+        variable: "FLYBALL_HEALTH_ADDR",
+    },
+];
+
+impl Page {
+    /// Tells whether somebody chose where it is: by a flag, by a variable, or perhaps in a file.
+    fn is_chosen(&self, args: &[String], variables: &BTreeMap<String, String>) -> bool {
+        let is_flag = |arg: &String, flag: &str| {
+            arg.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+        };
+        let is_set = |name: &str| variables.contains_key(name) || std::env::var_os(name).is_some();
+        args.iter().any(|arg| is_flag(arg, self.flag) || is_flag(arg, "--config"))
+            || is_set(self.variable)
+            || is_set("FLYBALL_CONFIG")
+    }
+}
+
+fn is_free(address: &str) -> bool {
+    TcpListener::bind(address).is_ok()
+}
+
+/// Who hears what cargo and the operator say; they speak for themselves unless given.
+#[derive(Clone, Default)]
+pub(crate) struct LineSinks {
+    pub(crate) build: Option<LineSink>,
+    pub(crate) operator: Option<LineSink>,
+}
+
+impl Local {
+    pub(crate) fn new(args: LocalArgs, connection: Connection) -> Self {
+        Self {
+            args,
+            connection,
+            flags: Vec::new(),
+            variables: BTreeMap::new(),
+            own_account: None,
+            account: None,
+            samples: None,
+            watch: false,
+            sinks: LineSinks::default(),
+            quiet: false,
+            made: None,
+            current: None,
+            applied: Vec::new(),
+            pointed: Vec::new(),
+        }
+    }
+
+    /// Has it be on the cluster as in its pod: as a service account of its own name, by a kubeconfig that is written for it. Its pages
+    /// are at these addresses.
+    pub(crate) fn be_as_in_pod(&mut self, config: Config, kubeconfig: PathBuf, metrics: &str, health: &str) {
+        self.flags = vec!["--kubeconfig".into(), kubeconfig.clone().into()];
+        self.own_account = Some((config, kubeconfig));
+        self.variables = [
+            ("FLYBALL_METRICS_ADDR", metrics),
+            ("FLYBALL_METRICS_SECURE", "false"),
+            ("FLYBALL_HEALTH_ADDR", health),
+            ("FLYBALL_OPERATOR_NAMESPACE", &self.connection.namespace),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+    }
+
+    /// Runs the operator until it is told to stop or ends by itself; if its files are [watched](Self::watch), the newest one
+    /// that builds, and until it is told to stop only. It has ended when this returns.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be built, installed or started, or fails; if its files are watched, such things are told of, and the next
+    /// save is waited for.
+    pub(crate) async fn run(&mut self, stop: impl Future<Output = ()>) -> Result<()> {
+        self.args.check_project()?;
+        let mut running = None;
+        let ended = tokio::select! {
+            biased;
+            () = stop => Ok(()),
+            ended = self.keep(&mut running) => ended,
+        };
+        let ended = match &mut running {
+            None => ended,
+            Some(process) => {
+                // What was made for the show goes while there is somebody to take finalizers off.
+                if let Some(made) = &self.made {
+                    self.connection.remove_samples(made.samples()).await;
+                }
+                process.stop().await.and_then(|status| status.map_or(Ok(()), succeeded))
+            }
+        };
+        self.withdraw().await;
+        ended
+    }
+
+    /// Ends the calls of the API server to an operator that has ended: they would fail, and with them the writes that they are about.
+    async fn withdraw(&mut self) {
+        let connection = &self.connection;
+        let wait = async {
+            for Pointed { object, uid } in self.pointed.drain(..) {
+                match connection.withdraw(&object, uid).await {
+                    Ok(Some(withdrawn)) if !self.quiet => say(&paint(Style::Faint, &withdrawn)),
+                    Ok(_) => {}
+                    Err(error) => terminal::report(&error),
+                }
+            }
+        };
+        if timeout(MAX_WITHDRAWAL, wait).await.is_err() {
+            complain("note", "webhooks still point at this machine: `flyball uninstall` removes their configurations");
+        }
+    }
+
+    async fn keep(&mut self, running: &mut Option<Process>) -> Result<()> {
+        let mut watcher = FileWatcher::default();
+        loop {
+            watcher.add(self.files());
+            match self.renew(running).await {
+                Err(error) if !self.watch => return Err(error),
+                Err(error) => {
+                    terminal::report(&error);
+                    let goes_on = if running.is_some() { "the program before goes on" } else { "nothing runs" };
+                    say(&paint(Style::Busy, &format!("{goes_on}; waiting for a file to be saved")));
+                }
+                Ok(()) => {}
+            }
+            // The build tells of more files.
+            watcher.add(self.files());
+            tokio::select! {
+                biased;
+                status = ended(running) => {
+                    *running = None;
+                    let status = succeeded(status?);
+                    if !self.watch {
+                        return status;
+                    }
+                    let why = status.map_or_else(|error| error.to_string(), |()| "the operator ended".into());
+                    complain("error", &format!("{why}; waiting for a file to be saved"));
+                    self.current = None;
+                    watcher.change().await;
+                }
+                () = watcher.change(), if self.watch => {}
+                () = renewed(self.account.as_ref()) => unreachable!("tokens are renewed for ever"),
+            }
+        }
+    }
+
+    /// Builds it, gives it what it needs of the cluster and starts it, once; samples are not applied.
+    pub(crate) async fn launch(&mut self) -> Result<Process> {
+        let program = self.args.build(self.sinks.build.clone()).await?;
+        let variables = self.variables().await?;
+        self.install(&program, &variables).await?;
+        self.start(&program, &variables)
+    }
+
+    async fn variables(&self) -> Result<BTreeMap<String, String>> {
+        let mut variables = variables(&self.connection, &self.args.env_from).await?;
+        variables.extend(self.variables.clone());
+        Ok(variables)
+    }
+
+    /// Returns the files whose change means something.
+    fn files(&self) -> Vec<PathBuf> {
+        let mut files = match (self.args.ready(), &self.current) {
+            (Some(program), _) => program.files(),
+            (None, current) => {
+                let built = current.as_ref().and_then(|(program, _)| match program {
+                    Program::File(path) => Some(path.as_path()),
+                    Program::Watches(_) => None,
+                });
+                watcher::sources(&std::env::current_dir().unwrap_or_default(), built)
+            }
+        };
+        if let Some(samples) = &self.samples {
+            watcher::within(samples, &mut files);
+        }
+        files
+    }
+
+    /// Brings what runs, and what is applied, to what the files say.
+    async fn renew(&mut self, running: &mut Option<Process>) -> Result<()> {
+        // A mistake in samples costs nothing if it is found before anything is done.
+        let samples = self.samples.as_deref().map(apply::read).transpose()?.unwrap_or_default();
+        let program = self.args.build(self.sinks.build.clone()).await?;
+        let mut files = FileWatcher::default();
+        files.add(program.files());
+        let current = Some((program.clone(), files));
+        let mut webhooks = Vec::new();
+        if running.is_none() || current != self.current {
+            let variables = self.variables().await?;
+            webhooks = self.install(&program, &variables).await?;
+            if let Some(old) = running {
+                say(&paint(Style::Faint, "stopping the program before"));
+                old.stop().await?;
+                *running = None;
+            }
+            *running = Some(self.start(&program, &variables)?);
+            self.current = current;
+        }
+        if samples != self.applied {
+            self.connection.wait_for_webhooks(&webhooks).await;
+            for sample in &samples {
+                let (told, outcome) = self.connection.apply_with(sample, false, false).await?;
+                say(&paint(Style::Faint, &format!("applied {told}")));
+                if let (Some(made), Outcome::Created) = (&mut self.made, outcome) {
+                    made.add_sample(sample)?;
+                }
+            }
+            self.applied = samples;
+        }
+        if let Some(account) = &self.account {
+            account.renew().await?;
+        }
+        Ok(())
+    }
+
+    /// Gives the operator what it needs of the cluster, and returns its webhook configurations.
+    async fn install(&mut self, program: &Program, variables: &BTreeMap<String, String>) -> Result<Vec<Value>> {
+        let mut webhooks = Vec::new();
+        let manifests = program.manifests(&self.args.args, variables).await?;
+        if let Some((config, kubeconfig)) = &self.own_account {
+            let name = program.describe(&self.args.args, variables).await?.name;
+            let account = Account::new(&self.connection.client, config, &name, kubeconfig)?;
+            let object = account.object();
+            self.account = Some(account);
+            self.put(&object).await?;
+        }
+        for object in manifests {
+            match object["kind"].as_str().unwrap_or_default() {
+                "CustomResourceDefinition" => {
+                    let is_converted = object["spec"]["conversion"]["webhook"].is_object();
+                    let definition = without_conversion(object);
+                    self.put(&definition).await?;
+                    if is_converted {
+                        self.points_here(&definition).await?;
+                    }
+                }
+                "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
+                    // The operator points it at itself; that of an earlier run points at a process that is no more.
+                    self.connection.delete(&object).await?;
+                    self.put(&object).await?;
+                    self.points_here(&object).await?;
+                    webhooks.push(object);
+                }
+                "MutatingAdmissionPolicy"
+                | "MutatingAdmissionPolicyBinding"
+                | "ValidatingAdmissionPolicy"
+                | "ValidatingAdmissionPolicyBinding" => self.put(&object).await?,
+                "ClusterRole" | "Role" => {
+                    if let Some(account) = &self.account {
+                        let binding = account.binding(&object);
+                        self.put(&object).await?;
+                        self.put(&binding).await?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        if let Program::Watches(path) = program {
+            self.check_kinds(&program.describe(&self.args.args, variables).await?, path).await?;
+        }
+        if let Some(account) = &self.account {
+            account.renew().await?;
+        }
+        Ok(webhooks)
+    }
+
+    /// Refuses to run an operator whose kinds the cluster does not have: a definition that a watches.yaml needs is not in the project.
+    async fn check_kinds(&self, described: &Description, watches: &Path) -> Result<()> {
+        for controller in &described.controllers {
+            let mut parts = controller.reconciles.splitn(3, '.');
+            let (Some(plural), Some(version), group) = (parts.next(), parts.next(), parts.next()) else { continue };
+            let (root, api_version) = match group {
+                Some(group) => (format!("/apis/{group}/{version}"), format!("{group}/{version}")),
+                None => (format!("/api/{version}"), version.to_owned()),
+            };
+            let what = || format!("cannot list {}", controller.reconciles);
+            let request = Request::get(format!("{root}/{plural}?limit=1")).body(Vec::new()).when(what())?;
+            if let Err(kube::Error::Api(status)) = self.connection.client.request::<Value>(request).await
+                && status.code == 404
+            {
+                let folder = watches.parent().unwrap_or(Path::new("")).join("config/crd/bases");
+                return Err(Error::new(format!(
+                    "no matches for kind: the cluster does not serve {plural} of {api_version}, which {} names",
+                    watches.display()
+                ))
+                .hint(format!(
+                    "put its CustomResourceDefinition into {}, or apply it to the cluster first",
+                    folder.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that an applied object is to be withdrawn at the end.
+    async fn points_here(&mut self, object: &Value) -> Result<()> {
+        let uid = self.connection.read(object).await?["metadata"]["uid"].as_str().map(str::to_owned);
+        // An object of an earlier program of the same run was replaced.
+        self.pointed.retain(|pointed| !same_place(&pointed.object, object));
+        self.pointed.push(Pointed { object: object.clone(), uid });
+        Ok(())
+    }
+
+    async fn put(&mut self, object: &Value) -> Result<()> {
+        let (told, outcome) = self.connection.apply_with(object, false, false).await?;
+        if let (Some(made), Outcome::Created) = (&mut self.made, outcome)
+            && !made.parts().iter().any(|made| same_place(made, object))
+        {
+            made.add_part(object)?;
+        }
+        // Of what is as it was, people were told before.
+        if !self.quiet && (outcome != Outcome::Unchanged || self.current.is_none()) {
+            say(&paint(Style::Faint, &format!("applied {told}")));
+        }
+        Ok(())
+    }
+
+    fn start(&self, program: &Program, variables: &BTreeMap<String, String>) -> Result<Process> {
+        let mut command = process::supervised(&program.command_line());
+        command.arg("run").args(&self.args.args).args(&self.flags).envs(variables);
+        let is_chosen = |page: &Page| page.is_chosen(&self.args.args, variables);
+        for page in PAGES.iter().filter(|page| !is_chosen(page) && !is_free(page.address)) {
+            let address = free_address()?;
+            say(&paint(
+                Style::Faint,
+                &format!("{} is in use: {} at http://{address}{}", page.address, page.what, page.path),
+            ));
+            command.env(page.variable, address);
+        }
+        Process::start(command, self.sinks.operator.clone())
+    }
+}
+
+async fn ended(running: &mut Option<Process>) -> Result<ExitStatus> {
+    match running {
+        Some(process) => process.ended().await,
+        None => pending().await,
+    }
+}
+
+async fn renewed(account: Option<&Account>) {
+    match account {
+        Some(account) => account.keep_renewing().await,
+        None => pending().await,
+    }
+}
+
+fn succeeded(status: ExitStatus) -> Result<()> {
+    if status.success() { Ok(()) } else { Err(Error::new(format!("the operator ended with {status}"))) }
+}
+
+/// Finds the samples of the project in this folder, or those that are named.
+pub(crate) fn samples(named: Option<&Path>) -> Option<PathBuf> {
+    let usual = ["samples", "config/samples"].map(Path::new);
+    named.or_else(|| usual.into_iter().find(|folder| folder.is_dir())).map(Path::to_owned)
+}
+
+async fn variables(connection: &Connection, sources: &[Source]) -> Result<BTreeMap<String, String>> {
+    let (client, namespace) = (&connection.client, &connection.namespace);
+    let mut all = BTreeMap::new();
+    for source in sources {
+        match source {
+            Source::ConfigMap(name) => {
+                let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+                let map = maps.get(name).await.when(format!("cannot read ConfigMap {namespace}/{name}"))?;
+                all.extend(map.data.unwrap_or_default());
+            }
+            Source::Secret(name) => {
+                let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+                let secret = secrets.get(name).await.when(format!("cannot read Secret {namespace}/{name}"))?;
+                for (key, value) in secret.data.unwrap_or_default() {
+                    let text = String::from_utf8(value.0);
+                    let text =
+                        text.map_err(|_| Error::new(format!("{key} of Secret {namespace}/{name} is no text")))?;
+                    all.insert(key, text);
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Takes the conversion out of a definition: the operator writes where it is to be asked.
+fn without_conversion(mut definition: Value) -> Value {
+    definition["spec"].as_object_mut().map(|spec| spec.remove("conversion"));
+    definition
+}
+
+fn same_place(one: &Value, other: &Value) -> bool {
+    let key = |object: &Value| {
+        [&object["kind"], &object["metadata"]["namespace"], &object["metadata"]["name"]].map(Value::clone)
+    };
+    key(one) == key(other)
+}
+
+impl Connection {
+    /// Waits until the operator has told the API server where its webhooks are, but not long: it says itself what keeps it.
+    async fn wait_for_webhooks(&self, webhooks: &[Value]) {
+        let told = async |object: &Value| match self.read(object).await {
+            Ok(found) => found["webhooks"]
+                .as_array()
+                .is_none_or(|all| all.iter().all(|one| one["clientConfig"]["url"].is_string())),
+            Err(_) => false,
+        };
+        let wait = async {
+            for object in webhooks {
+                while !told(object).await {
+                    sleep(Duration::from_millis(50)).await;
+                }
+            }
+        };
+        let _ = timeout(Duration::from_secs(10), wait).await;
+    }
+
+    /// Deletes a webhook configuration, or has a definition converted by nobody, unless others have replaced it since; returns what
+    /// was done.
+    async fn withdraw(&self, object: &Value, uid: Option<String>) -> Result<Option<String>> {
+        let (objects, told, name) = self.place(object).await?;
+        let is_replaced =
+            |error: &kube::Error| matches!(error, kube::Error::Api(status) if matches!(status.code, 404 | 409));
+        let withdrawn = if object["kind"] == "CustomResourceDefinition" {
+            let found = self.find(object).await?.unwrap_or_default();
+            let client = &found["spec"]["conversion"]["webhook"]["clientConfig"];
+            if found["metadata"]["uid"].as_str() != uid.as_deref() || !client["url"].is_string() {
+                return Ok(None);
+            }
+            let version = &found["metadata"]["resourceVersion"];
+            let none = json!({"metadata": {"resourceVersion": version}, "spec": {"conversion": {"strategy": "None", "webhook": null}}});
+            let patched = objects.patch(&name, &PatchParams::default(), &Patch::Merge(none)).await;
+            patched.map(|_| format!("{told} is converted by no webhook any more"))
+        } else {
+            let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version: None });
+            objects.delete(&name, &params).await.map(|_| format!("deleted {told}"))
+        };
+        match withdrawn {
+            Err(error) if is_replaced(&error) => Ok(None),
+            withdrawn => withdrawn.map(Some).when(format!("cannot withdraw {told}")),
+        }
+    }
+
+    /// Deletes samples, the last one first, and waits until they are gone, but not for ever. What they own goes before
+    /// them: afterwards their kind goes too, and then nobody can tell that an owner is gone.
+    async fn remove_samples(&self, samples: &[Value]) {
+        let wait = async {
+            for sample in samples.iter().rev() {
+                if let Err(error) = self.delete_with(sample, &DeleteParams::foreground()).await {
+                    terminal::report(&error);
+                }
+            }
+            for sample in samples {
+                while self.read(sample).await.is_ok() {
+                    sleep(Duration::from_millis(100)).await;
+                }
+            }
+        };
+        if timeout(Duration::from_secs(20), wait).await.is_err() {
+            complain("note", "some samples are not gone yet: their finalizers wait for the operator");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_somebody_chose_is_kept() {
+        let chosen = |args: &[&str], variables: &[(&str, &str)]| {
+            let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+            let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            PAGES.map(|page| page.is_chosen(&args, &variables))
+        };
+        assert_eq!(chosen(&["--metrics-address-book=1"], &[]), [false, false]);
+        assert_eq!(chosen(&["--metrics-addr", "0"], &[]), [true, false]);
+        assert_eq!(chosen(&["--health-addr=0"], &[]), [false, true]);
+        assert_eq!(chosen(&[], &[("FLYBALL_METRICS_ADDR", "0")]), [true, false]);
+        assert_eq!(chosen(&["--config=a.yaml"], &[]), [true, true]);
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(!is_free(&taken.local_addr().unwrap().to_string()));
+    }
+}

@@ -1,0 +1,155 @@
+//! Patches in files: of an object that they name themselves, or of a target, as kustomize has them.
+//!
+//! See <https://kubernetes.io/docs/tasks/manage-kubernetes-objects/kustomization/#customizing>.
+
+use crate::cluster::apply;
+use crate::error::{Error, Result, ResultExt};
+use crate::operator::installation::Place;
+use flyball_schema::decode::decode;
+use flyball_schema::patch::{json, merge, strategic};
+use flyball_server::built_in_schema;
+use serde_json::Value;
+use std::path::Path;
+
+/// One patch.
+#[derive(Debug)]
+pub(super) struct Patch {
+    kind: String,
+    /// The group of the kind; none means any.
+    group: Option<String>,
+    name: Option<String>,
+    namespace: Option<String>,
+    how: How,
+}
+
+#[derive(Debug)]
+enum How {
+    /// Strategic, or, of a kind that is not built in, a merge.
+    Merge(Value),
+    Json(Vec<Value>),
+}
+
+/// Reads the patches of a file.
+pub(super) fn read(file: &Path) -> Result<Vec<Patch>> {
+    apply::read(file)?.into_iter().map(|document| Patch::parse(document, file)).collect()
+}
+
+impl Patch {
+    fn parse(document: Value, file: &Path) -> Result<Self> {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let wrong = || {
+            Error::new(format!("the patch in {} does not say what it changes", file.display())).hint(
+                "give it apiVersion, kind and metadata.name; or write {target: {kind: Deployment}, patch: [{op: …}]}",
+            )
+        };
+        if let Some(target) = document.get("target") {
+            let how = match &document["patch"] {
+                // Kustomize has patches as texts.
+                Value::String(patch) => {
+                    serde_saphyr::from_str(patch).when(format!("the patch in {} is no YAML", file.display()))?
+                }
+                patch => patch.clone(),
+            };
+            return Ok(Self {
+                kind: text(&target["kind"]).ok_or_else(wrong)?,
+                group: text(&target["group"]),
+                name: text(&target["name"]),
+                namespace: text(&target["namespace"]),
+                how: match how {
+                    Value::Array(operations) => How::Json(operations),
+                    Value::Object(_) => How::Merge(how),
+                    _ => return Err(wrong()),
+                },
+            });
+        }
+        let metadata = &document["metadata"];
+        let (Some(api_version), Some(kind)) = (text(&document["apiVersion"]), text(&document["kind"])) else {
+            return Err(wrong());
+        };
+        let name = text(&metadata["name"]).ok_or_else(wrong)?;
+        let group = Some(group(&api_version).to_owned());
+        let namespace = text(&metadata["namespace"]);
+        Ok(Self { kind, group, name: Some(name), namespace, how: How::Merge(document) })
+    }
+
+    /// Lays the patch over all objects that it fits. Names may lack the prefix, as in `config`.
+    pub(super) fn lay_over(&self, objects: &mut Vec<Value>, place: &Place, file: &Path) -> Result<()> {
+        let fits = |object: &Value| {
+            let metadata = &object["metadata"];
+            let has_name =
+                |name: &String| metadata["name"] == name.as_str() || metadata["name"] == place.named(name).as_str();
+            let has_namespace = |namespace: &String| metadata["namespace"] == namespace.as_str();
+            let has_group = |wanted: &String| group(object["apiVersion"].as_str().unwrap_or_default()) == wanted;
+            object["kind"] == self.kind.as_str()
+                && self.name.as_ref().is_none_or(has_name)
+                && self.namespace.as_ref().is_none_or(has_namespace)
+                && self.group.as_ref().is_none_or(has_group)
+        };
+        let told = |object: &Value| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"]))
+        };
+        if !objects.iter().any(fits) {
+            let name = self.name.as_deref().map(|name| format!(" {name}")).unwrap_or_default();
+            let same: Vec<String> =
+                objects.iter().filter(|object| object["kind"] == self.kind.as_str()).map(told).collect();
+            let hint = match &same[..] {
+                [] => format!("there is no {} at all: `flyball render` shows what there is", self.kind),
+                same => format!("there is: {}", same.join(", ")),
+            };
+            return Err(Error::new(format!(
+                "the patch in {} fits nothing: there is no {}{name}",
+                file.display(),
+                self.kind
+            ))
+            .hint(hint));
+        }
+        for object in objects.iter_mut().filter(|object| fits(object)) {
+            let what = format!("the patch in {} cannot be laid over {}", file.display(), told(object));
+            self.change(object).and_then(|()| self.check(object)).when(what)?;
+        }
+        // A patch may take an object away.
+        objects.retain(|object| object.as_object().is_some_and(|fields| !fields.is_empty()));
+        Ok(())
+    }
+
+    /// Finds fields that the kind does not have, which an API server would refuse.
+    fn check(&self, object: &Value) -> Result<(), flyball_schema::patch::Error> {
+        let schema = built_in_schema(object["apiVersion"].as_str().unwrap_or_default(), &self.kind);
+        let Some(schema) = schema.filter(|_| object.as_object().is_some_and(|fields| !fields.is_empty())) else {
+            return Ok(());
+        };
+        let mut unknown = Vec::new();
+        let error = |text: String| flyball_schema::patch::Error(text);
+        decode(schema.node(), object.clone(), &mut unknown).map_err(|wrong| error(wrong.to_string()))?;
+        match unknown.first() {
+            None => Ok(()),
+            Some(field) => Err(error(format!("{} has no field {field}", self.kind))),
+        }
+    }
+
+    fn change(&self, object: &mut Value) -> Result<(), flyball_schema::patch::Error> {
+        let patch = match &self.how {
+            How::Json(operations) => return Ok(json::apply(object, operations)?),
+            How::Merge(patch) => patch,
+        };
+        let (name, namespace) = (object["metadata"]["name"].clone(), object["metadata"].get("namespace").cloned());
+        let api_version = object["apiVersion"].as_str().unwrap_or_default();
+        let schema = built_in_schema(api_version, &self.kind);
+        match (&schema, object.as_object_mut(), patch.as_object()) {
+            (Some(schema), Some(fields), Some(patch)) => strategic(schema.node(), fields, patch.clone())?,
+            _ if patch["$patch"] == "delete" => *object = Value::Object(Default::default()),
+            _ => merge(object, patch),
+        }
+        // What the patch calls the object, and where it thinks that it is, is how it was found.
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("name".into(), name);
+            metadata.extend(namespace.map(|namespace| ("namespace".to_owned(), namespace)));
+        }
+        Ok(())
+    }
+}
+
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}

@@ -1,0 +1,142 @@
+//! Processes that this one starts and ends: what they say, and how they are told to stop.
+
+use crate::error::{Result, ResultExt};
+use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsString;
+use std::future::pending;
+use std::os::unix::process::ExitStatusExt;
+
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+/// How long a line may get before it is taken for two.
+const LONGEST: u64 = 64 << 10;
+/// How long a process may take to stop; an operator itself gives its reconciles 25 seconds.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Takes the lines of a process's output.
+pub(crate) type LineSink = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Passes on what is said, line by line, until the end.
+pub(crate) fn relay(from: impl AsyncRead + Unpin + Send + 'static, sink: LineSink) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let (mut from, mut line) = (BufReader::new(from), Vec::new());
+        loop {
+            line.clear();
+            match (&mut from).take(LONGEST).read_until(b'\n', &mut line).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => sink(String::from_utf8_lossy(&line).trim_end()),
+            }
+        }
+    })
+}
+
+/// Begins the command of a program that is told to stop, as by [`Process::stop`], when this process ends in whatever way.
+pub(crate) fn supervised(line: &[OsString]) -> Command {
+    if !cfg!(target_os = "linux") {
+        let mut command = Command::new(&line[0]);
+        command.args(&line[1..]);
+        return command;
+    }
+    // This very program, even if another one is built in its place meanwhile.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("supervise").arg(std::process::id().to_string()).args(line);
+    command
+}
+
+/// A process that runs beside this one. It is killed if this is dropped.
+pub(crate) struct Process {
+    child: Child,
+    relays: Vec<JoinHandle<()>>,
+}
+
+impl Process {
+    /// Starts it in a process group of its own: Ctrl-C at the terminal reaches this process alone, which passes it on once.
+    pub(crate) fn start(mut command: Command, sink: Option<LineSink>) -> Result<Self> {
+        command.process_group(0).kill_on_drop(true);
+        if sink.is_some() {
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
+        let program = command.as_std().get_program().to_string_lossy().into_owned();
+        let mut child = command.spawn().when(format!("cannot start {program}"))?;
+        let mut relays = Vec::new();
+        if let Some(sink) = sink {
+            relays.extend(child.stdout.take().map(|out| relay(out, sink.clone())));
+            relays.extend(child.stderr.take().map(|err| relay(err, sink)));
+        }
+        Ok(Self { child, relays })
+    }
+
+    /// Waits until it ends by itself, and all that it said is heard.
+    pub(crate) async fn ended(&mut self) -> Result<ExitStatus> {
+        let status = self.child.wait().await.when("cannot wait for the operator")?;
+        for relay in &mut self.relays {
+            // What it started itself may go on speaking.
+            let _ = timeout(Duration::from_millis(200), relay).await;
+        }
+        self.relays.clear();
+        Ok(status)
+    }
+
+    /// Tells it to stop by SIGTERM, and waits; one that does not is killed, and so it is when this process is told to stop
+    /// once more. Returns how it ended, unless by the signal: one that has hardly begun does not listen yet.
+    pub(crate) async fn stop(&mut self) -> Result<Option<ExitStatus>> {
+        // One Ctrl-C may come as several signals: by the terminal, and by whatever this process was started by.
+        let again = async {
+            sleep(Duration::from_secs(1)).await;
+            match told_to_stop() {
+                Ok(told) => told.await,
+                Err(_) => pending().await,
+            }
+        };
+        self.terminate();
+        tokio::select! {
+            biased;
+            ended = self.ended() => return Ok(Some(ended?).filter(|status| status.signal() != Some(Signal::TERM.as_raw()))),
+            () = again => {}
+            () = sleep(PATIENCE) => {}
+        }
+        self.kill().await.map(Some)
+    }
+
+    /// Tells it to stop.
+    pub(crate) fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Kills it, and waits: it can do nothing more, as after a crash.
+    pub(crate) async fn kill(&mut self) -> Result<ExitStatus> {
+        self.signal(Signal::KILL);
+        self.ended().await
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        if let Some(pid) = pid {
+            // It may have ended by itself meanwhile.
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+/// Waits for Ctrl-C, SIGTERM, or the end of the terminal.
+pub(crate) fn told_to_stop() -> Result<impl Future<Output = ()>> {
+    let listen = |kind| signal(kind).when("cannot listen to signals");
+    let mut interrupted = listen(SignalKind::interrupt())?;
+    let mut terminated = listen(SignalKind::terminate())?;
+    let mut hung_up = listen(SignalKind::hangup())?;
+    Ok(async move {
+        tokio::select! {
+            biased;
+            _ = interrupted.recv() => {}
+            _ = terminated.recv() => {}
+            _ = hung_up.recv() => {}
+        }
+    })
+}

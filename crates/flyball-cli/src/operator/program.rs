@@ -1,0 +1,288 @@
+//! The program of an operator: how it is built, and what it tells of itself.
+
+use crate::cluster::apply;
+use crate::error::{Error, Result, ResultExt};
+use crate::files::watcher;
+use crate::operator::process::{LineSink, relay};
+use crate::render::terminal;
+use clap::Args;
+use flyball::Description;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::str::FromStr;
+use tokio::process::Command;
+
+/// What says which charts, roles and playbooks are for which kinds, in a project that is made of those.
+const WATCHES: &str = "watches.yaml";
+
+/// How to build the project in this folder.
+#[derive(Clone, Default)]
+pub(crate) struct Build {
+    /// Which of its programs, if it has several.
+    pub(crate) bin: Option<String>,
+    /// Cargo's profile; `dev` unless given.
+    pub(crate) profile: Option<String>,
+    /// Whether what `cargo test` built is taken: the features of what tests depend on may differ, and all would be built again.
+    pub(crate) of_tests: bool,
+    /// What it is to run on; this machine unless given.
+    pub(crate) target: Option<String>,
+    /// What cargo finds in its environment besides ours.
+    pub(crate) variables: BTreeMap<String, String>,
+    /// Takes the output of cargo; standard error unless given.
+    pub(crate) sink: Option<LineSink>,
+}
+
+impl Build {
+    /// Returns the build that `--bin` and `--release` mean.
+    pub(crate) fn new(bin: Option<&str>, release: bool) -> Self {
+        Self { bin: bin.map(Into::into), profile: release.then(|| "release".into()), ..Self::default() }
+    }
+
+    /// Builds it, whose messages people see as they come, and returns the program.
+    ///
+    /// # Errors
+    ///
+    /// When cargo is not there or fails, and when there is not exactly one program.
+    pub(crate) async fn run(&self) -> Result<PathBuf> {
+        Ok(self.artifact().await?.0)
+    }
+
+    /// Builds it as [`run`](Self::run) does, and returns the program with cargo's name of the package that it is of.
+    pub(crate) async fn artifact(&self) -> Result<(PathBuf, String)> {
+        check_project()?;
+        let mut cargo = cargo();
+        cargo.args(if self.of_tests { &["test", "--no-run"][..] } else { &["build"] });
+        cargo.arg("--message-format=json-render-diagnostics").stdout(Stdio::piped()).kill_on_drop(true);
+        // Of a program alone, cargo would build the tests.
+        let bin = self.bin.as_ref().filter(|_| !self.of_tests);
+        for (flag, value) in [("--bin", bin), ("--profile", self.profile.as_ref()), ("--target", self.target.as_ref())]
+        {
+            cargo.args(value.map(|value| format!("{flag}={value}")));
+        }
+        cargo.envs(&self.variables);
+        if self.sink.is_some() {
+            cargo.stderr(Stdio::piped());
+            cargo.args(terminal::is_lively().then_some("--color=always"));
+        }
+        let mut cargo = cargo.spawn().when("cannot start cargo").map_err(|error| {
+            error.hint("install the Rust toolchain from https://rustup.rs, or name a program with --program")
+        })?;
+        let heard = self.sink.clone().and_then(|sink| Some(relay(cargo.stderr.take()?, sink)));
+        let built = cargo.wait_with_output().await.when("cannot run cargo")?;
+        if let Some(heard) = heard {
+            // What was said last comes before what follows from it.
+            let _ = heard.await;
+        }
+        if !built.status.success() {
+            return Err(Error::new("the project does not build"));
+        }
+        let messages = built.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
+        let program = |message: Value| {
+            let is_meant = self.bin.as_ref().is_none_or(|bin| message["target"]["name"] == **bin);
+            if self.of_tests && (message["profile"]["test"] == true || !is_meant) {
+                return None;
+            }
+            Some((message["executable"].as_str()?.to_owned(), message["package_id"].as_str()?.to_owned()))
+        };
+        let programs: Vec<(String, String)> = messages.filter_map(program).collect();
+        match &programs[..] {
+            [(program, package)] => Ok((program.into(), package.clone())),
+            [] => Err(Error::new("the project in this folder has no program").hint("name one: --program FILE")),
+            several => {
+                let names: Vec<&str> = several.iter().map(|(program, _)| program.as_str()).collect();
+                Err(Error::new(format!("the project has several programs: {}", names.join(", ")))
+                    .hint("name one: --bin NAME"))
+            }
+        }
+    }
+}
+
+/// Refuses a folder that is in no cargo package: cargo's own words for it name no remedy.
+pub(crate) fn check_project() -> Result<()> {
+    let folder = std::env::current_dir().unwrap_or_default();
+    if folder.ancestors().any(|above| above.join("Cargo.toml").is_file()) {
+        return Ok(());
+    }
+    Err(Error::new(format!("there is no project in {}", folder.display()))
+        .hint("go to the folder that has its Cargo.toml or watches.yaml, or name a program: --program FILE"))
+}
+
+/// Returns the cargo that is to be used.
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// The flags that say which program it is.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct SourceArgs {
+    /// Use a prebuilt program or a watches.yaml instead of the project in this directory
+    #[arg(long, value_name = "FILE", conflicts_with = "bin")]
+    program: Option<Program>,
+    /// Binary target of the project, if it has several
+    #[arg(long)]
+    bin: Option<String>,
+}
+
+impl SourceArgs {
+    /// Tells whether it is the project's, and not one that somebody else builds.
+    pub(crate) fn is_of_project(&self) -> bool {
+        self.program.is_none()
+    }
+}
+
+/// The program of an operator, which is asked what the operator is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// A file that runs.
+    File(PathBuf),
+    /// This very program, told by such a file which charts, roles and playbooks are for which kinds.
+    Watches(PathBuf),
+}
+
+impl FromStr for Program {
+    type Err = Infallible;
+
+    fn from_str(path: &str) -> Result<Self, Infallible> {
+        let is_yaml = Path::new(path).extension().is_some_and(|end| end == "yaml" || end == "yml");
+        Ok(if is_yaml { Self::Watches(path.into()) } else { Self::File(path.into()) })
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::File(path) | Self::Watches(path)) = self;
+        path.display().fmt(f)
+    }
+}
+
+impl Program {
+    /// Finds the program of the project in this folder, if nothing needs to be built for it.
+    pub(crate) fn here() -> Option<Self> {
+        let watches = Path::new(WATCHES);
+        (watches.is_file() && !Path::new("Cargo.toml").exists()).then(|| Self::Watches(watches.into()))
+    }
+
+    /// Finds the program that is meant, and builds it if that is to be done.
+    pub(crate) async fn find(args: &SourceArgs) -> Result<Self> {
+        match args.program.clone().or_else(Self::here) {
+            Some(program) => Ok(program),
+            None => Build::new(args.bin.as_deref(), false).run().await.map(Self::File),
+        }
+    }
+
+    /// Adds what to look at to an error about a program that does not say what the operator is. What is wrong with a watches.yaml, the
+    /// error itself says.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        match self {
+            Self::File(_) => error.hint(
+                "a program that ends in Operator::main of this release knows `describe`; what it needs to say what it is goes behind --, \
+                 such as -- --token x",
+            ),
+            Self::Watches(_) => error,
+        }
+    }
+
+    /// Returns what starts it: a file, and the arguments that come before all others.
+    pub(crate) fn command_line(&self) -> Vec<OsString> {
+        match self {
+            Self::File(path) => vec![path.into()],
+            Self::Watches(path) => {
+                let this = std::env::current_exe().unwrap_or_else(|_| "flyball".into());
+                vec![this.into(), "operate".into(), path.into()]
+            }
+        }
+    }
+
+    /// Returns the files that it is made of, besides those that only its build knows of.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        match self {
+            Self::File(path) => vec![path.clone()],
+            Self::Watches(path) => {
+                let mut files = Vec::new();
+                watcher::within(
+                    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")),
+                    &mut files,
+                );
+                files
+            }
+        }
+    }
+
+    /// Asks what the operator needs to be in the cluster.
+    pub(crate) async fn manifests(&self, args: &[String], variables: &BTreeMap<String, String>) -> Result<Vec<Value>> {
+        let list: Value = self.ask("manifests", args, variables).await?;
+        let mut objects = apply::flat(list);
+        objects.iter_mut().filter(|object| object["kind"] == "CustomResourceDefinition").for_each(tidy);
+        Ok(objects)
+    }
+
+    /// Asks what the operator is.
+    pub(crate) async fn describe(&self, args: &[String], variables: &BTreeMap<String, String>) -> Result<Description> {
+        self.ask("describe", args, variables).await
+    }
+
+    /// Runs a command of it, and returns what it said.
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        command: &str,
+        args: &[String],
+        variables: &BTreeMap<String, String>,
+    ) -> Result<T> {
+        let what = || format!("cannot run {self} {command}");
+        let line = self.command_line();
+        let mut process = Command::new(&line[0]);
+        process.args(&line[1..]).arg(command).args(args).envs(variables).stdout(Stdio::piped());
+        let told = process.spawn().when(what())?.wait_with_output().await.when(what())?;
+        if !told.status.success() {
+            return Err(self.explain(Error::new(format!("{self} {command} ended with {}", told.status))));
+        }
+        serde_json::from_slice(&told.stdout).when(format!("{self} is no operator"))
+    }
+}
+
+/// Takes the marks of the generator of schemas out of a definition, which say nothing to the API server, and names what it would name itself.
+fn tidy(definition: &mut Value) {
+    let names = &mut definition["spec"]["names"];
+    if let (true, Some(kind)) = (names["listKind"].is_null(), names["kind"].as_str()) {
+        names["listKind"] = format!("{kind}List").into();
+    }
+    for version in definition["spec"]["versions"].as_array_mut().into_iter().flatten() {
+        let schema = &mut version["schema"]["openAPIV3Schema"];
+        if let Some(root) = schema.as_object_mut() {
+            root.remove("title");
+            // These are of every object, and editors that read the schema should know of them.
+            if let Some(properties) = root.get_mut("properties").and_then(Value::as_object_mut) {
+                for (name, kind) in [("apiVersion", "string"), ("kind", "string"), ("metadata", "object")] {
+                    properties.entry(name).or_insert_with(|| json!({"type": kind}));
+                }
+            }
+        }
+        // A status is there or not, but never null: null is taken out before anything is stored.
+        if let Some(status) = schema.pointer_mut("/properties/status").and_then(Value::as_object_mut) {
+            status.remove("nullable");
+        }
+        whole(schema);
+    }
+}
+
+/// Writes bounds that are whole numbers as such.
+fn whole(schema: &mut Value) {
+    match schema {
+        Value::Number(number) => {
+            let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15);
+            if let Some(float) = float {
+                let whole = float as i64;
+                *schema = whole.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(whole),
+        Value::Object(fields) => fields.values_mut().for_each(whole),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}

@@ -1,0 +1,251 @@
+//! Taking an operator out of a cluster: first its custom resources, as long as it is there to clean up after them.
+
+use crate::cluster::connection::Connection;
+use crate::cluster::kinds::Kinds;
+use crate::error::{Error, Result, ResultExt};
+use crate::operator::installation::Place;
+use crate::render::terminal::{Style, is_lively, paint, say, tell_in_place};
+use http::Request;
+use kube::api::{DeleteParams, Preconditions};
+use kube::core::DynamicObject;
+use kube::{Api, ResourceExt};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Between two looks at what is still there.
+const LOOK: Duration = Duration::from_millis(100);
+/// So many objects are named that do not go.
+const NAMED: usize = 5;
+
+/// The custom resources of one definition that are in the cluster.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Resources {
+    /// Name of the definition.
+    pub(crate) definition: String,
+    pub(crate) kind: String,
+    /// So many there are.
+    pub(crate) count: usize,
+    #[serde(skip)]
+    path: String,
+}
+
+/// One custom resource.
+struct Found {
+    namespace: Option<String>,
+    name: String,
+    uid: String,
+    finalizers: Vec<String>,
+}
+
+impl Found {
+    fn told(&self) -> String {
+        self.namespace.as_ref().map_or_else(|| self.name.clone(), |namespace| format!("{namespace}/{}", self.name))
+    }
+}
+
+impl Resources {
+    /// Counts the custom resources of definitions, as the cluster has them; a definition that it has not has none.
+    pub(crate) async fn count(connection: &Connection, definitions: &[Value]) -> Result<Vec<Self>> {
+        let mut all = Vec::new();
+        for definition in definitions {
+            let Some(there) = connection.find(definition).await? else { continue };
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let spec = &there["spec"];
+            let versions = spec["versions"].as_array().into_iter().flatten();
+            // The stored one, which no webhook needs to convert, if it is served.
+            let served =
+                versions.filter(|version| version["served"] == true).max_by_key(|version| version["storage"] == true);
+            let Some(version) = served.map(|version| text(&version["name"])) else { continue };
+            let path = format!("/apis/{}/{version}/{}", text(&spec["group"]), text(&spec["names"]["plural"]));
+            let mut resources = Self {
+                definition: text(&there["metadata"]["name"]),
+                kind: text(&spec["names"]["kind"]),
+                count: 0,
+                path,
+            };
+            resources.count = resources.list(connection).await?.len();
+            all.push(resources);
+        }
+        Ok(all)
+    }
+
+    async fn list(&self, connection: &Connection) -> Result<Vec<Found>> {
+        let what = || format!("cannot list {}", self.definition);
+        let request = Request::get(&self.path).body(Vec::new()).when(what())?;
+        let list: Value = connection.client.request(request).await.when(what())?;
+        let found = |object: &Value| {
+            let metadata = &object["metadata"];
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let finalizers = metadata["finalizers"].as_array().into_iter().flatten().map(text).collect();
+            let namespace = metadata["namespace"].as_str().map(str::to_owned);
+            Found { namespace, name: text(&metadata["name"]), uid: text(&metadata["uid"]), finalizers }
+        };
+        Ok(list["items"].as_array().into_iter().flatten().map(found).collect())
+    }
+
+    /// Deletes all of them, and waits until they are gone, which takes as long as their finalizers take.
+    pub(crate) async fn delete(&self, connection: &Connection, wait: Duration, quiet: bool) -> Result<()> {
+        let (root, plural) = self.path.rsplit_once('/').unwrap_or_default();
+        for Found { namespace, name, uid, .. } in self.list(connection).await? {
+            let place = namespace.map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
+            let what = || format!("cannot delete {} {name}", self.kind);
+            // The one that was seen, and none that came by its name meanwhile.
+            let params =
+                DeleteParams::default().preconditions(Preconditions { uid: Some(uid), resource_version: None });
+            let body = serde_json::to_vec(&params).when(what())?;
+            let request = Request::delete(format!("{root}{place}/{plural}/{name}"));
+            let request = request.header(http::header::CONTENT_TYPE, "application/json").body(body).when(what())?;
+            match connection.client.request::<Value>(request).await {
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+                answer => drop(answer.when(what())?),
+            }
+        }
+        let begin = Instant::now();
+        loop {
+            let left = self.list(connection).await?;
+            if left.is_empty() {
+                return Ok(());
+            }
+            if !quiet && is_lively() {
+                tell_in_place(&paint(Style::Busy, &format!("{} {} left", left.len(), self.kind)));
+            }
+            if begin.elapsed() >= wait {
+                return Err(self.stuck(&left, wait));
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    fn stuck(&self, left: &[Found], wait: Duration) -> Error {
+        let mut lines: Vec<String> = left
+            .iter()
+            .take(NAMED)
+            .map(|found| {
+                let why = match &found.finalizers[..] {
+                    [] => "came back, or is not gone yet".to_owned(),
+                    finalizers => format!("is held by finalizer {}", finalizers.join(", ")),
+                };
+                format!("\n  {} {} {why}", self.kind, found.told())
+            })
+            .collect();
+        if left.len() > NAMED {
+            lines.push(format!("\n  and {} more", left.len() - NAMED));
+        }
+        let first = left.first().map(Found::told).unwrap_or_default();
+        Error::new(format!("after {} s {} {} are still there:{}", wait.as_secs(), left.len(), self.kind, lines.concat()))
+            .hint("finalizers are taken away by the operator, when it has cleaned up: see that it runs, and what `flyball logs` shows; the operator is left where it is")
+            .hint(format!("if nobody will clean up any more, take the finalizers out of {first} yourself"))
+    }
+}
+
+/// Kinds that an operator may have needed once, and may need no more.
+const PASSING: [(&str, &str); 11] = [
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+    ("rbac.authorization.k8s.io/v1", "Role"),
+    ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"),
+    ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"),
+    ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding"),
+    ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy"),
+    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"),
+    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),
+    ("v1", "Service"),
+];
+
+/// Finds what an earlier `deploy` of the operator made, and what is not among these objects any more: roles, and what would have
+/// the API server ask an operator that does not answer. What lies in namespaces other than its own is left, but for roles.
+pub(crate) async fn stale(
+    connection: &Connection,
+    kinds: &Kinds,
+    place: &Place,
+    objects: &[Value],
+) -> Result<Vec<Value>> {
+    let selector = format!("app.kubernetes.io/managed-by=flyball,app.kubernetes.io/name={}", place.name());
+    let key = |object: &Value| {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        (text(&object["kind"]), text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]))
+    };
+    let wanted: BTreeSet<_> = objects.iter().map(key).collect();
+    let mut stale = Vec::new();
+    for (api_version, kind) in PASSING {
+        let Some(known) = kinds.of(api_version, kind) else { continue };
+        let path = known.path(None, None);
+        let what = || format!("cannot list {}", known.plural);
+        let request = Request::get(format!("{path}?labelSelector={selector}")).body(Vec::new()).when(what())?;
+        let list: Value = connection.client.request(request).await.when(what())?;
+        for object in list["items"].as_array().into_iter().flatten() {
+            let mut object = object.clone();
+            // Objects in lists do not say what they are.
+            (object["apiVersion"], object["kind"]) = (api_version.into(), kind.into());
+            let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+            let may_go = namespace.is_empty() || namespace == place.namespace || kind.starts_with("Role");
+            if may_go && !wanted.contains(&key(&object)) {
+                stale.push(object);
+            }
+        }
+    }
+    Ok(stale)
+}
+
+/// Asks whether to go on; where nobody can be asked, it has to be said beforehand.
+pub(crate) fn confirm(question: &str, yes: bool) -> Result<()> {
+    if yes {
+        return Ok(());
+    }
+    let unasked = || Error::new("nothing was removed: nobody said that it should be").hint("say so with --yes");
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        return Err(unasked());
+    }
+    let mut out = std::io::stdout();
+    let asked = write!(out, "{question} [y/N] ").and_then(|()| out.flush());
+    let mut answer = String::new();
+    let read = asked.and_then(|()| std::io::stdin().read_line(&mut answer));
+    match read {
+        Ok(_) if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") => Ok(()),
+        _ => Err(Error::new("nothing was removed")),
+    }
+}
+
+/// Deletes an object and waits until it is gone; tells whether it was there.
+pub(crate) async fn remove(
+    connection: &Connection,
+    object: &Value,
+    wait: Duration,
+    quiet: bool,
+) -> Result<Option<String>> {
+    let (objects, told, name): (Api<DynamicObject>, _, _) = match connection.place(object).await {
+        Ok(place) => place,
+        // Of a kind that the cluster has not there are no objects.
+        Err(_) => return Ok(None),
+    };
+    let Some(found) = objects.get_opt(&name).await.when(format!("cannot read {told}"))? else { return Ok(None) };
+    let params = DeleteParams::background().preconditions(Preconditions { uid: found.uid(), resource_version: None });
+    match objects.delete(&name, &params).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => {}
+        answer => drop(answer.when(format!("cannot delete {told}"))?),
+    }
+    let begin = Instant::now();
+    while let Some(left) = objects.get_opt(&name).await.when(format!("cannot read {told}"))? {
+        if left.uid() != found.uid() {
+            break;
+        }
+        if begin.elapsed() >= wait {
+            let held = match left.finalizers() {
+                [] => String::new(),
+                finalizers => format!(": it is held by finalizer {}", finalizers.join(", ")),
+            };
+            return Err(Error::new(format!("{told} is still there after {} s{held}", wait.as_secs())));
+        }
+        sleep(LOOK).await;
+    }
+    if !quiet {
+        say(&format!("{told} {}", paint(Style::Good, "deleted")));
+    }
+    Ok(Some(told))
+}

@@ -1,0 +1,218 @@
+//! The file `PROJECT`, in which the commands that write code record what they wrote.
+//!
+//! It lies beside the project's Cargo.toml. What is in it that this program does not know is kept.
+
+use super::names;
+use crate::error::{Error, Result, ResultExt};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Name of the file.
+pub(crate) const FILE: &str = "PROJECT";
+/// What the files of a project are like, so that a later program knows which one it meets.
+pub(crate) const LAYOUT: &str = "flyball/1";
+/// What the file begins with.
+const HEAD: &str = "# What `flyball init` and `flyball create` wrote. They read and extend it.\n";
+
+/// A project, as its file tells of it.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Project {
+    pub(crate) layout: String,
+    /// What the groups of its resources end with, such as `acme.io`.
+    pub(crate) domain: String,
+    /// Name of the package and of the operator.
+    pub(crate) project_name: String,
+    /// Where its source is published, such as `github.com/acme/redis-operator`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) repo: Option<String>,
+    /// In the order in which they were created.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) resources: Vec<Resource>,
+    #[serde(default, skip_serializing_if = "Budget::is_none")]
+    pub(crate) budget: Budget,
+    #[serde(flatten)]
+    unknown: Map<String, Value>,
+    /// The folder that the file is in.
+    #[serde(skip)]
+    pub(crate) folder: PathBuf,
+}
+
+/// What the operator may cost, see `flyball bench`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Budget {
+    /// API calls for each object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) calls_per_object: Option<f64>,
+    /// API calls in an hour without work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) calls_per_idle_hour: Option<f64>,
+}
+
+/// One version of a kind that the project deals with.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Resource {
+    /// Whole group, such as `cache.acme.io` or `apps`; empty for Kubernetes' core group.
+    #[serde(default)]
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+    pub(crate) plural: String,
+    #[serde(default)]
+    pub(crate) namespaced: bool,
+    /// Whether its types are the project's own: its definition is among the manifests.
+    #[serde(default)]
+    pub(crate) resource: bool,
+    /// Whether a controller of the project reconciles it.
+    #[serde(default)]
+    pub(crate) controller: bool,
+    #[serde(default, skip_serializing_if = "Webhooks::is_none")]
+    pub(crate) webhooks: Webhooks,
+    /// Whether somebody else defines it: Kubernetes, or another operator.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) foreign: bool,
+    #[serde(flatten)]
+    pub(crate) unknown: Map<String, Value>,
+}
+
+/// What the API server asks the project about a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub(crate) struct Webhooks {
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) defaulting: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) validation: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) conversion: bool,
+}
+
+/// Tells whether the file of a project is one of kubebuilder's or of the operator-sdk's.
+fn is_of_others(text: &str) -> bool {
+    let layout = serde_saphyr::from_str::<Value>(text).map(|project| project["layout"].clone()).unwrap_or_default();
+    let theirs = [".kubebuilder.io/", ".operatorframework.io/"];
+    layout.is_array() || layout.as_str().is_some_and(|layout| theirs.iter().any(|name| layout.contains(name)))
+}
+
+impl Budget {
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Webhooks {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+impl Resource {
+    /// Returns what it is called in messages, such as `cache.acme.io/v1alpha1 Redis`.
+    pub(crate) fn told(&self) -> String {
+        let slash = if self.group.is_empty() { "" } else { "/" };
+        format!("{}{slash}{} {}", self.group, self.version, self.kind)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let wrong = |what: &str, error: String| format!("resource {}: {what} {error}", self.told());
+        if !self.group.is_empty() {
+            names::group(&self.group).map_err(|error| wrong("group", error))?;
+        }
+        names::version(&self.version).map_err(|error| wrong("version", error))?;
+        names::kind(&self.kind).map_err(|error| wrong("kind", error))?;
+        names::plural(&self.plural).map_err(|error| wrong("plural", error))?;
+        Ok(())
+    }
+}
+
+impl Project {
+    pub(crate) fn new(folder: &Path, name: &str, domain: &str, repo: Option<&str>) -> Self {
+        Self {
+            layout: LAYOUT.into(),
+            domain: domain.into(),
+            project_name: name.into(),
+            repo: repo.map(str::to_owned),
+            resources: Vec::new(),
+            budget: Budget::default(),
+            unknown: Map::new(),
+            folder: folder.into(),
+        }
+    }
+
+    /// Finds the project that a folder is in: its own, or that of the nearest folder above. That of another tool, whose file has the same
+    /// name, is none.
+    pub(crate) fn find(folder: &Path) -> Result<Option<Self>> {
+        let folder = folder.canonicalize().when(format!("cannot read {}", folder.display()))?;
+        let Some(folder) = folder.ancestors().find(|folder| folder.join(FILE).is_file()) else { return Ok(None) };
+        let path = folder.join(FILE);
+        let text = fs::read_to_string(&path).when(format!("cannot read {}", path.display()))?;
+        if is_of_others(&text) {
+            return Ok(None);
+        }
+        let remedy = "put it right by hand, or take it back from version control";
+        let broken = |error: String| Error::new(format!("{} is broken: {error}", path.display())).hint(remedy);
+        let project = Self::parse(&text).map_err(broken)?;
+        Ok(Some(Self { folder: folder.into(), ..project }))
+    }
+
+    /// Finds the project that the current folder is in.
+    pub(crate) fn here() -> Result<Self> {
+        Self::find(Path::new("."))?.ok_or_else(|| {
+            Error::new("there is no file PROJECT of flyball's in this folder or above: this is no project")
+                .hint("make one in an empty folder: flyball init --domain example.com")
+        })
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let project: Self = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+        if project.layout != LAYOUT {
+            return Err(format!("layout is {:?}, and this program knows {LAYOUT:?}", project.layout));
+        }
+        names::domain(&project.domain).map_err(|error| format!("domain {error}"))?;
+        names::project(&project.project_name).map_err(|error| format!("projectName {error}"))?;
+        for (at, resource) in project.resources.iter().enumerate() {
+            resource.check()?;
+            if project.resources[..at].iter().any(|other| other.is(&resource.group, &resource.version, &resource.kind))
+            {
+                return Err(format!("resource {} stands there twice", resource.told()));
+            }
+        }
+        Ok(project)
+    }
+
+    /// Returns what the file is to hold: the same bytes for the same project.
+    pub(crate) fn text(&self) -> Result<String> {
+        Ok(format!("{HEAD}{}", serde_saphyr::to_string(self).when(format!("cannot write {FILE}"))?))
+    }
+
+    /// Finds one version of a kind.
+    pub(crate) fn resource(&self, group: &str, version: &str, kind: &str) -> Option<&Resource> {
+        self.resources.iter().find(|resource| resource.is(group, version, kind))
+    }
+
+    /// Returns the whole name of a group, whose end may be left out: `cache` is `cache.acme.io`. One with a dot is whole.
+    pub(crate) fn group(&self, named: &str) -> String {
+        let whole = named.is_empty() || named == self.domain || named.contains('.');
+        if whole { named.to_owned() } else { format!("{named}.{}", self.domain) }
+    }
+}
+
+impl Resource {
+    /// Tells whether it is this version of this kind.
+    pub(crate) fn is(&self, group: &str, version: &str, kind: &str) -> bool {
+        (self.group.as_str(), self.version.as_str(), self.kind.as_str()) == (group, version, kind)
+    }
+}
+
+#[cfg(test)]
+mod tests;

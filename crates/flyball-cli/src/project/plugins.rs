@@ -1,0 +1,255 @@
+//! External plugins: programs that add to what `init`, `create` and `edit` write.
+//!
+//! A plugin is found at `FOLDER/NAME/VERSION/NAME`, asked in JSON on its standard input, and answers on its standard output, as
+//! kubebuilder's do: it is given all files of the project, and returns those that are new or different. Nothing is written before all
+//! plugins have answered, and nothing outside of the project. See
+//! <https://book.kubebuilder.io/plugins/extending/external-plugins>.
+
+mod flags;
+mod place;
+mod protocol;
+
+use crate::cluster::connection::block_on;
+use crate::error::{Error, Result, ResultExt};
+use crate::project::FILE;
+use crate::project::scaffold::changes::Changes;
+use crate::render::terminal::{columns, say};
+use clap::Args;
+use flags::Flag;
+use place::{Name, Plugin};
+use protocol::{Request, Response};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Component, Path};
+
+/// Files larger than this are no source that somebody would edit.
+const LARGEST: u64 = 1 << 20;
+
+/// Files and folders that hold passwords or keys.
+#[rustfmt::skip]
+const SECRET_NAMES: &[&str] = &[
+    ".aws", ".azure", ".docker", ".git-credentials", ".gnupg", ".htpasswd", ".kube", ".netrc", ".npmrc", ".pypirc", ".ssh",
+    ".vault-token", "_netrc", "credentials", "credentials.json", "credentials.toml", "htpasswd", "id_dsa", "id_ecdsa",
+    "id_ed25519", "id_rsa", "kubeconfig",
+];
+/// What the names of others end with.
+#[rustfmt::skip]
+const SECRET_ENDINGS: &[&str] = &[
+    ".age", ".env", ".gpg", ".jks", ".key", ".keystore", ".kubeconfig", ".p12", ".pem", ".pfx", ".tfstate",
+    "secret.json", "secret.yaml", "secret.yml", "secrets.json", "secrets.toml", "secrets.yaml", "secrets.yml",
+];
+
+/// The flags that say which.
+#[derive(Args, Debug)]
+pub(crate) struct PluginArgs {
+    /// External plugins that add to the output, separated by commas and run in this order, see docs/plugins.md
+    #[arg(long, value_name = "NAME[/VERSION]", value_delimiter = ',')]
+    plugins: Vec<Name>,
+    /// Flags of the plugins; --help lists them
+    #[arg(last = true, requires = "plugins")]
+    plugin_args: Vec<String>,
+}
+
+/// Which command asks, as plugins know it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asking {
+    Init,
+    CreateApi,
+    CreateWebhook,
+    Edit,
+}
+
+impl Asking {
+    /// Returns the command, and the flag that stands for it where flags and words about it are asked for.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Init => ("init", "--init"),
+            Self::CreateApi => ("create api", "--api"),
+            Self::CreateWebhook => ("create webhook", "--webhook"),
+            Self::Edit => ("edit", "--edit"),
+        }
+    }
+}
+
+impl PluginArgs {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.plugins.is_empty()
+    }
+
+    /// Has the plugins add to what is about to be written. `args` is what the command was told, in flags.
+    ///
+    /// # Errors
+    ///
+    /// When one is not there, fails, does not keep to the protocol, or would write where it must not.
+    pub(crate) fn extend(&self, asking: Asking, args: &[(&str, &str)], changes: &mut Changes) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let plugins: Vec<Plugin> = self.plugins.iter().map(Name::find).collect::<Result<_>>()?;
+        block_on(async {
+            if !self.plugin_args.is_empty() {
+                self.check(asking, &plugins).await?;
+            }
+            let (command, _) = asking.words();
+            let told = args.iter().flat_map(|(name, value)| [format!("--{name}"), (*value).to_owned()]);
+            let mut request = Request::new(command, told.chain(self.plugin_args.iter().cloned()).collect());
+            request.plugin_chain = plugins.iter().map(|plugin| plugin.told.clone()).collect();
+            for plugin in &plugins {
+                request.universe = universe(changes)?;
+                let answer = plugin.ask(changes.root(), &request).await?;
+                take(plugin, answer, &request.universe, changes)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Sees that each flag is one of a plugin's and its value fits, or shows those that there are and ends the program.
+    async fn check(&self, asking: Asking, plugins: &[Plugin]) -> Result<()> {
+        let (command, flag) = asking.words();
+        let mut flags: Vec<Flag> = Vec::new();
+        for plugin in plugins {
+            let here = Path::new(".");
+            flags.extend(plugin.ask(here, &Request::new("flags", vec![flag.into()])).await?.flags);
+            if self.plugin_args.iter().any(|arg| arg == "--help") {
+                let about = plugin.ask(here, &Request::new("metadata", vec![flag.into()])).await?.metadata;
+                say(&format!("{}: {}", plugin.told, about.description));
+                if !about.examples.is_empty() {
+                    say(&format!("\nExamples:\n{}\n", about.examples.trim_end()));
+                }
+            }
+        }
+        if self.plugin_args.iter().any(|arg| arg == "--help") {
+            let rows = flags.iter().map(|flag| vec![format!("  --{} {}", flag.name, flag.kind), flag.told()]).collect();
+            columns(rows).iter().for_each(|line| say(line));
+            std::process::exit(0);
+        }
+        let plugins = &self.plugins[0].0;
+        flags::check(&flags, &self.plugin_args).map_err(|wrong| {
+            Error::usage(wrong)
+                .hint(format!("flyball {command} --plugins {plugins} -- --help lists the flags that there are"))
+        })
+    }
+}
+
+/// Returns all files of the project as they are about to be.
+fn universe(changes: &Changes) -> Result<BTreeMap<String, String>> {
+    let mut files = BTreeMap::new();
+    if changes.root().is_dir() {
+        read(changes.root(), changes.root(), &mut files)?;
+    }
+    let pending = changes.pending().filter(|(path, _)| wrong_with(Path::new(path), changes.root()).is_none());
+    files.extend(pending.map(|(path, text)| (path.to_owned(), text.to_owned())));
+    Ok(files)
+}
+
+fn read(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> Result<()> {
+    let what = || format!("cannot read {}", folder.display());
+    for entry in fs::read_dir(folder).when(what())? {
+        let entry = entry.when(what())?;
+        let (path, kind) = (entry.path(), entry.file_type().when(what())?);
+        // What is behind a link is not the project's, and what was built or recorded is not its source.
+        if is_secret(&entry.file_name().to_string_lossy()) {
+            continue;
+        }
+        if kind.is_dir() && ![".git", "target"].iter().any(|name| entry.file_name() == *name) {
+            read(root, &path, files)?;
+        } else if kind.is_file() && entry.metadata().when(what())?.len() <= LARGEST {
+            let name = path.strip_prefix(root).ok().and_then(Path::to_str);
+            if let (Some(name), Ok(text)) = (name, fs::read_to_string(&path)) {
+                files.insert(name.to_owned(), text);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tells whether a file or folder looks as if it held passwords or keys, by its name. No plugin is given these.
+fn is_secret(name: &str) -> bool {
+    let name = name.to_lowercase();
+    SECRET_NAMES.contains(&&*name) || name.starts_with(".env.") || SECRET_ENDINGS.iter().any(|end| name.ends_with(end))
+}
+
+/// Takes over what a plugin has new or different.
+fn take(plugin: &Plugin, answer: Response, before: &BTreeMap<String, String>, changes: &mut Changes) -> Result<()> {
+    for (path, text) in answer.universe {
+        if before.get(&path) == Some(&text) {
+            continue;
+        }
+        let wrong = match path.as_str() {
+            FILE => Some("it is what flyball knows of the project"),
+            // It was not given what is there.
+            path if Path::new(path).iter().any(|part| is_secret(&part.to_string_lossy()))
+                && changes.root().join(path).exists() =>
+            {
+                Some("it looks like a secret, which is not a plugin's to change")
+            }
+            path => wrong_with(Path::new(path), changes.root()),
+        };
+        if let Some(wrong) = wrong {
+            return Err(Error::new(format!("plugin {} may not write {path:?}: {wrong}", plugin.told))
+                .hint("nothing was written; plugins name files by their path within the project"));
+        }
+        changes.put(&path, text)?;
+    }
+    Ok(())
+}
+
+/// Says why a path leads, or might lead, out of the project.
+fn wrong_with(path: &Path, root: &Path) -> Option<&'static str> {
+    let mut whole = root.to_owned();
+    for part in path.components() {
+        match part {
+            Component::Normal(name) if name == ".git" => return Some("that is what version control knows"),
+            Component::Normal(name) => whole.push(name),
+            Component::Prefix(_) | Component::RootDir | Component::CurDir | Component::ParentDir => {
+                return Some("it is not a plain path below the project");
+            }
+        }
+        if whole.is_symlink() {
+            return Some("a link is on the way");
+        }
+    }
+    if whole.is_dir() { Some("that is a folder") } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_looks_like_a_secret_is_kept_from_plugins() {
+        for name in [
+            ".env",
+            ".env.local",
+            "prod.env",
+            "tls.KEY",
+            "id_ed25519",
+            "kubeconfig",
+            ".aws",
+            "db-secrets.yaml",
+            ".netrc",
+        ] {
+            assert!(is_secret(name), "{name}");
+        }
+        for name in
+            ["environment.rs", "secret.rs", "keys.rs", ".gitignore", ".github", "Cargo.toml", "id_rsa.pub", "monkey"]
+        {
+            assert!(!is_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_path_leads_out_of_the_project() {
+        let root = std::env::temp_dir().join(format!("flyball-plugins-{}", std::process::id()));
+        fs::create_dir_all(root.join("src")).unwrap();
+        std::os::unix::fs::symlink("/tmp", root.join("link")).unwrap();
+        for path in ["a", "src/a.rs", "new/folder/a", ".gitignore", ".github/a.yaml"] {
+            assert_eq!(wrong_with(Path::new(path), &root), None, "{path}");
+        }
+        for path in ["", "/etc/passwd", "../a", "src/../../a", "./a", "link", "link/a", ".git/hooks/pre-commit", "src"]
+        {
+            assert!(wrong_with(Path::new(path), &root).is_some(), "{path}");
+        }
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

@@ -1,0 +1,122 @@
+//! The package of a new project: all that is there before there is a kind.
+
+use super::changes::Changes;
+use super::library::{Library, quoted};
+use super::template::fill;
+use super::workspace::Workspace;
+use crate::error::Result;
+use crate::project::{FILE, Project};
+use std::fmt::Write;
+
+/// The crates that a project needs, with what Cargo.toml says of them; those without a version are the library's.
+const DEPENDENCIES: &[(&str, &str, &str)] = &[
+    ("flyball", "", ""),
+    ("k8s-openapi", "0.29", "default-features = false, features = [\"v1_36\"]"),
+    ("kube", "5", "default-features = false, features = [\"derive\"]"),
+    ("schemars", "1", ""),
+    ("serde", "1", "features = [\"derive\"]"),
+    ("serde_json", "1", ""),
+];
+
+/// Those that its tests need.
+const FOR_TESTS: &[(&str, &str, &str)] = &[
+    ("flyball-cluster", "", "features = [\"testing\"]"),
+    ("tokio", "1", "default-features = false, features = [\"macros\", \"rt\", \"test-util\"]"),
+];
+
+/// With newer resolvers `cargo test` turns on more features of shared crates than `cargo run`, which then compiles them once more.
+const RESOLVER: &str = "# Tests and programs share the features of all crates, so that these are compiled once for both.\nresolver = \"1\"\n";
+
+/// Writes the package.
+pub(crate) fn write(
+    changes: &mut Changes,
+    project: &Project,
+    library: &Library,
+    workspace: Option<&Workspace>,
+) -> Result<()> {
+    let name = project.project_name.as_str();
+    let note = match library {
+        Library::Path { .. } => {
+            "# Docker does not see the library where Cargo.toml takes it from: take it from git for this.\n"
+        }
+        Library::Git { .. } | Library::Registry { .. } => "",
+    };
+    let gaps = [("name", name), ("crate", &name.replace('-', "_")), ("note", note)];
+    changes.create("Cargo.toml", manifest(project, library, workspace), false)?;
+    for (path, template) in [
+        ("src/lib.rs", include_str!("../../../templates/lib.rs")),
+        ("src/main.rs", include_str!("../../../templates/main.rs")),
+        ("README.md", include_str!("../../../templates/README.md")),
+    ] {
+        changes.create(path, fill(template, &gaps), false)?;
+    }
+    changes.create(FILE, project.text()?, false)?;
+    // What is built is the workspace, which has these for all its members.
+    if workspace.is_some() {
+        return Ok(());
+    }
+    changes.create("Dockerfile", fill(include_str!("../../../templates/Dockerfile"), &gaps), false)?;
+    // These lie hidden, and may be there when the folder is called empty.
+    let hidden = [
+        (".dockerignore", include_str!("../../../templates/dockerignore")),
+        (".gitignore", include_str!("../../../templates/gitignore")),
+    ];
+    for (path, text) in hidden {
+        if changes.read(path)?.is_none() {
+            changes.create(path, text.into(), false)?;
+        }
+    }
+    library.lock().map_or(Ok(()), |lock| changes.create("Cargo.lock", lock, false))
+}
+
+fn manifest(project: &Project, library: &Library, workspace: Option<&Workspace>) -> String {
+    let shared = |table: &str, name: &str| workspace.is_some_and(|workspace| workspace.has(table, name));
+    let mut text = format!("[package]\nname = {}\n", quoted(&project.project_name));
+    let repository = project.repo.as_deref().map(|repo| {
+        let scheme = if repo.contains("://") { "" } else { "https://" };
+        quoted(&format!("{scheme}{repo}"))
+    });
+    let fields = [
+        ("version", Some("\"0.1.0\"".to_owned())),
+        ("edition", Some("\"2024\"".to_owned())),
+        ("rust-version", Some("\"1.95\"".to_owned())),
+        ("license", None),
+        ("repository", repository),
+    ];
+    for (name, own) in fields {
+        let own_first = name == "repository" && own.is_some();
+        if !own_first && shared("workspace.package", name) {
+            text += &format!("{name}.workspace = true\n");
+        } else if let Some(own) = own {
+            text += &format!("{name} = {own}\n");
+        }
+    }
+    if workspace.is_none() {
+        text += RESOLVER;
+    }
+    for (table, dependencies) in [("dependencies", DEPENDENCIES), ("dev-dependencies", FOR_TESTS)] {
+        let _ = writeln!(text, "\n[{table}]");
+        for (name, version, more) in dependencies {
+            let is_shared = shared("workspace.dependencies", name);
+            // What a workspace says of default features cannot be said again.
+            let more = if is_shared { more.trim_start_matches("default-features = false, ") } else { more };
+            let source = match (is_shared, *version) {
+                (true, _) => "workspace = true".to_owned(),
+                (false, "") => library.dependency(name),
+                (false, version) => format!("version = {}", quoted(version)),
+            };
+            let _ = match (is_shared, *version, more) {
+                (true, _, "") => writeln!(text, "{name}.workspace = true"),
+                (false, version, "") if !version.is_empty() => writeln!(text, "{name} = {}", quoted(version)),
+                (_, _, "") => writeln!(text, "{name} = {{ {source} }}"),
+                _ => writeln!(text, "{name} = {{ {source}, {more} }}"),
+            };
+        }
+    }
+    match workspace {
+        None => text += include_str!("../../../templates/profile.toml"),
+        Some(workspace) if workspace.has_table("workspace.lints") => text += "\n[lints]\nworkspace = true\n",
+        Some(_) => {}
+    }
+    text
+}

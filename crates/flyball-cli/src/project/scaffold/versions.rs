@@ -1,0 +1,56 @@
+//! One more version of a kind.
+//!
+//! Its types begin as a copy of those of the first version, in which objects are stored. The two are converted into one another
+//! by what is written below the copy, when the operator's webhook asks for it. See
+//! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/>.
+
+use super::api::{self, Names};
+use super::changes::Changes;
+use super::sample::name_of;
+use super::template::fill;
+use super::webhook;
+use crate::error::{Error, Result};
+
+/// Writes a version of the kind whose first version is there.
+pub(crate) fn add(changes: &mut Changes, names: &Names, first: &Names, force: bool) -> Result<()> {
+    let source = format!("src/api/{}.rs", first.module());
+    let hint = format!("put it back, or give the types of {} yourself in its manner", names.resource.told());
+    let Some(text) = changes.read(&source)? else {
+        return Err(Error::new(format!("there is no {source}, of which the new version is to be a copy")).hint(hint));
+    };
+    let of = |names: &Names| format!("version = \"{}\"", names.resource.version);
+    if text.matches(&of(first)).count() != 1 {
+        let what = format!("{source} does not say `{}` once, which is to be changed in the copy", of(first));
+        return Err(Error::new(what).hint(hint));
+    }
+    // What converts the first version, if it was itself the second of another, is not the copy's.
+    let text = text.split("\nimpl TryFrom<super::").next().unwrap_or(&text).replacen(&of(first), &of(names), 1);
+    let mut text = text.replace(&format!("`{}`", first.api_version()), &format!("`{}`", names.api_version()));
+    let hub = first.module();
+    text += &names.fill(include_str!("../../../templates/conversion.rs"), &[("hub", &hub)]);
+    changes.create(&format!("src/api/{}.rs", names.module()), text, force)?;
+    api::definition(changes, names)?;
+
+    let sample = match changes.read(&format!("config/samples/{}", first.sample))? {
+        Some(text) => text.replacen(&first.api_version(), &names.api_version(), 1),
+        None => names.fill(include_str!("../../../templates/sample.yaml"), &[]),
+    };
+    let name = name_of(&sample, &first.sample)?;
+    changes.create(&format!("config/samples/{}", names.sample), sample, force)?;
+    webhook::open(changes, first)?;
+    webhook::converts(changes, first, names)?;
+
+    let mut uses = vec![
+        "use flyball_cluster::testing::Test;".to_owned(),
+        "use serde_json::json;".into(),
+        format!("use {{{{crate}}}}::api::{hub}::{{{{type}}}} as Stored;"),
+        "use {{crate}}::api::{{module}}::{{type}};".into(),
+        "use {{crate}}::operator;".into(),
+    ];
+    uses.extend((!names.resource.namespaced).then(|| "use kube::Api;".into()));
+    let stored = names.fill("{{objects}}", &[]).replace(&format!("<{}>", names.kind_type), "<Stored>");
+    let gaps = [("uses", names.sorted(uses)), ("sample", name), ("stored", stored)];
+    let gaps: Vec<(&str, &str)> = gaps.iter().map(|(gap, text)| (*gap, text.as_str())).collect();
+    let test = names.fill(&fill(include_str!("../../../templates/test_versions.rs"), &gaps), &[]);
+    changes.create(&format!("tests/{}.rs", names.module()), test, force)
+}

@@ -1,0 +1,134 @@
+//! The webhooks of a kind.
+
+use super::api::{LIB, Names};
+use super::changes::Changes;
+use super::sample::name_of;
+use super::template::fill;
+use crate::error::{Error, Result, ResultExt};
+use serde_json::{Value, json};
+
+/// Makes sure that there is a file for the webhooks of a kind, and that the operator knows it.
+pub(crate) fn open(changes: &mut Changes, names: &Names) -> Result<()> {
+    let part = names.part();
+    if changes.read(&path(names))?.is_none() {
+        let uses = names.sorted(vec![format!("use {};", names.type_path("crate")), "use flyball::Webhook;".into()]);
+        let text = names.fill(include_str!("../../../templates/webhook.rs"), &[("uses", &uses)]);
+        changes.create(&path(names), text, false)?;
+    }
+    changes.insert(LIB, "webhooks", &[format!("pub mod {part};")])?;
+    changes.insert(LIB, "operator", &[format!("    .webhook(webhooks::{part}::webhook())")])
+}
+
+fn path(names: &Names) -> String {
+    format!("src/webhooks/{}.rs", names.part())
+}
+
+/// Has objects converted to another version and back.
+pub(crate) fn converts(changes: &mut Changes, names: &Names, other: &Names) -> Result<()> {
+    let line = format!("    .converts::<crate::api::{}::{}>()", other.module(), other.kind_type);
+    changes.insert(&path(names), "webhook", &[line])
+}
+
+/// Has objects completed.
+pub(crate) fn completes(changes: &mut Changes, names: &Names) -> Result<()> {
+    function(
+        changes,
+        names,
+        "set_defaults",
+        "    .defaults(set_defaults)",
+        include_str!("../../../templates/defaulting.rs"),
+    )?;
+    changes.import(&path(names), "use flyball::{AdmissionRequest, Result};")
+}
+
+/// Has objects judged.
+pub(crate) fn judges(changes: &mut Changes, names: &Names) -> Result<()> {
+    function(changes, names, "validate", "    .validates(validate)", include_str!("../../../templates/validation.rs"))?;
+    for line in
+        ["use flyball::webhook::Verdict;", "use flyball::{AdmissionRequest, Result};", "use flyball::FieldError;"]
+    {
+        changes.import(&path(names), line)?;
+    }
+    Ok(())
+}
+
+fn function(changes: &mut Changes, names: &Names, name: &str, line: &str, template: &str) -> Result<()> {
+    changes.insert(&path(names), "webhook", &[line.to_owned()])?;
+    let text = changes.read(&path(names))?.unwrap_or_default();
+    if text.contains(&format!("fn {name}(")) {
+        return Ok(());
+    }
+    // Of objects that somebody else defines, tests call the functions themselves.
+    let visibility = if names.resource.foreign { "pub " } else { "" };
+    changes.put(&path(names), text + &names.fill(template, &[("pub", visibility)]))
+}
+
+/// Writes the test of what a kind of somebody else is asked about, given an object that its definition admits.
+pub(crate) fn test_of_foreign(
+    changes: &mut Changes,
+    names: &Names,
+    completes: bool,
+    judges: bool,
+    sample: Option<Value>,
+    force: bool,
+) -> Result<()> {
+    let functions = match (completes, judges) {
+        (true, true) => "{set_defaults, validate}",
+        (true, false) => "set_defaults",
+        _ => "validate",
+    };
+    let mut object = sample.unwrap_or_else(|| json!({"apiVersion": names.api_version(), "kind": names.resource.kind}));
+    object["metadata"] = json!({"name": "NAME"});
+    let object = serde_json::to_string(&object).when("cannot write a sample")?.replacen(r#""NAME""#, "name", 1);
+    let uses = names.sorted(vec![
+        format!("use {};", names.type_path(&names.library)),
+        "use flyball::AdmissionRequest;".into(),
+        "use serde_json::{from_value, json};".into(),
+        format!("use {{{{crate}}}}::webhooks::{}::{functions};", names.part()),
+    ]);
+    let gaps = [("uses", uses.as_str()), ("object", &object)];
+    let mut text = fill(include_str!("../../../templates/test_webhook_foreign.rs"), &gaps);
+    if completes {
+        text += include_str!("../../../templates/test_defaulting_foreign.rs");
+    }
+    if judges {
+        text += include_str!("../../../templates/test_validation_foreign.rs");
+    }
+    let text = names.fill(&text, &[]);
+    changes.create(&format!("tests/{}_{}.rs", names.stem, duties(completes, judges)), text, force)
+}
+
+/// Returns what the test of these duties is called.
+fn duties(completes: bool, judges: bool) -> &'static str {
+    match (completes, judges) {
+        (true, true) => "webhook",
+        (true, false) => "defaulting",
+        _ => "validation",
+    }
+}
+
+/// Writes the test of what a kind is asked about.
+pub(crate) fn test(changes: &mut Changes, names: &Names, completes: bool, judges: bool, force: bool) -> Result<()> {
+    let file = &names.sample;
+    let Some(sample) = changes.read(&format!("config/samples/{file}"))? else {
+        return Err(Error::new(format!("there is no config/samples/{file}, with which the webhook is to be tested"))
+            .hint(format!("write one {} there, with a metadata.name", names.resource.kind)));
+    };
+    let name = name_of(&sample, file)?;
+    let mut uses = vec![
+        "use flyball_cluster::testing::Test;".to_owned(),
+        "use {{crate}}::api::{{module}}::{{type}};".into(),
+        "use {{crate}}::operator;".into(),
+    ];
+    uses.extend(judges.then(|| "use kube::api::{ObjectMeta, PostParams};".into()));
+    uses.extend((!names.resource.namespaced).then(|| "use kube::Api;".into()));
+    let mut text = include_str!("../../../templates/test_webhook_head.rs").to_owned();
+    if completes {
+        text += include_str!("../../../templates/test_defaulting.rs");
+    }
+    if judges {
+        text += include_str!("../../../templates/test_validation.rs");
+    }
+    let text = names.fill(&fill(&text, &[("uses", &names.sorted(uses)), ("sample", &name)]), &[]);
+    changes.create(&format!("tests/{}_{}.rs", names.stem, duties(completes, judges)), text, force)
+}

@@ -1,0 +1,9 @@
+//! How answers look: tables, YAML, differences, and what a terminal shows.
+
+pub(crate) mod ask;
+pub(crate) mod diff;
+pub(crate) mod last_seen;
+pub(crate) mod output;
+pub(crate) mod table;
+pub(crate) mod terminal;
+pub(crate) mod yaml;

@@ -1,0 +1,42 @@
+//! Answers for programs.
+
+use crate::error::{Result, ResultExt};
+use crate::render::terminal::say;
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// A format that programs read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Json,
+    Yaml,
+}
+
+impl Output {
+    /// Says a value in this format.
+    pub(crate) fn say(self, value: &impl Serialize) -> Result<()> {
+        say(&self.write(value)?);
+        Ok(())
+    }
+
+    /// Says one of many values: JSON on a line, YAML as a document.
+    pub(crate) fn say_next(self, value: &impl Serialize) -> Result<()> {
+        say(&self.write_next(value)?);
+        Ok(())
+    }
+
+    /// Writes one of many values: JSON on a line, YAML as a document.
+    pub(crate) fn write_next(self, value: &impl Serialize) -> Result<String> {
+        match self {
+            Self::Json => serde_json::to_string(value).when("cannot write JSON"),
+            Self::Yaml => Ok(format!("---\n{}", self.write(value)?)),
+        }
+    }
+
+    fn write(self, value: &impl Serialize) -> Result<String> {
+        match self {
+            Self::Json => serde_json::to_string_pretty(value).when("cannot write JSON"),
+            Self::Yaml => Ok(serde_saphyr::to_string(value).when("cannot write YAML")?.trim_end().to_owned()),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The table that `kubectl get` shows, as the server makes it.
+
+use crate::error::{Result, ResultExt};
+use crate::render::terminal::{Style, is_lively, paint};
+use http::Request;
+use http::header::ACCEPT;
+use kube::Client;
+use serde::Deserialize;
+use serde_json::Value;
+
+pub(crate) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+/// Blanks between columns.
+const GAP: usize = 3;
+
+/// A table as the API server makes it; see
+/// <https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Table {
+    column_definitions: Vec<Column>,
+    #[serde(default)]
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Column {
+    name: String,
+    #[serde(default)]
+    priority: i32,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    cells: Vec<Value>,
+    #[serde(default)]
+    object: Value,
+}
+
+/// What of a table is shown besides its main columns.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Shown {
+    /// The columns that are of use to few.
+    pub(crate) wide: bool,
+    /// The namespace of each object, in front.
+    pub(crate) namespaces: bool,
+}
+
+/// Fetches a table and lays it out as kubectl does.
+pub(crate) async fn fetch(client: &Client, path: &str) -> Result<Vec<String>> {
+    let request = Request::get(path).header(ACCEPT, TABLE).body(Vec::new()).when("cannot ask for the table")?;
+    let table: Table = client.request(request).await.when("cannot get the table")?;
+    Ok(table.lines(Shown::default()))
+}
+
+impl Table {
+    /// Tells whether there is nothing in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Takes the rows of another table of the same columns.
+    pub(crate) fn extend(&mut self, more: Self) {
+        self.rows.extend(more.rows);
+    }
+
+    /// Takes the rows of one event of a watch in place of its own. Only the first event has columns.
+    pub(crate) fn show_next(&mut self, event: &mut Value) -> Result<()> {
+        self.rows = serde_json::from_value(event["rows"].take()).when("an event of the watch has no rows")?;
+        Ok(())
+    }
+
+    /// Lays the table out as kubectl does.
+    pub(crate) fn lines(&self, show: Shown) -> Vec<String> {
+        self.lines_after(show, &mut Vec::new())
+    }
+
+    /// Lays it out below lines whose columns had these widths, which grow: without a heading, if there is one already.
+    pub(crate) fn lines_after(&self, show: Shown, widths: &mut Vec<usize>) -> Vec<String> {
+        let shown: Vec<usize> = (0..self.column_definitions.len())
+            .filter(|column| show.wide || self.column_definitions[*column].priority == 0)
+            .collect();
+        let namespace = |name: &str| show.namespaces.then(|| name.to_owned());
+        let names = shown.iter().map(|column| self.column_definitions[*column].name.to_uppercase());
+        let heading = namespace("NAMESPACE").into_iter().chain(names).collect();
+        let rows = self.rows.iter().map(|row| {
+            let cells = shown.iter().map(|column| text(row.cells.get(*column)));
+            let of = row.object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
+            namespace(of).into_iter().chain(cells).collect()
+        });
+        let grid: Vec<Vec<String>> = std::iter::once(heading).chain(rows).collect();
+        let headed = !widths.is_empty();
+        widths.resize(grid[0].len(), 0);
+        for (column, width) in widths.iter_mut().enumerate() {
+            *width = grid.iter().map(|row| row[column].chars().count()).fold(*width, usize::max);
+        }
+        let lay = |row: &Vec<String>| {
+            let cells = row.iter().zip(&*widths).map(|(cell, width)| {
+                let blanks = " ".repeat(width + GAP - cell.chars().count());
+                paint_cell(cell) + &blanks
+            });
+            cells.collect::<String>().trim_end().to_owned()
+        };
+        grid.iter().skip(usize::from(headed)).map(lay).collect()
+    }
+}
+
+/// Lets the phase of an object be seen from afar.
+fn paint_cell(cell: &str) -> String {
+    match cell {
+        _ if !is_lively() => cell.to_owned(),
+        "RUNNING" => paint(Style::Good, cell),
+        "PENDING" => paint(Style::Busy, cell),
+        "ERROR" => paint(Style::Bad, cell),
+        _ => cell.to_owned(),
+    }
+}
+
+fn text(cell: Option<&Value>) -> String {
+    match cell {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_table_looks_as_kubectl_shows_it() {
+        let table: Table = serde_json::from_value(json!({
+            "columnDefinitions": [
+                {"name": "Name"}, {"name": "Phase"}, {"name": "Current"}, {"name": "Hidden", "priority": 1}, {"name": "Last_Message"},
+            ],
+            "rows": [
+                {"cells": ["vg-1", "RUNNING", 3, "x", "successfully reconciled VmGroup"],
+                    "object": {"metadata": {"namespace": "a"}}},
+                {"cells": ["vg-22", "PENDING", null, "x", null]},
+            ],
+        }))
+        .unwrap();
+        assert_eq!(
+            table.lines(Shown::default()),
+            [
+                "NAME    PHASE     CURRENT   LAST_MESSAGE",
+                "vg-1    RUNNING   3         successfully reconciled VmGroup",
+                "vg-22   PENDING",
+            ]
+        );
+        let all = table.lines(Shown { wide: true, namespaces: true });
+        assert_eq!(all[0], "NAMESPACE   NAME    PHASE     CURRENT   HIDDEN   LAST_MESSAGE");
+        assert_eq!(all[1], "a           vg-1    RUNNING   3         x        successfully reconciled VmGroup");
+    }
+
+    #[test]
+    fn lines_of_a_watch_stay_below_their_heading() {
+        let mut table: Table = serde_json::from_value(json!({
+            "columnDefinitions": [{"name": "Name"}, {"name": "Phase"}], "rows": [{"cells": ["vg-1", "RUNNING"]}]}))
+        .unwrap();
+        let mut widths = Vec::new();
+        assert_eq!(table.lines_after(Shown::default(), &mut widths), ["NAME   PHASE", "vg-1   RUNNING"]);
+        let mut next = |name: &str| {
+            table.show_next(&mut json!({"columnDefinitions": null, "rows": [{"cells": [name, "ERROR"]}]})).unwrap();
+            table.lines_after(Shown::default(), &mut widths)
+        };
+        assert_eq!(next("a-long-one"), ["a-long-one   ERROR"]);
+        assert_eq!(next("b"), ["b            ERROR"]);
+        assert!(table.show_next(&mut json!({})).is_err());
+    }
+}

@@ -1,0 +1,174 @@
+//! How the program speaks: in colours and in place on a terminal, in plain lines elsewhere.
+
+use crate::error::Error;
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The line that stays below all others, on a terminal; empty if there is none.
+static FOOTER: Mutex<String> = Mutex::new(String::new());
+
+/// A colour, or how strongly something is said.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Style {
+    Strong,
+    Faint,
+    Good,
+    Bad,
+    Busy,
+}
+
+impl Style {
+    fn code(self) -> &'static str {
+        match self {
+            Self::Strong => "1",
+            Self::Faint => "2",
+            Self::Good => "32",
+            Self::Bad => "1;31",
+            Self::Busy => "33",
+        }
+    }
+}
+
+/// Tells whether a stream is a terminal that shows colours, see <https://no-color.org>.
+pub(crate) fn shows_colours(stream: &impl IsTerminal) -> bool {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    stream.is_terminal() && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Tells whether standard output is such a terminal, where lines may change as well.
+pub(crate) fn is_lively() -> bool {
+    shows_colours(&stdout())
+}
+
+/// Paints a text if it goes to a terminal.
+pub(crate) fn paint(style: Style, text: &str) -> String {
+    if is_lively() { format!("\x1b[{}m{text}\x1b[0m", style.code()) } else { text.to_owned() }
+}
+
+/// Says a line.
+pub(crate) fn say(text: &str) {
+    // A reader that went away is no reason to stop what is being done.
+    above_footer(|| drop(writeln!(stdout(), "{text}")));
+}
+
+/// Says a line to whoever reads what does not end by itself, and tells whether anybody still does.
+pub(crate) fn say_on(text: &str) -> bool {
+    writeln!(stdout(), "{text}").is_ok()
+}
+
+/// Says a line of one of several that speak at the same time.
+pub(crate) fn say_as(who: &str, style: Style, text: &str) {
+    say(&format!("{} {text}", paint(style, &format!("{who:>8} |"))));
+}
+
+/// Keeps a line below all others, on a terminal, cut to its width; an empty one is none.
+pub(crate) fn keep_below(text: &str) {
+    if !is_lively() {
+        return;
+    }
+    let screen = rustix::termios::tcgetwinsize(stdout()).map_or(80, |size| usize::from(size.ws_col)).max(2);
+    let cut: String = text.chars().take(screen - 1).collect();
+    let mut footer = footer();
+    *footer = if cut.is_empty() { cut } else { paint(Style::Faint, &cut) };
+    let _ = write!(stdout(), "\r\x1b[K{footer}").and_then(|()| stdout().flush());
+}
+
+fn footer() -> MutexGuard<'static, String> {
+    // It is a whole line, whatever panicked meanwhile.
+    FOOTER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn above_footer(speak: impl FnOnce()) {
+    let footer = footer();
+    if footer.is_empty() {
+        return speak();
+    }
+    let _ = write!(stdout(), "\r\x1b[K").and_then(|()| stdout().flush());
+    speak();
+    let _ = write!(stdout(), "{footer}").and_then(|()| stdout().flush());
+}
+
+/// Says how far something is, on a terminal, where the next line takes its place.
+pub(crate) fn tell_in_place(text: &str) {
+    let mut out = stdout();
+    let _ = write!(out, "\r\x1b[K{text}\r").and_then(|()| out.flush());
+}
+
+/// Says a line on standard error, with a word in front.
+pub(crate) fn complain(word: &str, text: &str) {
+    let word = match shows_colours(&stderr()) {
+        true if word == "error" => format!("\x1b[1;31m{word}:\x1b[0m"),
+        true => format!("\x1b[1m{word}:\x1b[0m"),
+        false => format!("{word}:"),
+    };
+    above_footer(|| drop(writeln!(stderr(), "{word} {text}")));
+}
+
+/// Prints an error and its hints on standard error.
+pub(crate) fn report(error: &Error) {
+    complain("error", &error.to_string());
+    error.hints().iter().for_each(|hint| complain("hint", hint));
+}
+
+/// Lines that are shown again when they change: in place on a terminal, one after the other elsewhere.
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    shown: Vec<String>,
+}
+
+impl Board {
+    /// Shows these lines, the first of which is a heading.
+    pub(crate) fn show(&mut self, lines: Vec<String>) {
+        if lines == self.shown {
+            return;
+        }
+        if is_lively() {
+            let screen = rustix::termios::tcgetwinsize(stdout()).map_or(80, |size| usize::from(size.ws_col)).max(1);
+            let rows: usize = self.shown.iter().map(|line| width(line).max(1).div_ceil(screen)).sum();
+            let up = if rows == 0 { String::new() } else { format!("\x1b[{rows}A\x1b[J") };
+            say(&(up + &lines.join("\n")));
+        } else {
+            let same_heading = self.shown.first() == lines.first();
+            for line in lines.iter().skip(usize::from(same_heading)) {
+                say(line);
+            }
+        }
+        self.shown = lines;
+    }
+}
+
+/// Lays out rows, whose columns are as wide as their longest cell.
+pub(crate) fn columns(rows: Vec<Vec<String>>) -> Vec<String> {
+    let count = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let widths: Vec<usize> = (0..count)
+        .map(|at| rows.iter().filter_map(|row| row.get(at)).map(|cell| width(cell)).max().unwrap_or(0))
+        .collect();
+    let lay = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, wide)| cell.clone() + &" ".repeat(wide + 3 - width(cell)));
+        cells.collect::<String>().trim_end().to_owned()
+    };
+    rows.iter().map(lay).collect()
+}
+
+/// Counts the columns that a line takes on a terminal, which colours do not.
+fn width(line: &str) -> usize {
+    let mut in_colour = false;
+    let visible = line.chars().filter(|&c| {
+        let skip = in_colour || c == '\x1b';
+        in_colour = skip && c != 'm';
+        !skip
+    });
+    visible.count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_take_no_columns() {
+        for (line, expected) in [("", 0), ("plain", 5), ("\x1b[1;31mred\x1b[0m and more", 12), ("\x1b[0m", 0)] {
+            assert_eq!(width(line), expected, "{line:?}");
+        }
+    }
+}
