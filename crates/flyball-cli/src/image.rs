@@ -95,8 +95,8 @@ pub(crate) fn epoch() -> Result<Timestamp> {
     let told = std::env::var("SOURCE_DATE_EPOCH").unwrap_or_else(|_| "0".into());
     let seconds = told.parse::<i64>().ok().filter(|seconds| (0..=0o77_777_777_777).contains(seconds));
     seconds.and_then(|seconds| Timestamp::from_second(seconds).ok()).ok_or_else(|| {
-        Error::new(format!("SOURCE_DATE_EPOCH={told} is no time"))
-            .hint("give seconds since 1970, such as $(git log -1 --format=%ct)")
+        Error::new(format!("invalid SOURCE_DATE_EPOCH={told}"))
+            .hint("use seconds since 1970, such as $(git log -1 --format=%ct)")
     })
 }
 
@@ -125,7 +125,7 @@ impl Image {
         contents: &Contents<'_>,
         epoch: Timestamp,
     ) -> Result<Self> {
-        let archive = layer::archive(contents, epoch).when("cannot make the layer")?;
+        let archive = layer::archive(contents, epoch).when("cannot create the layer")?;
         let layer = Blob::new(LAYER, layer::compress(&archive).when("cannot compress the layer")?);
         let created = rfc3339(epoch);
         let mut config = json!({

@@ -44,12 +44,12 @@ impl Web {
         let uri = request.uri();
         let host = uri.authority().map(ToString::to_string).unwrap_or_default();
         let work = async {
-            let answer = self.client.request(request.map(Full::new)).await.when(format!("{host} cannot be reached"))?;
+            let answer = self.client.request(request.map(Full::new)).await.when(format!("cannot reach {host}"))?;
             let (parts, body) = answer.into_parts();
             let body = Limited::new(body, LARGEST).collect().await;
-            let body = body.when(format!("the answer of {host} cannot be read"))?;
+            let body = body.when(format!("cannot read the response of {host}"))?;
             Ok(Response::from_parts(parts, body.to_bytes()))
         };
-        timeout(self.patience, work).await.when(format!("{host} does not answer"))?
+        timeout(self.patience, work).await.when(format!("{host} did not respond"))?
     }
 }

@@ -50,7 +50,7 @@ fn parse(file: &Path) -> Result<Vec<Value>> {
 }
 
 fn documents(text: &str, whence: &str) -> Result<Vec<Value>> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text).when(format!("{whence} is no YAML"))?;
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).when(format!("{whence} is not valid YAML"))?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).flat_map(flat).collect())
 }
 
@@ -159,11 +159,12 @@ impl Connection {
         let (version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
         if version.is_empty() || kind.is_empty() || name.is_empty() {
             return Err(Error::new("an object has no apiVersion, no kind or no metadata.name")
-                .hint("give each object all three; generated names cannot be applied"));
+                .hint("set all three; generateName cannot be applied"));
         }
         let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
         let found = pinned_kind(&self.client, &GroupVersionKind::gvk(group, version, kind)).await;
-        let (resource, capabilities) = found.when(format!("the cluster has no {kind} of {}", text("/apiVersion")))?;
+        let (resource, capabilities) =
+            found.when(format!("the cluster has no kind {kind} in {}", text("/apiVersion")))?;
         let namespace = match text("/metadata/namespace") {
             "" => self.namespace.as_str(),
             namespace => namespace,

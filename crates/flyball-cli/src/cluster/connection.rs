@@ -51,7 +51,7 @@ impl ContextArgs {
             None => {
                 let options = options(self.context.as_deref());
                 let found = Config::from_kubeconfig(&options).await;
-                found.map_err(|error| unusable(error, "there is no cluster to connect to").hint(HINT))
+                found.map_err(|error| unusable(error, "no cluster to connect to").hint(HINT))
             }
         }
     }
@@ -76,7 +76,7 @@ impl Connection {
         let url = config.cluster_url.clone();
         let namespace = config.default_namespace.clone();
         let client = flyball::connect(config).when(format!("cannot connect to {url}"))?;
-        let answers = client.apiserver_version().await.when(format!("{url} does not answer"));
+        let answers = client.apiserver_version().await.when(format!("{url} did not respond"));
         answers.map_err(|error| error.hint(HINT))?;
         Ok(Self { client, namespace })
     }
@@ -88,7 +88,7 @@ pub(crate) async fn config_of(path: &Path, context: Option<&str>) -> Result<Conf
         KubeconfigError::ReadConfig(error, _) => {
             let is_absent = error.kind() == ErrorKind::NotFound;
             let error = Error::caused(format!("cannot read kubeconfig {}", path.display()), error);
-            if is_absent { error.hint("check the path; `flyball cluster up` starts a cluster") } else { error }
+            if is_absent { error.hint("check the path, or start a cluster: flyball cluster up") } else { error }
         }
         error => unusable(error, &format!("cannot use kubeconfig {}", path.display())),
     };
@@ -106,11 +106,9 @@ fn unusable(error: KubeconfigError, what: &str) -> Error {
             Error::caused(format!("{what}: cannot read certificate authority {}", path.display()), error)
         }
         // `flyball cluster down` leaves none where there was none before.
-        KubeconfigError::LoadContext(name) if name.is_empty() => {
-            Error::new(format!("{what}: no current context is set"))
-        }
-        KubeconfigError::CurrentContextNotSet => Error::new(format!("{what}: no current context is set")),
-        KubeconfigError::LoadContext(name) => Error::new(format!("{what}: it has no context {name:?}")),
+        KubeconfigError::LoadContext(name) if name.is_empty() => Error::new(format!("{what}: no current context")),
+        KubeconfigError::CurrentContextNotSet => Error::new(format!("{what}: no current context")),
+        KubeconfigError::LoadContext(name) => Error::new(format!("{what}: context {name:?} not found")),
         error => Error::caused(what, error),
     }
 }
@@ -158,7 +156,7 @@ mod tests {
                     sleep(Duration::from_secs(60));
                 });
             });
-            has_started.await.when("the request does not start")
+            has_started.await.when("the request did not start")
         });
         assert!(done.is_ok() && began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     }

@@ -28,8 +28,8 @@ impl Embedded {
     pub(crate) async fn start(name: &str, nodes: u32) -> Result<Self> {
         let folder = PrivateFolder::new(name)?;
         let kubeconfig = folder.path().join("kubeconfig");
-        let options = Options::system().when("cannot make a cluster")?;
-        let endpoint = Endpoint::bind(0, &options.clock).await.when("cannot make a cluster")?;
+        let options = Options::system().when("cannot start a cluster")?;
+        let endpoint = Endpoint::bind(0, &options.clock).await.when("cannot start a cluster")?;
         let cluster = Cluster::new(options).with_certificate(endpoint.certificate());
         kubeconfig::write(&kubeconfig, &endpoint.kubeconfig(name))?;
         if nodes > 0 {

@@ -95,8 +95,7 @@ impl Kinds {
         let error = Error::new(format!("the cluster has no kind {word:?}"));
         Err(match near {
             Some((distance, name)) if distance <= 2 => error.hint(format!("did you mean {name}?")),
-            _ => error
-                .hint("kinds of operators appear when their definitions are applied: `flyball get crds` lists those"),
+            _ => error.hint("custom kinds need a CustomResourceDefinition; list them: flyball get crds"),
         })
     }
 

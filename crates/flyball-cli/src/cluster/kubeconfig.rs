@@ -25,9 +25,8 @@ pub(crate) fn path() -> Result<PathBuf> {
     if let Some(first) = std::env::split_paths(&listed).find(|path| !path.as_os_str().is_empty()) {
         return Ok(first);
     }
-    let home = std::env::home_dir().ok_or_else(|| {
-        Error::new("there is no home directory to keep a kubeconfig in").hint("name a file with --kubeconfig")
-    })?;
+    let home = std::env::home_dir()
+        .ok_or_else(|| Error::new("no home directory found for a kubeconfig").hint("pass --kubeconfig FILE"))?;
     Ok(home.join(".kube/config"))
 }
 
@@ -114,7 +113,7 @@ const LOCK_OWNER: &str = "flyball ";
 impl Lock {
     fn take(path: &Path) -> Result<Self> {
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).when(format!("cannot make {}", folder.display()))?;
+            fs::create_dir_all(folder).when(format!("cannot create {}", folder.display()))?;
         }
         let mut name = path.as_os_str().to_owned();
         name.push(".lock");
@@ -136,7 +135,7 @@ impl Lock {
             }
         }
         let locked = Error::new(format!("{} is locked by another program", path.display()));
-        Err(locked.hint(format!("if none runs, delete {}", lock.display())))
+        Err(locked.hint(format!("if no other program uses it, delete {}", lock.display())))
     }
 }
 

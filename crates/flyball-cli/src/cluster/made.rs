@@ -34,7 +34,7 @@ impl Made {
             .recursive(true)
             .mode(0o700)
             .create(folder)
-            .when(format!("cannot make {}", folder.display()))?;
+            .when(format!("cannot create {}", folder.display()))?;
         let path = folder.join(format!("made-{pid}.json"));
         let what = || format!("cannot write {}", path.display());
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).when(what())?;

@@ -104,16 +104,14 @@ fn explain(error: Error, before: usize) -> Error {
         Some(401 | 403) => error.hint(
             "the user of this kubeconfig may not do that: take another with --context, or have somebody grant it",
         ),
-        Some(404) => error.hint("create the namespace that the operator is limited to, if that is what is missing"),
-        Some(409) => error.hint("somebody else set these fields: --force-conflicts takes them over"),
-        Some(413) => error.hint("the API server takes no object of that size: make it smaller"),
+        Some(404) => error.hint("if the operator is limited to a namespace, create that namespace first"),
+        Some(409) => error.hint("another manager owns these fields; pass --force-conflicts to take them over"),
+        Some(413) => error.hint("the object is larger than the API server accepts"),
         _ => error,
     };
     match before {
         0 => error,
-        count => {
-            error.hint(format!("{count} objects before it are applied; the same command goes on once this is mended"))
-        }
+        count => error.hint(format!("{count} objects were applied before; run the command again after fixing this")),
     }
 }
 
@@ -148,7 +146,7 @@ pub(crate) async fn until_ready(connection: &Connection, object: &Value, wait: D
                 "Deployment {namespace}/{name}: {why}{}",
                 pods(connection, &deployment, namespace).await
             ));
-            return Err(error.hint(format!("`flyball logs deployment/{name} -n {namespace}` shows what it says; `flyball cluster node add` makes nodes where there are none")));
+            return Err(error.hint(format!("see its logs: flyball logs deployment/{name} -n {namespace}; for a cluster without nodes: flyball cluster node add")));
         }
         sleep(LOOK).await;
     }

@@ -53,7 +53,7 @@ pub(crate) async fn check(connection: &Connection, definitions: &[Value], force:
             return Err(Error::new(format!(
                 "{name} takes {size} bytes, and an API server stores no more than {LARGEST}"
             ))
-            .hint("make its schema smaller: leave descriptions out, or versions that nobody uses any more"));
+            .hint("shrink its schema: drop descriptions or unused versions"));
         }
         dangers.extend(of(connection, definition).await?);
     }
@@ -64,8 +64,8 @@ pub(crate) async fn check(connection: &Connection, definitions: &[Value], force:
     if dangers.len() > TOLD {
         lines.push(format!("\n  and {} more", dangers.len() - TOLD));
     }
-    Err(Error::new(format!("this would do harm to what is stored:{}", lines.concat()))
-        .hint("change the objects first, or bring the new schema as a new version; --force does it nevertheless"))
+    Err(Error::new(format!("the change would break stored objects:{}", lines.concat()))
+        .hint("change the objects first, or add the schema as a new version; override with --force"))
 }
 
 /// Finds out what a definition would do to the objects that there are.

@@ -6,17 +6,17 @@ use clap::Args;
 
 #[derive(Args, Debug)]
 pub(crate) struct AliasArgs {
-    /// What came behind it
+    /// Arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
 }
 
-/// Write what an operator needs in the cluster, as `manifests` does
+/// Generate an operator's manifests, as `manifests` does
 #[derive(Args, Debug)]
 pub(crate) struct GenerateArgs {
     #[command(flatten)]
     manifests: ManifestsArgs,
-    /// What other tools generate
+    /// Kind of files, in other tools
     #[arg(hide = true)]
     what: Option<String>,
 }

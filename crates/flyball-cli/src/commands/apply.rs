@@ -53,7 +53,7 @@ pub(crate) fn cmd_apply(args: &ApplyArgs) -> Result<()> {
         objects.extend(read(file)?);
     }
     if objects.is_empty() {
-        return Err(Error::new(format!("there are no objects in {}", args.files.join(", "))));
+        return Err(Error::new(format!("no objects found in {}", args.files.join(", "))));
     }
     // What lives by a definition comes behind it, whatever the order of files.
     objects.sort_by_key(|object| object["kind"] != "CustomResourceDefinition");
@@ -89,13 +89,13 @@ pub(crate) fn cmd_apply(args: &ApplyArgs) -> Result<()> {
     if failed == 0 {
         return Ok(());
     }
-    Err(Error::new(format!("{failed} of {} objects could not be applied", applied.len())))
+    Err(Error::new(format!("failed to apply {failed} of {} objects", applied.len())))
 }
 
 fn read(file: &str) -> Result<Vec<Value>> {
     if file.starts_with("http://") || file.starts_with("https://") {
-        return Err(Error::new(format!("{file} is an address, and files from elsewhere are not applied unseen"))
-            .hint("download it, look at it, and name the file"));
+        return Err(Error::new(format!("{file} is a URL; remote files are not applied unseen"))
+            .hint("download and review it, then pass the file"));
     }
     if file == "-" { apply::read_standard_input() } else { apply::read(Path::new(file)) }
 }

@@ -110,17 +110,16 @@ pub(crate) fn cmd_bench(args: &BenchArgs) -> Result<()> {
     }
     match &cost.passed[..] {
         [] => Ok(()),
-        passed => Err(Error::new(format!("the budget is passed: {}", passed.join("; ")))
-            .hint("see what it calls, and why, with `flyball trace`; or raise the budget, in PROJECT or by flags")),
+        passed => Err(Error::new(format!("budget exceeded: {}", passed.join("; ")))
+            .hint("inspect its calls with `flyball trace`, or raise the budget in PROJECT or by flags")),
     }
 }
 
 async fn bench(args: &BenchArgs) -> Result<Cost> {
     let mut stop = Box::pin(told_to_stop()?);
     let samples = local::samples(args.samples.as_deref());
-    let samples = samples.ok_or_else(|| {
-        Error::new("there is neither a folder samples nor config/samples here").hint("name one: --samples PATH")
-    })?;
+    let samples = samples
+        .ok_or_else(|| Error::new("no samples or config/samples directory found").hint("pass --samples PATH"))?;
     let objects = copies(&apply::read(&samples)?, args.count)?;
     let budget = args.budget(Project::find(Path::new("."))?.map(|project| project.budget));
     let own = Embedded::start("flyball-bench", args.nodes).await?;
@@ -137,7 +136,7 @@ async fn bench(args: &BenchArgs) -> Result<Cost> {
         biased;
         ended = operator.run(&mut stop) => {
             ended?;
-            Err(Error::new("the operator ended before it was measured"))
+            Err(Error::new("the operator exited before it was measured"))
         }
         cost = measure(args, &look, &connection, &objects, budget) => cost,
     }
@@ -241,7 +240,7 @@ impl Cost {
 /// Makes copies of objects under names of their own.
 fn copies(samples: &[Value], count: u32) -> Result<Vec<Value>> {
     if samples.is_empty() {
-        return Err(Error::new("there are no samples").hint("name others: --samples PATH"));
+        return Err(Error::new("no samples found").hint("pass --samples PATH"));
     }
     let mut copies = Vec::new();
     for number in 1..=count {
@@ -280,8 +279,11 @@ impl Look {
                 }
             }
             if begun.elapsed() > self.patience {
-                return Err(Error::new(format!("the operator has not come to rest in {} s", self.patience.as_secs()))
-                    .hint("see what it does with -v; --timeout gives it longer"));
+                return Err(Error::new(format!(
+                    "the operator did not become idle within {} s",
+                    self.patience.as_secs()
+                ))
+                .hint("inspect it with -v, or raise --timeout"));
             }
             sleep(LOOK).await;
         }

@@ -109,7 +109,9 @@ async fn deploy(args: &DeployArgs) -> Result<()> {
     }
     if !quiet {
         let dry = if dry_run { " (dry run)" } else { "" };
-        removed.iter().for_each(|told| say(&format!("{told} {}{dry}", paint(Style::Busy, "deleted: needed no more"))));
+        removed
+            .iter()
+            .for_each(|told| say(&format!("{told} {}{dry}", paint(Style::Busy, "deleted: no longer needed"))));
     }
     match output {
         Some(output) => output.say(&Deployed {
@@ -132,7 +134,7 @@ async fn leave_namespace(connection: &Connection, objects: &mut Vec<Value>) -> R
     let found = namespaces.get_opt(&name).await.when(format!("cannot read Namespace {name}"))?;
     if let Some(found) = found {
         if found.metadata.deletion_timestamp.is_some() {
-            return Err(Error::new(format!("Namespace {name} is being deleted")).hint("wait until it is gone"));
+            return Err(Error::new(format!("Namespace {name} is being deleted")).hint("wait until it is deleted"));
         }
         if !is_ours(&found) {
             objects.retain(|object| object["kind"] != "Namespace");

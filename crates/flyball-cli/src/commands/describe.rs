@@ -8,6 +8,7 @@ use crate::render::terminal::{Style, columns, paint, say};
 use clap::{Args, Subcommand};
 use flyball::{ControllerDescription, DefinitionDescription, Description};
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use std::path::PathBuf;
 use std::process::{Command as Process, Stdio};
 
 /// Describe an operator
@@ -25,8 +26,8 @@ enum Command {
 /// Print the kinds, controllers, webhooks, policies and permissions of an operator without running it
 #[derive(Args, Debug)]
 struct OperatorArgs {
-    /// Program of the operator: a path, a name in PATH, or a watches.yaml; defaults to the project in this directory
-    program: Option<Program>,
+    /// Operator: a program, a watches.yaml, or the directory of a project; defaults to the project in this directory
+    program: Option<PathBuf>,
     /// Flags of the operator, after `--`
     #[arg(last = true)]
     flags: Vec<String>,
@@ -37,9 +38,13 @@ struct OperatorArgs {
 
 pub(crate) fn cmd_describe(args: DescribeArgs) -> Result<()> {
     let Command::Operator(args) = args.command;
+    let directory = args.program.as_ref().filter(|path| path.is_dir());
+    if let Some(directory) = directory {
+        std::env::set_current_dir(directory).when(format!("cannot enter {}", directory.display()))?;
+    }
     let program = match &args.program {
-        Some(program) => program.clone(),
-        None => block_on(Program::find(&SourceArgs::default()))?,
+        Some(path) if directory.is_none() => Program::of(path),
+        _ => block_on(Program::find(&SourceArgs::default()))?,
     };
     let described = ask(&program, &args.flags)?;
     match args.output {
@@ -57,10 +62,10 @@ fn ask(program: &Program, flags: &[String]) -> Result<Description> {
     let answer = process.output().when(format!("cannot run {program}"))?;
     if !answer.status.success() {
         let said = String::from_utf8_lossy(&answer.stderr);
-        let said = said.trim().lines().next().unwrap_or("it did not say why").trim_start_matches("error: ");
-        return Err(program.explain(Error::new(format!("{program} describe failed: {said}"))));
+        let said = said.trim().lines().next().unwrap_or("no output").trim_start_matches("error: ");
+        return Err(program.explain(Error::new(format!("`{program} describe` failed: {said}"))));
     }
-    serde_json::from_slice(&answer.stdout).when(format!("{program} did not describe an operator"))
+    serde_json::from_slice(&answer.stdout).when(format!("{program} is not an operator"))
 }
 
 fn lines(described: &Description) -> Vec<String> {

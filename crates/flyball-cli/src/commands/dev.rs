@@ -73,7 +73,7 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     let own = if is_elsewhere { None } else { Some(Embedded::start("flyball-dev", args.nodes).await?) };
     let config = match &own {
         Some(own) => {
-            say(&format!("control plane ready at {}, for another terminal:", own.url));
+            say(&format!("control plane ready at {}, in another terminal:", own.url));
             say(&format!("  export KUBECONFIG={}", own.kubeconfig.display()));
             let mut config = own.config.clone();
             config.default_namespace = args.connection.namespace.clone().unwrap_or(config.default_namespace);
@@ -104,12 +104,12 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     };
     keep_below("");
     if let Some(made) = operator.made.take() {
-        say(&paint(Style::Faint, "clearing up"));
+        say(&paint(Style::Faint, "cleaning up"));
         let again = told_to_stop()?;
         tokio::select! {
             biased;
             () = remove(&operator.connection, made.parts()) => made.end(),
-            () = again => complain("note", "not all is cleared up: the next `flyball dev` on this cluster does the rest"),
+            () = again => complain("note", "cleanup is incomplete; the next `flyball dev` on this cluster finishes it"),
         }
     }
     ended
@@ -144,7 +144,7 @@ async fn remove(connection: &Connection, parts: &[Value]) {
         let removed = match connection.defines_objects(part).await {
             Ok(true) => {
                 let name = part["metadata"]["name"].as_str().unwrap_or_default();
-                complain("note", &format!("CustomResourceDefinition {name} stays, as there are objects of it"));
+                complain("note", &format!("CustomResourceDefinition {name} was kept: it has objects"));
                 Ok(())
             }
             Ok(false) => connection.delete(part).await,

@@ -94,8 +94,8 @@ pub(crate) fn cmd_doctor(args: &DoctorArgs) -> Result<()> {
     }
     match findings.iter().filter(|finding| finding.state == State::Wrong).count() {
         0 => Ok(()),
-        1 => Err(Error::new("one thing is wrong")),
-        several => Err(Error::new(format!("{several} things are wrong"))),
+        1 => Err(Error::new("1 problem found")),
+        several => Err(Error::new(format!("{several} problems found"))),
     }
 }
 
@@ -165,7 +165,7 @@ fn toolchain(findings: &mut Findings) {
 fn project(findings: &mut Findings) -> Option<Project> {
     let project = match Project::find(Path::new(".")) {
         Err(error) => {
-            findings.wrong(FILE, error.to_string(), "put it right by hand, or take it back from version control");
+            findings.wrong(FILE, error.to_string(), "fix it, or restore it from version control");
             return None;
         }
         Ok(None) => {

@@ -70,7 +70,7 @@ pub(crate) fn cmd_get(args: &GetArgs) -> Result<()> {
             kinds.extend(served.named(word)?.into_iter().cloned());
         }
         if kinds.is_empty() {
-            return Err(Error::new("no kind is named").hint("name one: flyball get pods"));
+            return Err(Error::new("no kind given").hint("try: flyball get pods"));
         }
         match args.output {
             _ if args.watch => watch::watch(args, &connection, &kinds).await,
@@ -86,10 +86,10 @@ pub(crate) fn cmd_get(args: &GetArgs) -> Result<()> {
 /// Returns what is asked: all objects at once, or one by one those that are named.
 fn requests(args: &GetArgs, connection: &Connection, kind: &Kind) -> Result<Vec<Request<Vec<u8>>>> {
     if !args.names.is_empty() && args.all_namespaces && kind.namespaced {
-        return Err(Error::new("a name means nothing in all namespaces").hint("say which with -n instead of -A"));
+        return Err(Error::new("a name cannot be combined with -A").hint("choose a namespace with -n"));
     }
     let objects = kube::core::Request::new(kind.path(args.namespace(connection), None));
-    let what = || format!("cannot ask for {}", kind.plural);
+    let what = || format!("cannot get {}", kind.plural);
     if args.names.is_empty() {
         let params = ListParams { label_selector: args.selector.clone(), ..ListParams::default() };
         return Ok(vec![objects.list(&params).when(what())?]);
@@ -122,7 +122,7 @@ async fn tables(args: &GetArgs, connection: &Connection, kinds: &[Kind], wide: b
             true => String::new(),
             false => format!(" in namespace {}", connection.namespace),
         };
-        complain("note", &format!("there are no {}{place}", args.kinds));
+        complain("note", &format!("no {} found{place}", args.kinds));
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ enum Command {
 
 pub(crate) fn cmd_helm(args: &HelmArgs) -> Result<()> {
     let Command::Template(args) = &args.command;
-    let seed = Seed::from_os().when("cannot draw what is random")?;
+    let seed = Seed::from_os().when("no randomness available")?;
     let output = flyball_helm::template(args, Path::new("."), Clock::system(), seed).map_err(Error::new)?;
     output.warnings.iter().for_each(|warning| complain("note", warning));
     // Whoever reads it may stop halfway.

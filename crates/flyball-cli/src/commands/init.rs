@@ -78,12 +78,12 @@ pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
     let written = changes.commit()?;
     tell(&written, args.output)?;
     if args.output.is_none() {
-        say(&format!("\n{name} is begun. Give it a kind{}:", inside(&args.folder)));
+        say(&format!("\nCreated project {name}. Next{}:", inside(&args.folder)));
         say("  flyball create api --group cache --version v1alpha1 --kind Redis");
     }
     let on_path = std::env::var_os("PATH").unwrap_or_default();
     if std::env::var_os("CARGO").is_none() && !std::env::split_paths(&on_path).any(|at| at.join("cargo").is_file()) {
-        complain("note", "there is no cargo to build it with: https://rustup.rs installs it");
+        complain("note", "cargo not found; install it from https://rustup.rs");
     }
     Ok(())
 }
@@ -99,11 +99,11 @@ fn is_empty(folder: &Path) -> Result<()> {
         return Ok(());
     }
     if !folder.is_dir() {
-        return Err(Error::new(format!("{} is a file, and a project is a folder", folder.display())));
+        return Err(Error::new(format!("{} is a file, not a directory", folder.display())));
     }
     if folder.join(FILE).exists() {
-        return Err(Error::new(format!("{} is there already: this is a project", folder.join(FILE).display()))
-            .hint("give it a kind: flyball create api --group cache --version v1alpha1 --kind Redis"));
+        return Err(Error::new(format!("{} already exists: this is a project", folder.join(FILE).display()))
+            .hint("add a kind: flyball create api --group cache --version v1alpha1 --kind Redis"));
     }
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).when(what())? {
@@ -112,16 +112,16 @@ fn is_empty(folder: &Path) -> Result<()> {
     names.sort();
     match names.iter().find(|name| !name.starts_with('.')) {
         None => Ok(()),
-        Some(name) => Err(Error::new(format!("{} is not empty: there is {name}", folder.display()))
-            .hint("begin in a new folder, which may be named: flyball init --domain example.com DIR")),
+        Some(name) => Err(Error::new(format!("{} is not empty: it contains {name}", folder.display()))
+            .hint("use a new directory: flyball init --domain example.com DIR")),
     }
 }
 
 fn name_of(folder: &Path) -> Result<String> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     names::project(&name).map_err(|error| {
-        Error::new(format!("the project cannot be called as its folder: {error}"))
-            .hint("give it a name: --name redis-operator")
+        Error::new(format!("the directory's name is not a project name: {error}"))
+            .hint("name the project: --name redis-operator")
     })
 }
 

@@ -30,8 +30,8 @@ pub(crate) fn cmd_install(args: &InstallArgs) -> Result<()> {
         let installation = Installation::ask(&args.place, None, None).await?;
         let mut definitions = installation.definitions();
         if definitions.is_empty() {
-            return Err(Error::new(format!("{} brings no definitions", installation.description.name))
-                .hint("an operator brings one by Operator::crd"));
+            return Err(Error::new(format!("{} has no CustomResourceDefinitions", installation.description.name))
+                .hint("add one with Operator::crd"));
         }
         for definition in &mut definitions {
             if !is_deployed(&connection, definition).await? {

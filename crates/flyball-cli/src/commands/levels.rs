@@ -82,7 +82,7 @@ pub(crate) fn cmd_levels(args: &LevelsArgs) -> Result<()> {
     let (proofs, ended_well) = run(args)?;
     if proofs.is_empty() {
         let which = args.level.map_or("level_N_".into(), |level| format!("level_{level}_"));
-        let error = Error::new(format!("the project has no proofs: no test's name begins with {which}"));
+        let error = Error::new(format!("no proofs found: no test name begins with {which}"));
         return Err(error.hint("write a test for each level, such as level_1_install_makes_a_cluster"));
     }
     let report = Report::of(proofs, args.level);
@@ -99,8 +99,8 @@ fn run(args: &LevelsArgs) -> Result<(Vec<Proof>, bool)> {
     let given = args.manifest_path.as_deref().unwrap_or(&args.path);
     let manifest = if given.is_dir() { given.join("Cargo.toml") } else { given.to_owned() };
     if !manifest.is_file() {
-        let error = Error::new(format!("there is no project at {}", given.display()));
-        return Err(error.hint("name the folder of one that has a Cargo.toml: flyball levels PATH"));
+        let error = Error::new(format!("no project found at {}", given.display()));
+        return Err(error.hint("pass the directory of a Cargo.toml: flyball levels PATH"));
     }
     let filter = args.level.map_or("level_".to_owned(), |level| format!("level_{level}_"));
     let mut cargo = cargo_test();
@@ -110,7 +110,7 @@ fn run(args: &LevelsArgs) -> Result<(Vec<Proof>, bool)> {
     let proofs = proof::find(&report, args.level);
     // Without a single proof, cargo failed before it came to them, and has said why.
     if proofs.is_empty() && !succeeded {
-        return Err(Error::new(format!("the tests of {} cannot be run", shown(&manifest))));
+        return Err(Error::new(format!("cannot run the tests of {}", shown(&manifest))));
     }
     Ok((proofs, succeeded))
 }
@@ -151,7 +151,7 @@ impl Report {
             return Err(Error::new(format!("{failed} of {} proofs failed", all().count())));
         }
         if !ended_well {
-            return Err(Error::new("cargo test failed, though no proof did: what it said stands above"));
+            return Err(Error::new("cargo test failed although no proof did; see its output above"));
         }
         match (self.level, &self.levels[..]) {
             (Some(0), _) => Err(Error::new("level 1 is not proven")),

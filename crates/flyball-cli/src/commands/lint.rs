@@ -65,7 +65,7 @@ pub(crate) fn cmd_lint(args: &LintArgs) -> Result<()> {
     }
     match findings.iter().filter(|finding| finding.passed == Some(false)).count() {
         0 => Ok(()),
-        count => Err(Error::new(format!("{count} of {} rules are not kept", findings.len()))),
+        count => Err(Error::new(format!("{count} of {} rules violated", findings.len()))),
     }
 }
 

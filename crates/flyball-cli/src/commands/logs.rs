@@ -18,7 +18,7 @@ const PODS: usize = 32;
 /// Print the log of an operator or of other pods
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  flyball logs                                      the operator that flyball deployed
+  flyball logs                                      the deployed operator
   flyball logs -f --since 10m
   flyball logs deployment/site-operator-controller-manager -n site-operator-system
   flyball logs web-0 -c nginx")]
@@ -77,7 +77,7 @@ async fn pods(connection: &Connection, args: &LogsArgs) -> Result<(String, Vec<S
         Some(Some(("pod" | "pods" | "po", name))) => return Ok((connection.namespace.clone(), vec![name.to_owned()])),
         Some(Some(("deployment" | "deployments" | "deploy", name))) => (connection.namespace.clone(), name.to_owned()),
         Some(Some((kind, _))) => {
-            return Err(Error::new(format!("{kind:?} has no log")).hint("name a pod, or deployment/NAME"));
+            return Err(Error::new(format!("{kind:?} has no logssss")).hint("pass a pod, or deployment/NAME"));
         }
     };
     let what = || format!("cannot read Deployment {namespace}/{deployment}");
@@ -90,7 +90,7 @@ async fn pods(connection: &Connection, args: &LogsArgs) -> Result<(String, Vec<S
     let names: Vec<String> = list.items.iter().map(|pod| pod.name_any()).take(PODS).collect();
     if names.is_empty() {
         return Err(Error::new(format!("Deployment {namespace}/{deployment} has no pods"))
-            .hint(format!("`flyball trace deployment/{deployment} -n {namespace}` shows what became of it")));
+            .hint(format!("find out why: flyball trace deployment/{deployment} -n {namespace}")));
     }
     Ok((namespace, names))
 }
@@ -104,10 +104,8 @@ async fn the_operator(connection: &Connection, namespace: Option<&str>) -> Resul
     let found = deployments.list(&ours).await.when("cannot list deployments")?;
     let place = |one: &Deployment| (one.namespace().unwrap_or_default(), one.name_any());
     match &found.items[..] {
-        [] => {
-            Err(Error::new("no operator is deployed")
-                .hint("`flyball deploy` does it; or name a pod, or deployment/NAME"))
-        }
+        [] => Err(Error::new("no operator deployed")
+            .hint("deploy one with `flyball deploy`, or pass a pod or deployment/NAME")),
         [one] => Ok(place(one)),
         several => {
             let names: Vec<String> = several
@@ -115,8 +113,8 @@ async fn the_operator(connection: &Connection, namespace: Option<&str>) -> Resul
                 .map(place)
                 .map(|(namespace, name)| format!("deployment/{name} -n {namespace}"))
                 .collect();
-            Err(Error::new(format!("{} operators are deployed", several.len()))
-                .hint(format!("name one: {}", names.join("; or "))))
+            Err(Error::new(format!("{} operators deployed", several.len()))
+                .hint(format!("choose one: {}", names.join("; or "))))
         }
     }
 }
@@ -124,7 +122,7 @@ async fn the_operator(connection: &Connection, namespace: Option<&str>) -> Resul
 async fn read(pods: Api<Pod>, pod: &str, params: LogParams, many: bool) -> Result<()> {
     let what = || format!("cannot read the log of pod {pod}");
     let stream = pods.log_stream(pod, &params).await.when(what()).map_err(|error| match error.code() {
-        Some(501) => error.hint("run the operator on this machine instead: `flyball run`"),
+        Some(501) => error.hint("run the operator on this machine: flyball run"),
         _ => error,
     })?;
     let mut lines = stream.lines();

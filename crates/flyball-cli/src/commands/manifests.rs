@@ -69,8 +69,8 @@ pub(crate) fn cmd_manifests(args: &ManifestsArgs) -> Result<()> {
     let drifted = changes.iter().filter(|change| change.is_change()).count();
     if args.check && drifted > 0 {
         let files = if drifted == 1 { "file is" } else { "files are" };
-        return Err(Error::new(format!("{drifted} {files} not what the program says"))
-            .hint(format!("run `flyball manifests` and commit what it writes to {}", args.out.display())));
+        return Err(Error::new(format!("{drifted} {files} out of date"))
+            .hint(format!("run `flyball manifests` and commit {}", args.out.display())));
     }
     Ok(())
 }

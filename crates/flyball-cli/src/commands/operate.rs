@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 #[derive(Args, Debug)]
 pub(crate) struct OperateArgs {
-    /// File that says which charts, roles and playbooks are for which kinds
+    /// Path of the watches.yaml
     watches: PathBuf,
     /// Arguments of the operator
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -40,7 +40,7 @@ fn operator(path: &Path) -> Result<Operator> {
         all if all == entries.len() => {
             flyball_helm::operator(&flyball_helm::Watches::read(path).when(what())?).when(what())
         }
-        _ => Err(Error::new(format!("{} has charts, and roles or playbooks", path.display()))
-            .hint("an operator has the one or the other: give each a file of its own")),
+        _ => Err(Error::new(format!("{} has both charts and roles or playbooks", path.display()))
+            .hint("use a separate file for each")),
     }
 }

@@ -40,9 +40,7 @@ pub(crate) struct RunArgs {
 pub(crate) fn cmd_run(args: RunArgs) -> Result<()> {
     let samples = args.samples.as_ref().map(|named| {
         let found = local::samples(named.as_deref());
-        found.ok_or_else(|| {
-            Error::new("there is neither a folder samples nor config/samples here").hint("name one: --samples=PATH")
-        })
+        found.ok_or_else(|| Error::new("no samples or config/samples directory found").hint("pass --samples=PATH"))
     });
     let samples = samples.transpose()?;
     // So that a mistake in them costs nothing.

@@ -22,10 +22,10 @@ pub(crate) fn cmd_supervise(args: &SuperviseArgs) -> Result<()> {
     // No other system has that, and there nothing is started by this.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))
-        .when("cannot ask to be told of the end of flyball")?;
+        .when("cannot set the parent-death signal")?;
     // It may have ended before the call.
     if getppid().is_none_or(|parent| parent.as_raw_pid() != args.parent) {
-        return Err(Error::new("flyball has ended already"));
+        return Err(Error::new("flyball has already exited"));
     }
     let error = Command::new(&args.program).args(&args.args).exec();
     Err(error).when(format!("cannot start {}", args.program.display()))

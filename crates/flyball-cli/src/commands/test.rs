@@ -99,11 +99,11 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     if args.wants(Suite::Scorecard) && builds {
         match args.scorecard(voice)? {
             Ok(found) => report.add(found),
-            Err(why) => complain("note", &format!("there is no scorecard: {why}")),
+            Err(why) => complain("note", &format!("no scorecard: {why}")),
         }
     }
     for suite in args.suite.iter().filter(|suite| !report.counts().iter().any(|count| count.suite == **suite)) {
-        complain("note", &format!("no test belongs to the suite {}", suite.word()));
+        complain("note", &format!("no test matches the suite {}", suite.word()));
     }
     if let Some(path) = &args.junit {
         write(path, &report.junit())?;
@@ -124,9 +124,9 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     }
     match (failed, succeeded) {
         (0, true) if missing == 0 => Ok(()),
-        (0, true) => Err(Error::new(format!("{missing} permissions are missing"))
-            .hint("declare what the controllers do: Controller::owns, watches, reads, replaces or allows")),
-        (0, false) => Err(Error::new("the tests cannot be run")),
+        (0, true) => Err(Error::new(format!("{missing} permissions missing"))
+            .hint("declare them on the controllers: Controller::owns, watches, reads, replaces or allows")),
+        (0, false) => Err(Error::new("cannot run the tests")),
         _ => Err(Error::new(format!("{failed} of {} tests failed", passed + failed))),
     }
 }
@@ -215,8 +215,8 @@ fn real(named: Option<&Path>) -> Result<PathBuf> {
     let path = named.map_or_else(kubeconfig::path, |named| Ok(named.to_owned()))?;
     // Tests run in the folders of their packages.
     fs::canonicalize(&path)
-        .when(format!("there is no kubeconfig {}", path.display()))
-        .map_err(|error| error.hint("name one: --real=FILE, or start a cluster with `flyball cluster up`"))
+        .when(format!("kubeconfig {} not found", path.display()))
+        .map_err(|error| error.hint("pass --real=FILE, or start a cluster with `flyball cluster up`"))
 }
 
 /// Sums up what the tests told: what one leaves unused, another may use.
@@ -224,7 +224,7 @@ fn sum(path: &Path) -> Result<BTreeMap<String, Permissions>> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let mut all: BTreeMap<String, (Permissions, BTreeSet<String>)> = BTreeMap::new();
     for line in text.lines() {
-        let line: Line = serde_json::from_str(line).when("what a test told of permissions cannot be read")?;
+        let line: Line = serde_json::from_str(line).when("cannot read a test's report of permissions")?;
         let (found, used) = all.entry(line.operator).or_default();
         found.missing.extend(line.places);
         found.unused.extend(line.granted);
@@ -253,7 +253,7 @@ fn tell(found: &BTreeMap<String, Permissions>) {
             say(&format!("  {}  {unused}", paint(Style::Busy, "unused")));
         }
         if found.missing.is_empty() && found.unused.is_empty() {
-            say(&format!("  {}", paint(Style::Good, "all that are granted are used, and none is missing")));
+            say(&format!("  {}", paint(Style::Good, "all granted permissions are used, none is missing")));
         }
     }
 }

@@ -46,8 +46,10 @@ pub(crate) struct TraceArgs {
 
 pub(crate) fn cmd_trace(args: &TraceArgs) -> Result<()> {
     block_on(async {
-        let wrong =
-            || Error::new(format!("{:?} names no object", args.object)).hint("give kind/name, such as deployment/web");
+        let wrong = || {
+            Error::new(format!("{:?} does not name an object", args.object))
+                .hint("use kind/name, such as deployment/web")
+        };
         let (kind, name) = args
             .object
             .split_once('/')

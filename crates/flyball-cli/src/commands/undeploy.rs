@@ -186,11 +186,11 @@ async fn remove(connection: &Connection, objects: &[Value], definitions: &[Value
 
 fn preview(resources: &[Resources], there: &[(&Value, String)]) {
     if there.is_empty() && resources.is_empty() {
-        return say("nothing of it is there");
+        return say("nothing to remove");
     }
     say("To be removed:");
     for each in resources.iter().filter(|each| each.count > 0) {
-        say(&paint(Style::Bad, &format!("  {} {}, with all that is made for them", each.count, each.kind)));
+        say(&paint(Style::Bad, &format!("  {} {}, with everything that belongs to them", each.count, each.kind)));
     }
     for (object, told) in there {
         let more = if object["kind"] == "Namespace" { ", with all that is in it" } else { "" };

@@ -76,9 +76,9 @@ pub(crate) fn carry_out(changes: &[Change]) -> Result<()> {
         match step {
             Step::Written => {
                 let folder = path.parent().unwrap_or(Path::new("."));
-                fs::create_dir_all(folder).when(what()).map_err(|error| {
-                    error.hint(format!("the folder {} has to be there and be yours to write", folder.display()))
-                })?;
+                fs::create_dir_all(folder)
+                    .when(what())
+                    .map_err(|error| error.hint(format!("{} must exist and be writable", folder.display())))?;
                 let aside = path.with_extension(format!("yaml.{}", std::process::id()));
                 let moved = fs::write(&aside, new).and_then(|()| fs::rename(&aside, path));
                 if moved.is_err() {

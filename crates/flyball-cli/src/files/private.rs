@@ -27,7 +27,7 @@ impl PrivateFolder {
     fn below(folder: &Path, name: &str, pid: u32) -> Result<Self> {
         remove_abandoned(folder, name);
         let path = folder.join(format!("{name}-{pid}"));
-        let what = || format!("cannot make {}", path.display());
+        let what = || format!("cannot create {}", path.display());
         DirBuilder::new().recursive(false).mode(0o700).create(&path).when(what())?;
         let lock = File::open(&path).when(what())?;
         lock.try_lock().when(what())?;
@@ -67,9 +67,9 @@ fn remove_abandoned(folder: &Path, name: &str) {
 /// Returns the folder for what is known of clusters: `$XDG_STATE_HOME/flyball`, else `~/.local/state/flyball`.
 pub(crate) fn state_folder() -> Result<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let folder = state.or_else(|| Some(std::env::home_dir()?.join(".local/state"))).ok_or_else(|| {
-        Error::new("there is no home directory to keep clusters in").hint("set XDG_STATE_HOME to a folder")
-    })?;
+    let folder = state
+        .or_else(|| Some(std::env::home_dir()?.join(".local/state")))
+        .ok_or_else(|| Error::new("no home directory found for cluster state").hint("set XDG_STATE_HOME"))?;
     Ok(folder.join("flyball"))
 }
 

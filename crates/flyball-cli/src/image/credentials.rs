@@ -70,7 +70,7 @@ impl Credentials {
         // What the error says of a place is harmless, what it says of a value might not be.
         let config: Config = serde_json::from_slice(&text).map_err(|error| {
             let (line, column) = (error.line(), error.column());
-            Error::new(format!("{} is no configuration of Docker (line {line}, column {column})", path.display()))
+            Error::new(format!("{} is not a Docker configuration (line {line}, column {column})", path.display()))
         })?;
         config.find(&reference.registry).await.map_err(|error| error.hint(format!("see {}", path.display())))
     }
@@ -140,7 +140,7 @@ impl Auth {
             let text = STANDARD.decode(auth).ok().and_then(|bytes| String::from_utf8(bytes).ok());
             let pair = text.as_ref().and_then(|text| text.trim_end_matches('\0').split_once(':'));
             let (user, password) = pair.ok_or_else(|| {
-                Error::new(format!("what auths holds for {key} is no user and password")).hint("log in again")
+                Error::new(format!("the auths entry for {key} is not a user and password")).hint("log in again")
             })?;
             return Ok(Some(Credentials::new(user.into(), password.into())));
         }
@@ -155,10 +155,10 @@ impl Auth {
 async fn ask(name: &str, server: &str) -> Result<Option<Credentials>> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if !name.bytes().all(is_plain) {
-        return Err(Error::new(format!("{name:?} is no name of a credential helper")));
+        return Err(Error::new(format!("invalid credential helper name {name:?}")));
     }
     let program = format!("docker-credential-{name}");
-    let what = || format!("cannot ask {program} about {server}");
+    let what = || format!("cannot run {program} about {server}");
     let mut command = Command::new(&program);
     command.arg("get").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let work = async {
@@ -179,7 +179,7 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credentials>> {
         };
     }
     let answer: Answer = serde_json::from_slice(&answer.stdout)
-        .map_err(|_| Error::new(format!("{program} did not answer as it should")))?;
+        .map_err(|_| Error::new(format!("{program} returned an invalid response")))?;
     Ok(Some(Credentials::new(answer.username, answer.secret)))
 }
 

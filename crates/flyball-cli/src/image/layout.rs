@@ -26,8 +26,8 @@ impl Layout {
         let what = || format!("cannot write {}", folder.display());
         let is_free = fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
         if !is_free && !folder.join(MARK).is_file() {
-            return Err(Error::new(format!("{} holds something else than images", folder.display()))
-                .hint("name another folder: --out DIR"));
+            return Err(Error::new(format!("{} is not an image layout", folder.display()))
+                .hint("pass another directory: --out DIR"));
         }
         let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let new = folder.with_file_name(format!(".{name}.new-{}", std::process::id()));
@@ -47,8 +47,8 @@ impl Layout {
     /// Opens one that was written.
     pub(crate) fn open(folder: &Path) -> Result<Self> {
         if !folder.join(MARK).is_file() {
-            return Err(Error::new(format!("there is no image in {}", folder.display()))
-                .hint("make one with `flyball image build`, or name its folder: --from DIR"));
+            return Err(Error::new(format!("no image found in {}", folder.display()))
+                .hint("build one with `flyball image build`, or pass --from DIR"));
         }
         let what = || format!("the index of {} cannot be read", folder.display());
         let index = fs::read(folder.join("index.json")).when(what())?;
@@ -61,24 +61,26 @@ impl Layout {
     pub(crate) fn named(&self) -> Result<&Descriptor> {
         let named =
             self.manifests.iter().find(|descriptor| descriptor.annotations.contains_key(super::reference::NAME));
-        named.ok_or_else(|| Error::new(format!("no image in {} has a name", self.folder.display())))
+        named.ok_or_else(|| Error::new(format!("no named image in {}", self.folder.display())))
     }
 
     /// Reads content, which has to be what its digest says.
     pub(crate) fn read(&self, descriptor: &Descriptor) -> Result<Vec<u8>> {
-        let hex = hex(&descriptor.digest).ok_or_else(|| Error::new(format!("{} is no digest", descriptor.digest)))?;
+        let hex =
+            hex(&descriptor.digest).ok_or_else(|| Error::new(format!("{} is not a digest", descriptor.digest)))?;
         let path = self.folder.join("blobs/sha256").join(hex);
         let bytes = fs::read(&path).when(format!("cannot read {}", path.display()))?;
         match digest(&bytes) == descriptor.digest {
             true => Ok(bytes),
-            false => Err(Error::new(format!("{} is damaged", path.display()))
-                .hint("make the image again with `flyball image build`")),
+            false => {
+                Err(Error::new(format!("{} is corrupt", path.display())).hint("rebuild the image: flyball image build"))
+            }
         }
     }
 
     /// Reads a manifest or an index.
     pub(crate) fn read_json(&self, descriptor: &Descriptor) -> Result<Value> {
-        serde_json::from_slice(&self.read(descriptor)?).when(format!("{} is no manifest", descriptor.digest))
+        serde_json::from_slice(&self.read(descriptor)?).when(format!("{} is not a manifest", descriptor.digest))
     }
 
     /// Returns the images that an entry stands for: those of an index, or itself.
@@ -87,12 +89,12 @@ impl Layout {
             return Ok(vec![entry.clone()]);
         }
         let manifests = self.read_json(entry)?["manifests"].take();
-        serde_json::from_value(manifests).when(format!("{} is no index", entry.digest))
+        serde_json::from_value(manifests).when(format!("{} is not an index", entry.digest))
     }
 
     /// Returns the content that a manifest names: its configuration and its layers.
     pub(crate) fn parts(&self, manifest: &Descriptor) -> Result<Vec<Descriptor>> {
-        let what = || format!("{} is no manifest", manifest.digest);
+        let what = || format!("{} is not a manifest", manifest.digest);
         let mut read = self.read_json(manifest)?;
         let mut parts = vec![serde_json::from_value(read["config"].take()).when(what())?];
         parts.extend(serde_json::from_value::<Vec<Descriptor>>(read["layers"].take()).when(what())?);

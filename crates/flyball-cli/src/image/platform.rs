@@ -61,8 +61,8 @@ impl Platform {
     pub(crate) fn host() -> Result<&'static Self> {
         let host = PLATFORMS.iter().find(|platform| platform.gnu.starts_with(std::env::consts::ARCH));
         host.ok_or_else(|| {
-            Error::new(format!("there are no images for machines of type {}", std::env::consts::ARCH))
-                .hint("name a platform: --platform linux/amd64")
+            Error::new(format!("unsupported machine type {}", std::env::consts::ARCH))
+                .hint("pass --platform linux/amd64")
         })
     }
 
@@ -89,9 +89,9 @@ impl Platform {
         if is_installed(self.gnu) {
             return Ok(Target { name: self.gnu, is_gnu: true });
         }
-        Err(Error::new(format!("there is no Rust target for {} here", self.name))
+        Err(Error::new(format!("no Rust target installed for {}", self.name))
             .hint(format!("rustup target add {}", self.musl))
-            .hint("or build the program elsewhere, and name it: --program FILE"))
+            .hint("or build the program elsewhere and pass --program FILE"))
     }
 }
 
@@ -99,8 +99,6 @@ impl Platform {
 fn sysroot() -> Result<String> {
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let answer = Command::new(compiler).args(["--print", "sysroot"]).output().when("cannot run rustc");
-    let answer = answer.map_err(|error| {
-        error.hint("install the Rust toolchain from https://rustup.rs, or name a program with --program")
-    })?;
+    let answer = answer.map_err(|error| error.hint("install Rust from https://rustup.rs, or pass --program FILE"))?;
     Ok(String::from_utf8_lossy(&answer.stdout).trim().to_owned())
 }

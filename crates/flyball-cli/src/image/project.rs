@@ -95,14 +95,16 @@ impl Project {
         let mut cargo = cargo();
         cargo.args(["metadata", "--format-version=1"]).stdout(Stdio::piped());
         cargo.args(target.map(|target| format!("--filter-platform={target}")));
-        let answer = cargo.spawn().when("cannot start cargo").map_err(|error| {
-            error.hint("install the Rust toolchain from https://rustup.rs, or name a program with --program")
-        })?;
+        let answer = cargo
+            .spawn()
+            .when("cannot start cargo")
+            .map_err(|error| error.hint("install Rust from https://rustup.rs, or pass --program FILE"))?;
         let answer = answer.wait_with_output().await.when("cannot run cargo")?;
         if !answer.status.success() {
-            return Err(Error::new("cargo cannot tell what the project is made of"));
+            return Err(Error::new("cargo metadata failed"));
         }
-        let mut project: Self = serde_json::from_slice(&answer.stdout).when("cannot read what cargo metadata says")?;
+        let mut project: Self =
+            serde_json::from_slice(&answer.stdout).when("cannot parse the output of cargo metadata")?;
         let lock = fs::read_to_string(project.workspace_root.join("Cargo.lock")).unwrap_or_default();
         project.checksums = checksums(&lock);
         Ok(project)
@@ -111,7 +113,7 @@ impl Project {
     /// Finds a package.
     pub(crate) fn package(&self, id: &str) -> Result<Package> {
         let found = self.packages.iter().find(|package| package.id == id).cloned();
-        let mut package = found.ok_or_else(|| Error::new(format!("cargo knows no package {id}")))?;
+        let mut package = found.ok_or_else(|| Error::new(format!("package {id} not found")))?;
         // What has the same name and version in a folder is something else.
         if package.source.is_some() {
             package.checksum = self.checksums.get(&(package.name.clone(), package.version.clone())).cloned();
@@ -131,10 +133,8 @@ impl Project {
         };
         match (found, name) {
             (Some(id), _) => self.package(id),
-            (None, Some(name)) => Err(Error::new(format!("the workspace has no package {name}"))),
-            (None, None) => {
-                Err(Error::new("this folder is no package").hint("name one of the workspace: --package NAME"))
-            }
+            (None, Some(name)) => Err(Error::new(format!("package {name} not found in the workspace"))),
+            (None, None) => Err(Error::new("no package in this directory").hint("pass --package NAME")),
         }
     }
 

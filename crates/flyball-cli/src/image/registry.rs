@@ -39,7 +39,7 @@ impl Registry {
     /// When nobody answers there, or one is not let in.
     pub(crate) async fn connect(reference: &Reference, plain: bool) -> Result<Self> {
         let scheme = if plain { "http" } else { "https" };
-        let base: Uri = format!("{scheme}://{}/", reference.server()).parse().when("the registry has no address")?;
+        let base: Uri = format!("{scheme}://{}/", reference.server()).parse().when("invalid registry address")?;
         let credentials = Credentials::find(reference).await?;
         let web = Web::new(PATIENCE)?;
         let mut registry = Self { web, base, reference: reference.clone(), credentials, authorization: None };
@@ -49,7 +49,7 @@ impl Registry {
             true => Ok(registry),
             false => Err(registry
                 .refused("let us in", &answer)
-                .hint(format!("is {} a registry of images?", reference.registry))),
+                .hint(format!("check that {} is a container registry", reference.registry))),
         }
     }
 
@@ -110,7 +110,7 @@ impl Registry {
         match found.status() {
             StatusCode::OK if super::digest(found.body()) == digest => Ok(found.into_body()),
             StatusCode::OK => {
-                Err(Error::new(format!("{} returns something else for {digest}", self.reference.registry)))
+                Err(Error::new(format!("{} returned other content for {digest}", self.reference.registry)))
             }
             _ => Err(self.refused(&format!("return {digest}"), &found)),
         }
@@ -125,11 +125,11 @@ impl Registry {
         // The registry knows nothing of referrers: they are listed under a tag that everybody looks for.
         let tag = format!("sha256-{}", hex(subject).unwrap_or_default());
         let mut index = match self.get_manifest(&tag, &[INDEX]).await? {
-            Some(found) => serde_json::from_slice(&found).when(format!("what {tag} names is no index"))?,
+            Some(found) => serde_json::from_slice(&found).when(format!("{tag} is not an image index"))?,
             None => json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": []}),
         };
         let Some(listed) = index["manifests"].as_array_mut() else {
-            return Err(Error::new(format!("what {tag} names is no index")));
+            return Err(Error::new(format!("{tag} is not an image index")));
         };
         if !listed.iter().any(|one| one["digest"] == *referrer.digest) {
             listed.push(json!(referrer));
@@ -158,13 +158,13 @@ impl Registry {
             if let Some(authorization) = authorization.filter(|_| is_home) {
                 request = request.header(AUTHORIZATION, authorization);
             }
-            request.body(body.clone()).when("cannot ask the registry")
+            request.body(body.clone()).when("cannot build the request")
         };
         let answer = self.web.send(request(self.authorization.as_ref())?).await;
         let answer = answer.map_err(|error| match self.base.scheme_str() {
             _ if !is_home => error,
-            Some("http") => error.hint(format!("is a registry running at {}?", self.reference.registry)),
-            _ => error.hint("is it spelled right? A registry that speaks plain HTTP takes --insecure"),
+            Some("http") => error.hint(format!("check that a registry listens at {}", self.reference.registry)),
+            _ => error.hint("check the spelling; pass --insecure for a registry without TLS"),
         })?;
         if answer.status() != StatusCode::UNAUTHORIZED || !is_home {
             return Ok(answer);
@@ -182,11 +182,11 @@ impl Registry {
             true => format!("{}{}", self.base.to_string().trim_end_matches('/'), path),
             false => path.to_owned(),
         };
-        let uri: Uri = whole.parse().when("the registry named an address that is none")?;
+        let uri: Uri = whole.parse().when("the registry returned an invalid location")?;
         // An upload that began in secret does not end in the open.
         match uri.scheme() == self.base.scheme() || uri.scheme_str() == Some("https") {
             true => Ok(uri),
-            false => Err(Error::new(format!("{} leads to an address without TLS", self.reference.registry))),
+            false => Err(Error::new(format!("{} redirects to an address without TLS", self.reference.registry))),
         }
     }
 
@@ -203,17 +203,16 @@ impl Registry {
                 _ => {}
             }
         }
-        Err(Error::new(format!("{} asks who we are in a way that is not known here", self.reference.registry)))
+        Err(Error::new(format!("{} requires an unsupported authentication scheme", self.reference.registry)))
     }
 
     /// Gets a token of whom the registry trusts for that.
     async fn token(&self, challenge: &Challenge) -> Result<String> {
         let registry = &self.reference.registry;
         let realm = challenge.of("realm");
-        let address: Uri =
-            realm.parse().when(format!("{registry} gets its tokens at {realm:?}, which is no address"))?;
+        let address: Uri = realm.parse().when(format!("{registry} has an invalid token realm {realm:?}"))?;
         if !may_be_asked(&self.base, &address, self.credentials.is_some()) {
-            return Err(Error::new(format!("{registry} gets its tokens at {realm}, which is without TLS")));
+            return Err(Error::new(format!("the token realm {realm} of {registry} has no TLS")));
         }
         let host = address.host().unwrap_or_default();
         if self.credentials.is_some() && !is_related(host, self.base.host().unwrap_or_default()) {
@@ -246,7 +245,7 @@ impl Registry {
                 request.body(Bytes::new())
             }
         };
-        let answer = self.web.send(request.when("cannot ask for a token")?).await?;
+        let answer = self.web.send(request.when("cannot request a token")?).await?;
         if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::BAD_REQUEST].contains(&answer.status()) {
             return Err(self.unauthorized());
         }
@@ -255,7 +254,7 @@ impl Registry {
             ["token", "access_token"].iter().find_map(|name| body[name].as_str().filter(|token| !token.is_empty()));
         token.map(str::to_owned).ok_or_else(|| {
             let host = realm.parse::<Uri>().ok().and_then(|uri| uri.host().map(str::to_owned)).unwrap_or_default();
-            Error::new(format!("{host} gave no token for {registry} but {}", answer.status()))
+            Error::new(format!("{host} refused a token for {registry}: {}", answer.status()))
         })
     }
 
@@ -264,11 +263,11 @@ impl Registry {
         let file = super::credentials::path().map(|path| path.display().to_string()).unwrap_or_default();
         match &self.credentials {
             Some(credentials) => {
-                Error::new(format!("{registry} does not let {} push to {repository}", credentials.told()))
-                    .hint(format!("look at what {file} holds for {registry}, or log in again: docker login {registry}"))
+                Error::new(format!("{registry} refused {} to push to {repository}", credentials.told()))
+                    .hint(format!("check the entry for {registry} in {file}, or log in again: docker login {registry}"))
             }
-            None => Error::new(format!("{registry} lets only those push to {repository} whom it knows"))
-                .hint(format!("log in: docker login {registry}; without Docker, write user and password into {file}")),
+            None => Error::new(format!("{registry} requires authentication to push to {repository}"))
+                .hint(format!("log in: docker login {registry}; without Docker, add user and password to {file}")),
         }
     }
 
@@ -283,22 +282,21 @@ impl Registry {
         };
         let said: Vec<String> = body["errors"].as_array().into_iter().flatten().map(text).collect();
         let said = if said.is_empty() { String::new() } else { format!(": {}", said.join("; ")) };
-        let error = Error::new(format!("{registry} does not {what} ({}){said}", answer.status()));
+        let error = Error::new(format!("{registry} did not {what} ({}){said}", answer.status()));
         match answer.status() {
             StatusCode::FORBIDDEN => {
-                error.hint(format!("ask for the right to push to {}, or give another name", self.reference.repository))
+                error.hint(format!("request permission to push to {}, or use another name", self.reference.repository))
             }
-            StatusCode::NOT_FOUND => {
-                error.hint(format!("does {} exist? Some registries want it made first", self.reference.repository))
-            }
-            StatusCode::TOO_MANY_REQUESTS => {
-                error.hint("wait a little, then push again: what is there is not sent twice")
-            }
-            StatusCode::PAYLOAD_TOO_LARGE => error.hint("a proxy before the registry limits the size of requests"),
+            StatusCode::NOT_FOUND => error.hint(format!(
+                "check that {} exists; some registries require it to be created first",
+                self.reference.repository
+            )),
+            StatusCode::TOO_MANY_REQUESTS => error.hint("retry later; uploaded layers are not sent again"),
+            StatusCode::PAYLOAD_TOO_LARGE => error.hint("a proxy in front of the registry limits the request size"),
             StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE if what.contains("manifest") => {
-                error.hint("the registry has to know the OCI's formats: a newer release of it may")
+                error.hint("the registry must support OCI media types; try a newer release")
             }
-            status if status.is_server_error() => error.hint("the fault is the registry's; try again later"),
+            status if status.is_server_error() => error.hint("the registry failed; try again later"),
             _ => error,
         }
     }

@@ -48,14 +48,14 @@ impl SigningKey {
     /// When the file cannot be read, or holds no private key for ECDSA P-256 in PKCS #8.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let text = fs::read(path).when(format!("cannot read the key {}", path.display()))?;
-        let wrong = |why: &str| Error::new(format!("{} is no private key to sign with: {why}", path.display()));
+        let wrong = |why: &str| Error::new(format!("{} is not a usable private key: {why}", path.display()));
         if String::from_utf8_lossy(&text).contains("-----BEGIN ENCRYPTED") {
             return Err(wrong("it is encrypted")
                 .hint(format!("decrypt it: openssl pkcs8 -in {} -out plain.key", path.display())));
         }
         let der = PrivatePkcs8KeyDer::from_pem_slice(&text).map_err(|_| {
-            wrong("it has no block PRIVATE KEY").hint(
-                "make one: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out image.key; one of another \
+            wrong("no PRIVATE KEY block found").hint(
+                "create one: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out image.key; one of another \
                  form is converted by: openssl pkcs8 -topk8 -nocrypt",
             )
         })?;
@@ -63,7 +63,7 @@ impl SigningKey {
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, der.secret_pkcs8_der(), &random).map_err(
             |_| {
                 wrong("it is not for ECDSA P-256")
-                    .hint("make one: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out image.key")
+                    .hint("create one: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out image.key")
             },
         )?;
         Ok(Self { pair, random })
@@ -75,7 +75,7 @@ impl SigningKey {
 
     fn sign(&self, payload: &[u8]) -> Result<String> {
         let signature = self.pair.sign(&self.random, payload).ok();
-        let signature = signature.ok_or_else(|| Error::new("the machine has no random numbers to sign with"))?;
+        let signature = signature.ok_or_else(|| Error::new("no randomness available to sign with"))?;
         Ok(BASE64_STANDARD.encode(signature))
     }
 }
@@ -96,8 +96,8 @@ impl VerifyingKey {
         let der = SubjectPublicKeyInfoDer::from_pem_slice(&text).ok();
         let point = der.as_ref().and_then(|der| der.strip_prefix(&P256_PREFIX));
         let point = point.ok_or_else(|| {
-            Error::new(format!("{} is no public key for ECDSA P-256", path.display()))
-                .hint("take it from the private one: openssl pkey -in image.key -pubout -out image.pub")
+            Error::new(format!("{} is not an ECDSA P-256 public key", path.display()))
+                .hint("extract it from the private key: openssl pkey -in image.key -pubout -out image.pub")
         })?;
         Ok(Self { point: point.to_vec() })
     }
@@ -128,7 +128,7 @@ fn tag(digest: &str) -> String {
 async fn signatures(registry: &mut Registry, digest: &str) -> Result<Signatures> {
     let tag = tag(digest);
     match registry.get_manifest(&tag, &[MANIFEST]).await? {
-        Some(manifest) => serde_json::from_slice(&manifest).when(format!("{tag} holds no signatures")),
+        Some(manifest) => serde_json::from_slice(&manifest).when(format!("{tag} is not a signature manifest")),
         None => Ok(Signatures::default()),
     }
 }

@@ -252,7 +252,10 @@ impl Local {
             }
         };
         if timeout(MAX_WITHDRAWAL, wait).await.is_err() {
-            complain("note", "webhooks still point at this machine: `flyball uninstall` removes their configurations");
+            complain(
+                "note",
+                "webhooks still point to this machine; run `flyball uninstall` to remove their configurations",
+            );
         }
     }
 
@@ -264,8 +267,9 @@ impl Local {
                 Err(error) if !self.watch => return Err(error),
                 Err(error) => {
                     terminal::report(&error);
-                    let goes_on = if running.is_some() { "the program before goes on" } else { "nothing runs" };
-                    say(&paint(Style::Busy, &format!("{goes_on}; waiting for a file to be saved")));
+                    let goes_on =
+                        if running.is_some() { "the previous program keeps running" } else { "nothing is running" };
+                    say(&paint(Style::Busy, &format!("{goes_on}; waiting for a file change")));
                 }
                 Ok(()) => {}
             }
@@ -279,8 +283,8 @@ impl Local {
                     if !self.watch {
                         return status;
                     }
-                    let why = status.map_or_else(|error| error.to_string(), |()| "the operator ended".into());
-                    complain("error", &format!("{why}; waiting for a file to be saved"));
+                    let why = status.map_or_else(|error| error.to_string(), |()| "the operator exited".into());
+                    complain("error", &format!("{why}; waiting for a file change"));
                     self.current = None;
                     watcher.change().await;
                 }
@@ -335,7 +339,7 @@ impl Local {
             let variables = self.variables().await?;
             webhooks = self.install(&program, &variables).await?;
             if let Some(old) = running {
-                say(&paint(Style::Faint, "stopping the program before"));
+                say(&paint(Style::Faint, "stopping the previous program"));
                 old.stop().await?;
                 *running = None;
             }
@@ -492,7 +496,7 @@ async fn renewed(account: Option<&Account>) {
 }
 
 fn succeeded(status: ExitStatus) -> Result<()> {
-    if status.success() { Ok(()) } else { Err(Error::new(format!("the operator ended with {status}"))) }
+    if status.success() { Ok(()) } else { Err(Error::new(format!("the operator failed with {status}"))) }
 }
 
 /// Finds the samples of the project in this folder, or those that are named.
@@ -517,7 +521,7 @@ async fn variables(connection: &Connection, sources: &[Source]) -> Result<BTreeM
                 for (key, value) in secret.data.unwrap_or_default() {
                     let text = String::from_utf8(value.0);
                     let text =
-                        text.map_err(|_| Error::new(format!("{key} of Secret {namespace}/{name} is no text")))?;
+                        text.map_err(|_| Error::new(format!("{key} of Secret {namespace}/{name} is not text")))?;
                     all.insert(key, text);
                 }
             }
@@ -600,7 +604,7 @@ impl Connection {
             }
         };
         if timeout(Duration::from_secs(20), wait).await.is_err() {
-            complain("note", "some samples are not gone yet: their finalizers wait for the operator");
+            complain("note", "some samples are still being deleted: their finalizers wait for the operator");
         }
     }
 }

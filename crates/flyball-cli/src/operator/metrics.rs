@@ -14,10 +14,10 @@ pub(crate) struct Metrics(String);
 impl Metrics {
     /// Asks the operator that serves them at this address.
     pub(crate) async fn ask(web: &Web, address: &str) -> Result<Self> {
-        let request = Request::get(format!("http://{address}/metrics")).body(Bytes::new()).when("no such address")?;
+        let request = Request::get(format!("http://{address}/metrics")).body(Bytes::new()).when("invalid address")?;
         let answer = web.send(request).await?;
         if !answer.status().is_success() {
-            return Err(Error::new(format!("{address} answers {} instead of metrics", answer.status())));
+            return Err(Error::new(format!("{address} returned {} instead of metrics", answer.status())));
         }
         Ok(Self(String::from_utf8_lossy(answer.body()).into_owned()))
     }

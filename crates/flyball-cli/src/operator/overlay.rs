@@ -53,8 +53,8 @@ impl OverlayArgs {
                 there.push(format!("{} ({bare})", container["name"].as_str().unwrap_or_default()));
             }
             if !changed {
-                return Err(Error::new(format!("no container is called {name}, or has that image"))
-                    .hint(format!("there are: {}", there.join(", "))));
+                return Err(Error::new(format!("no container has the name or image {name}"))
+                    .hint(format!("available: {}", there.join(", "))));
             }
         }
         for file in &self.patch {

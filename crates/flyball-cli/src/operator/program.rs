@@ -10,7 +10,6 @@ use flyball::Description;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -70,9 +69,10 @@ impl Build {
             cargo.stderr(Stdio::piped());
             cargo.args(terminal::is_lively().then_some("--color=always"));
         }
-        let mut cargo = cargo.spawn().when("cannot start cargo").map_err(|error| {
-            error.hint("install the Rust toolchain from https://rustup.rs, or name a program with --program")
-        })?;
+        let mut cargo = cargo
+            .spawn()
+            .when("cannot start cargo")
+            .map_err(|error| error.hint("install Rust from https://rustup.rs, or pass --program FILE"))?;
         let heard = self.sink.clone().and_then(|sink| Some(relay(cargo.stderr.take()?, sink)));
         let built = cargo.wait_with_output().await.when("cannot run cargo")?;
         if let Some(heard) = heard {
@@ -80,7 +80,7 @@ impl Build {
             let _ = heard.await;
         }
         if !built.status.success() {
-            return Err(Error::new("the project does not build"));
+            return Err(Error::new("the project failed to build"));
         }
         let messages = built.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
         let program = |message: Value| {
@@ -93,11 +93,11 @@ impl Build {
         let programs: Vec<(String, String)> = messages.filter_map(program).collect();
         match &programs[..] {
             [(program, package)] => Ok((program.into(), package.clone())),
-            [] => Err(Error::new("the project in this folder has no program").hint("name one: --program FILE")),
+            [] => Err(Error::new("the project has no binary target").hint("pass --program FILE")),
             several => {
                 let names: Vec<&str> = several.iter().map(|(program, _)| program.as_str()).collect();
-                Err(Error::new(format!("the project has several programs: {}", names.join(", ")))
-                    .hint("name one: --bin NAME"))
+                Err(Error::new(format!("the project has several binary targets: {}", names.join(", ")))
+                    .hint("pass --bin NAME"))
             }
         }
     }
@@ -109,8 +109,8 @@ pub(crate) fn check_project() -> Result<()> {
     if folder.ancestors().any(|above| above.join("Cargo.toml").is_file()) {
         return Ok(());
     }
-    Err(Error::new(format!("there is no project in {}", folder.display()))
-        .hint("go to the folder that has its Cargo.toml or watches.yaml, or name a program: --program FILE"))
+    Err(Error::new(format!("no Cargo.toml or watches.yaml found in {}", folder.display()))
+        .hint("change to the project's directory, or pass --program FILE"))
 }
 
 /// Returns the cargo that is to be used.
@@ -146,11 +146,20 @@ pub(crate) enum Program {
 }
 
 impl FromStr for Program {
-    type Err = Infallible;
+    type Err = String;
 
-    fn from_str(path: &str) -> Result<Self, Infallible> {
-        let is_yaml = Path::new(path).extension().is_some_and(|end| end == "yaml" || end == "yml");
-        Ok(if is_yaml { Self::Watches(path.into()) } else { Self::File(path.into()) })
+    /// Reads the path of a program, of a `watches.yaml`, or of a directory with one.
+    fn from_str(path: &str) -> Result<Self, String> {
+        let watches = Path::new(path).join(WATCHES);
+        if watches.is_file() {
+            return Ok(Self::Watches(watches));
+        }
+        if Path::new(path).is_dir() {
+            return Err(format!(
+                "it is a directory without {WATCHES}: pass a program, or run flyball in the directory"
+            ));
+        }
+        Ok(Self::of(Path::new(path)))
     }
 }
 
@@ -162,6 +171,12 @@ impl fmt::Display for Program {
 }
 
 impl Program {
+    /// Tells a `watches.yaml` from a program by its name.
+    pub(crate) fn of(path: &Path) -> Self {
+        let is_yaml = path.extension().is_some_and(|end| end == "yaml" || end == "yml");
+        if is_yaml { Self::Watches(path.into()) } else { Self::File(path.into()) }
+    }
+
     /// Finds the program of the project in this folder, if nothing needs to be built for it.
     pub(crate) fn here() -> Option<Self> {
         let watches = Path::new(WATCHES);
@@ -181,8 +196,7 @@ impl Program {
     pub(crate) fn explain(&self, error: Error) -> Error {
         match self {
             Self::File(_) => error.hint(
-                "a program that ends in Operator::main of this release knows `describe`; what it needs to say what it is goes behind --, \
-                 such as -- --token x",
+                "the program must call Operator::main of this release; pass the flags it needs after --, such as -- --token x",
             ),
             Self::Watches(_) => error,
         }
@@ -240,9 +254,9 @@ impl Program {
         process.args(&line[1..]).arg(command).args(args).envs(variables).stdout(Stdio::piped());
         let told = process.spawn().when(what())?.wait_with_output().await.when(what())?;
         if !told.status.success() {
-            return Err(self.explain(Error::new(format!("{self} {command} ended with {}", told.status))));
+            return Err(self.explain(Error::new(format!("`{self} {command}` failed with {}", told.status))));
         }
-        serde_json::from_slice(&told.stdout).when(format!("{self} is no operator"))
+        serde_json::from_slice(&told.stdout).when(format!("{self} is not an operator"))
     }
 }
 

@@ -137,9 +137,9 @@ impl Resources {
             lines.push(format!("\n  and {} more", left.len() - NAMED));
         }
         let first = left.first().map(Found::told).unwrap_or_default();
-        Error::new(format!("after {} s {} {} are still there:{}", wait.as_secs(), left.len(), self.kind, lines.concat()))
-            .hint("finalizers are taken away by the operator, when it has cleaned up: see that it runs, and what `flyball logs` shows; the operator is left where it is")
-            .hint(format!("if nobody will clean up any more, take the finalizers out of {first} yourself"))
+        Error::new(format!("timed out after {} s with {} {} left:{}", wait.as_secs(), left.len(), self.kind, lines.concat()))
+            .hint("the operator removes finalizers after cleaning up: check that it runs, and its logs (flyball logs); it was not removed")
+            .hint(format!("if no operator is left to clean up, remove the finalizers of {first} yourself"))
     }
 }
 
@@ -198,7 +198,7 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Result<()> {
     if yes {
         return Ok(());
     }
-    let unasked = || Error::new("nothing was removed: nobody said that it should be").hint("say so with --yes");
+    let unasked = || Error::new("nothing was removed: not confirmed").hint("confirm with --yes");
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         return Err(unasked());
     }
@@ -240,7 +240,10 @@ pub(crate) async fn remove(
                 [] => String::new(),
                 finalizers => format!(": it is held by finalizer {}", finalizers.join(", ")),
             };
-            return Err(Error::new(format!("{told} is still there after {} s{held}", wait.as_secs())));
+            return Err(Error::new(format!(
+                "timed out after {} s waiting for {told} to be deleted{held}",
+                wait.as_secs()
+            )));
         }
         sleep(LOOK).await;
     }

@@ -159,8 +159,8 @@ impl Project {
         if is_of_others(&text) {
             return Ok(None);
         }
-        let remedy = "put it right by hand, or take it back from version control";
-        let broken = |error: String| Error::new(format!("{} is broken: {error}", path.display())).hint(remedy);
+        let remedy = "fix it, or restore it from version control";
+        let broken = |error: String| Error::new(format!("cannot parse {}: {error}", path.display())).hint(remedy);
         let project = Self::parse(&text).map_err(broken)?;
         Ok(Some(Self { folder: folder.into(), ..project }))
     }
@@ -168,15 +168,15 @@ impl Project {
     /// Finds the project that the current folder is in.
     pub(crate) fn here() -> Result<Self> {
         Self::find(Path::new("."))?.ok_or_else(|| {
-            Error::new("there is no file PROJECT of flyball's in this folder or above: this is no project")
-                .hint("make one in an empty folder: flyball init --domain example.com")
+            Error::new("no Flyball project found here or in a parent directory")
+                .hint("create one: flyball init --domain example.com")
         })
     }
 
     fn parse(text: &str) -> Result<Self, String> {
         let project: Self = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
         if project.layout != LAYOUT {
-            return Err(format!("layout is {:?}, and this program knows {LAYOUT:?}", project.layout));
+            return Err(format!("unsupported layout {:?} (expected {LAYOUT:?})", project.layout));
         }
         names::domain(&project.domain).map_err(|error| format!("domain {error}"))?;
         names::project(&project.project_name).map_err(|error| format!("projectName {error}"))?;
@@ -184,7 +184,7 @@ impl Project {
             resource.check()?;
             if project.resources[..at].iter().any(|other| other.is(&resource.group, &resource.version, &resource.kind))
             {
-                return Err(format!("resource {} stands there twice", resource.told()));
+                return Err(format!("resource {} is listed twice", resource.told()));
             }
         }
         Ok(project)

@@ -125,8 +125,7 @@ impl PluginArgs {
         }
         let plugins = &self.plugins[0].0;
         flags::check(&flags, &self.plugin_args).map_err(|wrong| {
-            Error::usage(wrong)
-                .hint(format!("flyball {command} --plugins {plugins} -- --help lists the flags that there are"))
+            Error::usage(wrong).hint(format!("list the flags: flyball {command} --plugins {plugins} -- --help"))
         })
     }
 }
@@ -186,8 +185,8 @@ fn take(plugin: &Plugin, answer: Response, before: &BTreeMap<String, String>, ch
             path => wrong_with(Path::new(path), changes.root()),
         };
         if let Some(wrong) = wrong {
-            return Err(Error::new(format!("plugin {} may not write {path:?}: {wrong}", plugin.told))
-                .hint("nothing was written; plugins name files by their path within the project"));
+            return Err(Error::new(format!("plugin {} must not write {path:?}: {wrong}", plugin.told))
+                .hint("nothing was written; plugins use paths relative to the project"));
         }
         changes.put(&path, text)?;
     }

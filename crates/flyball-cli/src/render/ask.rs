@@ -44,7 +44,7 @@ fn line(question: &str) -> Result<String> {
     let mut said = String::new();
     let read = stdin().read_line(&mut said).when("cannot read the answer")?;
     if read == 0 {
-        return Err(crate::error::Error::new("there is no answer: the terminal was closed"));
+        return Err(crate::error::Error::new("no answer: the terminal was closed"));
     }
     Ok(said.trim().to_owned())
 }

@@ -47,7 +47,7 @@ pub(crate) struct Shown {
 
 /// Fetches a table and lays it out as kubectl does.
 pub(crate) async fn fetch(client: &Client, path: &str) -> Result<Vec<String>> {
-    let request = Request::get(path).header(ACCEPT, TABLE).body(Vec::new()).when("cannot ask for the table")?;
+    let request = Request::get(path).header(ACCEPT, TABLE).body(Vec::new()).when("cannot build the request")?;
     let table: Table = client.request(request).await.when("cannot get the table")?;
     Ok(table.lines(Shown::default()))
 }
@@ -65,7 +65,7 @@ impl Table {
 
     /// Takes the rows of one event of a watch in place of its own. Only the first event has columns.
     pub(crate) fn show_next(&mut self, event: &mut Value) -> Result<()> {
-        self.rows = serde_json::from_value(event["rows"].take()).when("an event of the watch has no rows")?;
+        self.rows = serde_json::from_value(event["rows"].take()).when("the watch event has no rows")?;
         Ok(())
     }
 

@@ -82,7 +82,7 @@ pub(super) async fn play(
         checks.skip = Some("it does not start");
     }
     checks.make("samples are accepted", play.accept(samples)).await;
-    let runs = checks.skip.or(play.samples.is_empty().then_some("there are no samples on the control plane"));
+    let runs = checks.skip.or(play.samples.is_empty().then_some("no samples found on the control plane"));
     let starts = std::mem::replace(&mut checks.skip, runs);
     checks.make("each sample gets a status", play.status()).await;
     checks.make("it comes to rest", play.comes_to_rest()).await;
@@ -145,7 +145,7 @@ impl<'a> Play<'a> {
         let mut lacks = "nobody answers".to_owned();
         let ready = async {
             loop {
-                let request = Request::get(&page).body(Bytes::new()).when("no such address")?;
+                let request = Request::get(&page).body(Bytes::new()).when("invalid address")?;
                 match self.web.send(request).await {
                     Ok(answer) if answer.status().is_success() => return Ok(Found::Passed),
                     Ok(answer) => lacks = unready(&String::from_utf8_lossy(answer.body())),
@@ -294,8 +294,8 @@ impl<'a> Play<'a> {
 
     /// Asks the control plane what it denied. Nobody else who asks it lacks a right.
     async fn is_permitted(&self) -> Result<Found> {
-        let request = Request::get("/metrics").body(Vec::new()).when("no such address")?;
-        let told = self.connection.client.request_text(request).await.when("cannot ask the control plane")?;
+        let request = Request::get("/metrics").body(Vec::new()).when("invalid address")?;
+        let told = self.connection.client.request_text(request).await.when("the control plane did not respond")?;
         let denied: Vec<String> = Metrics::from(&*told).denied();
         let remedy = "declare what its controllers do: Controller::owns, watches, reads, replaces or allows";
         let why = format!("it was denied {}", few(&denied));
@@ -304,7 +304,7 @@ impl<'a> Play<'a> {
 
     /// Looks at the samples and at what was made since they were applied.
     async fn look(&self) -> Result<Inventory> {
-        let kinds = self.kinds.as_ref().ok_or_else(|| Error::new("the kinds of the control plane are not known"))?;
+        let kinds = self.kinds.as_ref().ok_or_else(|| Error::new("the control plane's kinds are unknown"))?;
         Ok(look(&self.connection.client, kinds).await?.without(&self.before))
     }
 

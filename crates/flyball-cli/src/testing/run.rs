@@ -40,22 +40,20 @@ pub(crate) fn cargo_test() -> Command {
 
 /// Runs it; returns what became of the tests, and whether cargo was content.
 pub(crate) fn run(mut cargo: Command, voice: Voice) -> Result<(Report, bool)> {
-    let (reader, writer) = pipe().when("cannot make a pipe")?;
+    let (reader, writer) = pipe().when("cannot create a pipe")?;
     if voice != Voice::Quiet {
         // One pipe for both, so that what is said stays in order.
-        cargo.stderr(writer.try_clone().when("cannot make a pipe")?);
+        cargo.stderr(writer.try_clone().when("cannot create a pipe")?);
     }
     cargo.stdout(writer);
-    let mut child = cargo
-        .spawn()
-        .when("cannot start cargo")
-        .map_err(|error| error.hint("install the Rust toolchain from https://rustup.rs"))?;
+    let mut child =
+        cargo.spawn().when("cannot start cargo").map_err(|error| error.hint("install Rust from https://rustup.rs"))?;
     // It holds the other end of the pipe, which has to close when cargo ends.
     drop(cargo);
     let (mut report, mut reader, mut line) = (Report::default(), BufReader::new(reader), Vec::new());
     loop {
         line.clear();
-        if (&mut reader).take(LONGEST).read_until(b'\n', &mut line).when("cannot hear cargo")? == 0 {
+        if (&mut reader).take(LONGEST).read_until(b'\n', &mut line).when("cannot read the output of cargo")? == 0 {
             break;
         }
         let text = String::from_utf8_lossy(&line);

@@ -44,13 +44,13 @@ impl Targets {
         cargo.args(["metadata", "--no-deps", "--format-version=1"]).stdin(Stdio::null()).stderr(Stdio::inherit());
         let told = cargo.output().when("cannot start cargo")?;
         if !told.status.success() {
-            return Err(Error::new("cargo metadata tells of no project"));
+            return Err(Error::new("cargo metadata failed"));
         }
         Self::read(&told.stdout)
     }
 
     fn read(told: &[u8]) -> Result<Self> {
-        let told: Metadata = serde_json::from_slice(told).when("cargo metadata is not understood")?;
+        let told: Metadata = serde_json::from_slice(told).when("cannot parse the output of cargo metadata")?;
         let mut found = Self::default();
         for package in told.packages.iter().filter(|package| told.workspace_default_members.contains(&package.id)) {
             let uses_flyball = package.dependencies.iter().any(|dependency| dependency.name == "flyball");

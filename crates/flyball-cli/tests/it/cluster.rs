@@ -19,8 +19,8 @@ fn a_cluster_comes_up_and_goes_down() {
     assert_eq!((&status["running"], &status["ready"]), (&true.into(), &true.into()));
     assert!(status["version"].as_str().unwrap().starts_with("v1."));
     let again = home.run(&["cluster", "up"]).ok();
-    assert!(again.out.starts_with("flyball is up already"), "{again:?}");
-    home.run(&["cluster", "up", "--port", "1"]).fails_with(&["is up already", "cluster down"]);
+    assert!(again.out.starts_with("flyball already runs"), "{again:?}");
+    home.run(&["cluster", "up", "--port", "1"]).fails_with(&["already runs", "cluster down"]);
 
     assert_eq!(home.run(&["cluster", "down"]).ok().out, "flyball is down\n");
     assert!(!fs::read_to_string(&config).unwrap().contains("flyball"));

@@ -44,8 +44,8 @@ async fn a_cluster_goes_on_where_it_ended() {
     let said = home.run(&up).ok();
     let path = home.0.join("state").display().to_string();
     assert!(said.out.contains(&path), "{said:?}");
-    assert!(home.run(&up).ok().out.starts_with("flyball is up already"));
-    home.run(&["cluster", "up", "--data-dir", "elsewhere"]).fails_with(&["is up already"]);
+    assert!(home.run(&up).ok().out.starts_with("flyball already runs"));
+    home.run(&["cluster", "up", "--data-dir", "elsewhere"]).fails_with(&["already runs"]);
     home.run(&["cluster", "up", "--name", "other", "--data-dir", "state"])
         .fails_with(&["is in use by process", "another --data-dir"]);
     let status: serde_json::Value =

@@ -31,8 +31,8 @@ fn the_demo_comes_to_pass() {
         "it is powered on again",
         "spec.cpu in body should be less than or equal to 4",
         "0 machines left",
-        "folder default-vg-1 gone",
-        "finalizer taken off, vg-1 gone",
+        "folder default-vg-1 deleted",
+        "finalizer removed, vg-1 deleted",
     ];
     assert!(story.map(at).is_sorted(), "{}", said.out);
     assert!(!said.out.contains('\x1b'), "no colours into a pipe");
@@ -68,7 +68,7 @@ fn a_kept_demo_goes_on_until_it_is_told_to_stop() {
     let home = Home::new("keep");
     let mut child = home.spawn(&["demo", "--keep"]);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    assert!(lines.any(|line| line.starts_with("All of this goes on until Ctrl-C")));
+    assert!(lines.any(|line| line.starts_with("Running until Ctrl-C")));
     let hint = lines.find(|line| line.contains("apply -f")).unwrap();
     let sample = hint.rsplit(' ').next().unwrap();
     assert!(fs::read_to_string(sample).unwrap().contains("kind: VmGroup"));
@@ -85,7 +85,7 @@ fn a_step_that_does_not_come_to_pass_is_explained() {
     let demo = || home.run(&["demo", "visitors", "--kubeconfig", ".kube/config"]);
     let said = demo();
     said.fails_with(&["error: the cluster has no nodes", "hint: ", "flyball cluster node add"]);
-    assert!(!said.out.contains("installed") && !said.out.contains("clearing up"), "nothing is begun: {said:?}");
+    assert!(!said.out.contains("installed") && !said.out.contains("cleaning up"), "nothing is begun: {said:?}");
 
     // None of the demo's pods may run there.
     home.run(&["cluster", "node", "add", "--taint", "gpu=yes:NoSchedule"]).ok();
@@ -113,6 +113,6 @@ fn what_cannot_be_used_is_named() {
                 users: [{name: a, user: {}}], contexts: [{name: a, context: {cluster: a, user: a}}]}";
     fs::write(home.0.join("dead"), dead).unwrap();
     let said: Said = home.run(&["demo", "--kubeconfig", "dead"]);
-    said.fails_with(&["127.0.0.1:1/ does not answer"]);
+    said.fails_with(&["127.0.0.1:1/ did not respond"]);
     home.run(&["demo", "--kubeconfig", "dead", "--context", "b"]).fails_with(&["b"]);
 }

@@ -104,9 +104,9 @@ fn an_operator_is_deployed_once_and_taken_out_again() {
         deploy(&["--dry-run"])
             .ok()
             .out
-            .ends_with("ClusterRole myapp-operator-old-role deleted: needed no more (dry run)\n")
+            .ends_with("ClusterRole myapp-operator-old-role deleted: no longer needed (dry run)\n")
     );
-    assert!(deploy(&[]).ok().out.ends_with("ClusterRole myapp-operator-old-role deleted: needed no more\n"));
+    assert!(deploy(&[]).ok().out.ends_with("ClusterRole myapp-operator-old-role deleted: no longer needed\n"));
 
     // A copy under another name has everything but the definitions for itself.
     let copy = deploy(&["--name-prefix", "b-", "--namespace", "default"]).ok().out;
@@ -115,10 +115,10 @@ fn an_operator_is_deployed_once_and_taken_out_again() {
         "{copy}"
     );
 
-    home.run(&["logs"]).fails_with(&["2 operators are deployed", "deployment/b-controller-manager -n default"]);
+    home.run(&["logs"]).fails_with(&["2 operators deployed", "deployment/b-controller-manager -n default"]);
     home.run(&["logs", "deployment/b-controller-manager"]).fails_with(&["runs no containers", "flyball run"]);
     home.run(&["logs", "nothing", "-f", "--since", "10m", "-c", "web"]).fails_with(&["pods \"nothing\" not found"]);
-    home.run(&["logs", "service/web"]).fails_with(&["\"service\" has no log"]);
+    home.run(&["logs", "service/web"]).fails_with(&["\"service\" has no logs"]);
     assert_eq!(home.run(&["logs", "--since", "x"]).code, Some(2));
 
     let undeploy = |flags: &[&str]| home.run(&[&["undeploy", "--program", &program], flags].concat());
@@ -132,10 +132,10 @@ fn an_operator_is_deployed_once_and_taken_out_again() {
     gone.reverse();
     let rest = "  Namespace myapp-operator-system, with all that is in it\n  CustomResourceDefinition myapps.apps.flyball.dev\n";
     let objects: String = gone.iter().map(|line| format!("  {line}\n")).collect();
-    assert_eq!(preview, format!("To be removed:\n  1 MyApp, with all that is made for them\n{objects}{rest}"));
+    assert_eq!(preview, format!("To be removed:\n  1 MyApp, with everything that belongs to them\n{objects}{rest}"));
     undeploy(&[]).fails_with(&["nothing was removed", "--yes"]);
     let words = [
-        "after 1 s 1 MyApp are still there:\n  MyApp default/shop is held by finalizer example.com/hold\n",
+        "timed out after 1 s with 1 MyApp left:\n  MyApp default/shop is held by finalizer example.com/hold\n",
         "operator is left",
     ];
     undeploy(&["--yes", "--timeout", "1s"]).fails_with(&words);
@@ -151,8 +151,8 @@ fn an_operator_is_deployed_once_and_taken_out_again() {
     let rest = "Namespace myapp-operator-system deleted\nCustomResourceDefinition myapps.apps.flyball.dev deleted\n";
     let said = undeploy(&["--yes"]).ok().out;
     assert!(said.ends_with(&format!("{deleted}{rest}")), "{said}");
-    assert_eq!(undeploy(&["--yes"]).ok().out, "nothing of it is there\n");
-    home.run(&["logs"]).fails_with(&["no operator is deployed", "flyball deploy"]);
+    assert_eq!(undeploy(&["--yes"]).ok().out, "nothing to remove\n");
+    home.run(&["logs"]).fails_with(&["no operator deployed", "flyball deploy"]);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn what_keeps_an_operator_is_told() {
     let home = Home::new("refused");
     let program = example("operator");
     let deploy = |flags: &[&str]| home.run(&[&["deploy", "--program", &program, "--image", "a"], flags].concat());
-    deploy(&[]).fails_with(&["there is no cluster to connect to", "flyball cluster up"]);
+    deploy(&[]).fails_with(&["no cluster to connect to", "flyball cluster up"]);
     home.run(&["cluster", "up", "--quiet"]).ok();
     assert_eq!(deploy(&["--image", "UPPER"]).code, Some(2));
     assert_eq!(home.run(&["deploy", "--program", &program]).code, Some(2));
@@ -195,7 +195,7 @@ fn what_keeps_an_operator_is_told() {
         "leave descriptions out",
     ]);
     let nothing = write_program(&home, &json!({"name": "none-operator"}), Vec::new());
-    home.run(&["install", "--program", &nothing]).fails_with(&["none-operator brings no definitions"]);
+    home.run(&["install", "--program", &nothing]).fails_with(&["none-operator has no CustomResourceDefinitions"]);
 }
 
 #[test]
@@ -499,7 +499,7 @@ fn definitions_that_would_do_harm_are_refused() {
         "error: this would do harm to what is stored:
   sites.example.com default/b: spec.size would not be right any more: Invalid value: 12: spec.size in body should be less than or equal to 9
   sites.example.com default/b: spec.title would not be right any more: Required value
-hint: change the objects first, or bring the new schema as a new version; --force does it nevertheless
+hint: change the objects first, or add the schema as a new version; override with --force
 "
     );
     let mut without = spec.clone();
@@ -528,7 +528,7 @@ hint: change the objects first, or bring the new schema as a new version; --forc
     let uninstall = |flags: &[&str]| home.run(&[&["uninstall", "--program", &program], flags].concat());
     assert_eq!(
         uninstall(&["--dry-run"]).ok().out,
-        "To be removed:\n  2 Site, with all that is made for them\n  CustomResourceDefinition sites.example.com\n"
+        "To be removed:\n  2 Site, with everything that belongs to them\n  CustomResourceDefinition sites.example.com\n"
     );
     uninstall(&[]).fails_with(&["nothing was removed"]);
     assert!(

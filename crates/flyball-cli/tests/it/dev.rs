@@ -88,7 +88,7 @@ fn an_operator_is_developed() {
 
     // The program is another one.
     write(&home, "second");
-    dev.until("stopping the program before");
+    dev.until("stopping the previous program");
     dev.until("shutting down");
     dev.until("operator | second");
     // The samples are others.
@@ -98,10 +98,10 @@ fn an_operator_is_developed() {
     fs::write(home.0.join("op.new"), "#!/bin/sh\nexit 3\n").unwrap();
     fs::set_permissions(home.0.join("op.new"), fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(home.0.join("op.new"), home.0.join("op")).unwrap();
-    dev.until("manifests ended with exit status: 3");
-    dev.until("the program before goes on; waiting for a file to be saved");
+    dev.until("manifests` failed with exit status: 3");
+    dev.until("the previous program keeps running; waiting for a file change");
     fs::write(&sample, "a: [").unwrap();
-    dev.until("shop.yaml is no YAML");
+    dev.until("shop.yaml is not valid YAML");
     fs::write(&sample, SAMPLE).unwrap();
     write(&home, "third");
     dev.until("operator | third");
@@ -138,13 +138,13 @@ fn while_a_project_does_not_build_the_program_before_goes_on() {
     };
     let mut running = dev();
     running.until("cargo | error: expected `;`");
-    running.until("error: the project does not build");
-    running.until("nothing runs; waiting for a file to be saved");
+    running.until("error: the project failed to build");
+    running.until("nothing is running; waiting for a file change");
     fs::write(&source, "good\n").unwrap();
     running.until("cargo |    Compiling op v0.1.0");
     running.until("starting operator=\"myapp-operator\"");
     fs::write(&source, "worse\n").unwrap();
-    running.until("the program before goes on; waiting for a file to be saved");
+    running.until("the previous program keeps running; waiting for a file change");
     fs::write(&source, "good\n\n").unwrap();
     running.until("cargo |    Compiling op v0.1.0");
     let said = running.stop();
@@ -178,7 +178,7 @@ fn a_cluster_that_goes_on_is_left_as_it_was() {
     fs::write(home.0.join("other.yaml"), other).unwrap();
     home.run(&["apply", "-f", "other.yaml"]).ok();
     let said = running.stop();
-    let note = "note: CustomResourceDefinition myapps.apps.flyball.dev stays, as there are objects of it";
+    let note = "note: CustomResourceDefinition myapps.apps.flyball.dev was kept: it has objects";
     assert!(said.iter().any(|line| line == note), "{said:#?}");
     home.run(&["get", "myapps", "mine"]).ok();
 }
@@ -225,7 +225,7 @@ fn an_operator_runs_anew_when_it_is_saved() {
     let mut run = Heard::new(home.command(&flags));
     run.until("starting operator=\"myapp-operator\"");
     write(&home, "second");
-    run.until("stopping the program before");
+    run.until("stopping the previous program");
     run.until("shutting down");
     run.until("starting operator=\"myapp-operator\"");
     assert!(run.all.iter().any(|line| line == "second"), "{:#?}", run.all);
@@ -275,8 +275,8 @@ fn two_operators_with_the_same_ports_are_told_apart() {
 #[test]
 fn what_cannot_be_developed_is_named() {
     let home = Home::new("nodev");
-    home.run(&["dev"]).fails_with(&["there is no project in", "--program FILE"]);
-    home.run(&["dev", "--no-cluster"]).fails_with(&["there is no cluster to connect to", "flyball cluster up"]);
+    home.run(&["dev"]).fails_with(&["no Cargo.toml or watches.yaml found in", "--program FILE"]);
+    home.run(&["dev", "--no-cluster"]).fails_with(&["no cluster to connect to", "flyball cluster up"]);
     home.run(&["dev", "--samples=none.yaml"]).fails_with(&["cannot read none.yaml"]);
     assert_eq!(home.run(&["dev", "--no-cluster", "--nodes=2"]).code, Some(2));
 }

@@ -82,12 +82,12 @@ fn a_level_is_reached_by_proofs_that_pass() {
 #[test]
 fn what_has_no_level_is_told_why() {
     let home = Home::new("nolevels");
-    said(levels(&home, &[])).fails_with(&["there is no project at .", "flyball levels PATH"]);
+    said(levels(&home, &[])).fails_with(&["no project found at .", "flyball levels PATH"]);
     project(&home);
-    said(levels(&home, &["project", "--package", "other"])).fails_with(&["the tests of project cannot be run"]);
-    said(levels(&home, &["project", "--level", "5"])).fails_with(&["no test's name begins with level_5_"]);
+    said(levels(&home, &["project", "--package", "other"])).fails_with(&["cannot run the tests of project"]);
+    said(levels(&home, &["project", "--level", "5"])).fails_with(&["no test name begins with level_5_"]);
     let mut without_cargo = levels(&home, &["project"]);
     without_cargo.env("CARGO", "/nowhere/cargo");
-    said(without_cargo).fails_with(&["cannot start cargo", "install the Rust toolchain"]);
+    said(without_cargo).fails_with(&["cannot start cargo", "install Rust"]);
     assert_eq!(said(levels(&home, &["--level", "6"])).code, Some(2));
 }

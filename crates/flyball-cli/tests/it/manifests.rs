@@ -184,7 +184,7 @@ spec:
     fs::write(home.0.join("config/manager/metrics_service.yaml"), service).unwrap();
 
     let checked = home.manifests(&vm, &["--check"]);
-    checked.fails_with(&["4 files are not what the program says", "flyball manifests"]);
+    checked.fails_with(&["4 files are out of date", "flyball manifests"]);
     assert_eq!(
         checked.out,
         format!(
@@ -254,7 +254,7 @@ deploy/rbac/role.yaml left alone: it is yours
     fs::write(home.0.join("file"), "").unwrap();
     home.manifests(&vm, &["--out", "file/config"]).fails_with(&["file/config"]);
     home.manifests("./nothing", &[]).fails_with(&["cannot run ./nothing describe"]);
-    home.manifests("/bin/echo", &[]).fails_with(&["/bin/echo is no operator"]);
+    home.manifests("/bin/echo", &[]).fails_with(&["/bin/echo is not an operator"]);
     assert_eq!(home.manifests(&vm, &["--name-prefix", "Team_"]).code, Some(2));
     let odd = program(&home, &operator("Odd"));
     home.manifests(&odd, &[]).fails_with(&["\"Odd\" cannot begin the names of objects", "--name-prefix my-operator-"]);
@@ -458,7 +458,7 @@ spec: {selector: null, jobLabel: app}
     let render = |flags: &[&str]| home.run(&[&["render", "--program", &vm], flags].concat());
     assert_eq!(render(&["--image", "Not an image"]).code, Some(2));
     assert!(render(&["--image", "a:"]).err.contains("is no tag"));
-    render(&["--set-image", "web=a"]).fails_with(&["no container is called web", "there are: manager (controller)"]);
+    render(&["--set-image", "web=a"]).fails_with(&["no container is called web", "available: manager (controller)"]);
     fs::write(home.0.join("none.yaml"), "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}").unwrap();
     render(&["--patch", "none.yaml"]).fails_with(&[
         "the patch in none.yaml fits nothing: there is no Deployment web",
@@ -499,7 +499,7 @@ killed for ten minutes, it leaves what it made alone   not checked   a program h
         {op: replace, path: /spec/template/spec/securityContext/runAsNonRoot, value: false}]}";
     fs::write(home.0.join("patch.yaml"), patch).unwrap();
     let said = lint(&["--patch", "patch.yaml"]);
-    said.fails_with(&["2 of 8 rules are not kept"]);
+    said.fails_with(&["2 of 8 rules violated"]);
     assert!(said.out.contains("not kept      container manager has no livenessProbe\n"), "{said:?}");
     let json: Value = serde_json::from_str(&lint(&["-o", "json"]).ok().out).unwrap();
     assert_eq!(json[0], json!({"rule": "one Deployment", "passed": true}));
@@ -540,7 +540,7 @@ fn a_chaos_suite_counts_by_what_it_did() {
         ("test my_chaos_b ... ok", outage(600, true), 0, "no test was run whose name begins with chaos_", ""),
         ("test chaos_b ... ignored", String::new(), 0, "no test was run whose name begins with chaos_", "shows is 0 s"),
         (good, String::new(), 0, "do nothing to the operator", "shows is 0 s"),
-        ("test a ... ok", String::new(), 101, "the tests cannot be run", "shows is 0 s"),
+        ("test a ... ok", String::new(), 101, "cannot run the tests", "shows is 0 s"),
     ] {
         let (code, found, harm) = lint(test, &told, code);
         assert_eq!(

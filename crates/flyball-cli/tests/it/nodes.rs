@@ -45,8 +45,8 @@ fn nodes_come_and_go() {
     assert_eq!(home.remove(&["big-1", "late-1"]), "removed 2 nodes\n");
     assert_eq!(home.add(&["--count", "2"]), "ready node-2 to node-5, 2 nodes\n", "numbers that are free");
     assert_eq!(home.remove(&["--all"]), "removed 5 nodes\n");
-    assert_eq!(home.remove(&["--all"]), "there are no nodes to remove\n");
-    assert_eq!(home.run(&["cluster", "node", "list"]).ok().out, "there are no nodes\n");
+    assert_eq!(home.remove(&["--all"]), "no nodes to remove\n");
+    assert_eq!(home.run(&["cluster", "node", "list"]).ok().out, "no nodes found\n");
 }
 
 #[test]
@@ -92,10 +92,11 @@ fn a_node_is_what_was_asked_for() {
 fn what_cannot_be_done_to_nodes_is_said() {
     let home = Home::new("nonode");
     for command in [&["add"][..], &["list"], &["remove", "--all"]] {
-        home.run(&[&["cluster", "node"], command].concat()).fails_with(&["flyball is not up", "flyball cluster up"]);
+        home.run(&[&["cluster", "node"], command].concat())
+            .fails_with(&["flyball is not running", "flyball cluster up"]);
     }
     home.run(&["cluster", "node", "add", "--name", "other"])
-        .fails_with(&["cluster other is not up", "flyball cluster up --name other"]);
+        .fails_with(&["cluster other is not running", "flyball cluster up --name other"]);
 
     let makes_no_sense = |flags: &[&str], why: &str| {
         let said = home.run(&[&["cluster", "node"], flags].concat());
@@ -117,6 +118,6 @@ fn what_cannot_be_done_to_nodes_is_said() {
 
     home.run(&["cluster", "up", "--quiet", "--nodes", "2"]).ok();
     home.run(&["cluster", "node", "remove", "node-2", "node-9"])
-        .fails_with(&["there is no node node-9", "flyball cluster node list"]);
+        .fails_with(&["node node-9 not found", "flyball cluster node list"]);
     assert_eq!(home.names(), ["node-1"], "what came before it is done");
 }

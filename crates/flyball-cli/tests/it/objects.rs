@@ -69,7 +69,7 @@ fn files_are_applied_and_objects_shown() {
     let both = SITE.replace("size: 3", "size: 10") + "---" + &SITE.replace("name: a", "name: b");
     let said = home.feed(&["apply", "-f", "-"], &both);
     assert_eq!((said.code, said.out.as_str()), (Some(1), "Site default/b created\n"));
-    assert!(said.err.contains("spec.size") && said.err.contains("1 of 2 objects could not be applied"), "{said:?}");
+    assert!(said.err.contains("spec.size") && said.err.contains("failed to apply 1 of 2 objects"), "{said:?}");
 
     assert_eq!(home.run(&["get", "sites"]).ok().out, "NAME   TITLE\na      Hello\nb      Hello\n");
     assert_eq!(home.run(&["get", "st", "a", "-o", "wide"]).ok().out, "NAME   TITLE   SIZE\na      Hello   4\n");
@@ -80,10 +80,7 @@ fn files_are_applied_and_objects_shown() {
         "site.example.com/a\nsite.example.com/b\n"
     );
     let none = home.run(&["get", "sites.example.com", "-l", "tier!=front"]).ok();
-    assert_eq!(
-        (none.out.as_str(), none.err.as_str()),
-        ("", "note: there are no sites.example.com in namespace default\n")
-    );
+    assert_eq!((none.out.as_str(), none.err.as_str()), ("", "note: no sites.example.com found in namespace default\n"));
     let one: Value = serde_json::from_str(&home.run(&["get", "site", "a", "-o", "json"]).ok().out).unwrap();
     assert_eq!(
         (&one["kind"], &one["spec"]["size"], &one["metadata"]["managedFields"]),
@@ -140,8 +137,8 @@ fn changes_are_watched() {
     drop(unread.stdout.take());
     home.feed(&["apply", "-f", "-"], SITE).ok();
     assert_eq!(unread.wait().unwrap().code(), Some(0));
-    home.run(&["get", "sites,pods", "-w"]).fails_with(&["objects of one kind can be watched"]);
-    home.run(&["get", "sites", "a", "b", "-w"]).fails_with(&["objects of one kind can be watched"]);
+    home.run(&["get", "sites,pods", "-w"]).fails_with(&["--watch takes one kind or one object"]);
+    home.run(&["get", "sites", "a", "b", "-w"]).fails_with(&["--watch takes one kind or one object"]);
     home.run(&["get", "sites", "none", "-w"]).fails_with(&["sites.example.com \"none\" not found"]);
 }
 
@@ -153,13 +150,13 @@ fn what_cannot_be_applied_or_found_is_named() {
     home.run(&["get", "podz"]).fails_with(&["no kind \"podz\"", "did you mean pods?"]);
     home.run(&["get", "frobnicators"]).fails_with(&["no kind", "flyball get crds"]);
     home.run(&["get", "pod", "none"]).fails_with(&["pods \"none\" not found"]);
-    home.run(&["get", "pod", "none", "-A"]).fails_with(&["-n instead of -A"]);
-    home.run(&["apply", "-f", "https://example.com/a.yaml"]).fails_with(&["is an address", "download it"]);
+    home.run(&["get", "pod", "none", "-A"]).fails_with(&["choose a namespace with -n"]);
+    home.run(&["apply", "-f", "https://example.com/a.yaml"]).fails_with(&["is a URL", "download and review it"]);
     home.run(&["apply", "-f", "nowhere.yaml"]).fails_with(&["cannot read nowhere.yaml"]);
-    home.feed(&["apply", "-f", "-"], "a: [").fails_with(&["standard input is no YAML"]);
-    home.feed(&["apply", "-f", "-"], "").fails_with(&["there are no objects in -"]);
+    home.feed(&["apply", "-f", "-"], "a: [").fails_with(&["standard input is not valid YAML"]);
+    home.feed(&["apply", "-f", "-"], "").fails_with(&["no objects found in -"]);
     home.feed(&["apply", "-f", "-"], "{kind: Pod}").fails_with(&["no apiVersion, no kind or no metadata.name"]);
-    home.feed(&["apply", "-f", "-"], SITE).fails_with(&["the cluster has no Site of example.com/v1"]);
+    home.feed(&["apply", "-f", "-"], SITE).fails_with(&["the cluster has no kind Site in example.com/v1"]);
     assert_eq!(home.run(&["apply"]).code, Some(2));
 }
 

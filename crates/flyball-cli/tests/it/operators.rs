@@ -44,7 +44,7 @@ fn an_operator_is_described_by_its_program() {
     assert_eq!(json["definitions"][0]["versions"][0]["columns"][0], "Phase");
     home.run(&["describe", "operator", "./nothing"]).fails_with(&["cannot run ./nothing"]);
     fs::write(&program, "#!/bin/sh\necho sideways >&2\nexit 2\n").unwrap();
-    home.run(&["describe", "operator", "./operator"]).fails_with(&["describe failed: sideways", "hint"]);
+    home.run(&["describe", "operator", "./operator"]).fails_with(&["describe` failed: sideways", "hint"]);
 }
 
 /// Works on the cluster of a home.
@@ -70,6 +70,9 @@ fn a_role_is_found_by_its_name_and_by_its_path_from_the_file() {
     for role in ["site", "roles/site"] {
         assert!(describe(role).ok().out.contains("sites.v1.a.io"), "{role}");
     }
+    assert!(home.run(&["describe", "operator", "p"]).ok().out.contains("sites.v1.a.io"), "by its directory");
+    let said = home.run(&["manifests", "--program", "p/roles"]);
+    assert!(said.code == Some(2) && said.err.contains("it is a directory without watches.yaml"), "{said:?}");
     describe("roles/none").fails_with(&["field role: there is no role roles/none"]);
 }
 
@@ -119,7 +122,8 @@ fn what_is_stored_in_an_old_version_is_stored_anew() {
         gears.get("a").await.unwrap()
     });
     assert_eq!(kept.data["teeth"], json!(12345678901234567890u64));
-    home.run(&["crd", "migrate", "nothing.example.com"]).fails_with(&["there is no custom resource definition"]);
+    home.run(&["crd", "migrate", "nothing.example.com"])
+        .fails_with(&["CustomResourceDefinition nothing.example.com not found"]);
 }
 
 #[test]
@@ -166,5 +170,5 @@ fn a_trace_leads_from_an_object_to_all_that_it_caused() {
     assert!(said.starts_with("Deployment/web") && said.contains("└─ "), "{said}");
     home.run(&["trace", "gadget/web"]).fails_with(&["no kind \"gadget\""]);
     home.run(&["trace", "deployment/none"]).fails_with(&["none"]);
-    home.run(&["trace", "web"]).fails_with(&["names no object", "kind/name"]);
+    home.run(&["trace", "web"]).fails_with(&["does not name an object", "kind/name"]);
 }

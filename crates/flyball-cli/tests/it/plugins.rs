@@ -112,7 +112,7 @@ fn a_plugin_is_given_no_secrets_and_no_more_than_its_time() {
     fs::create_dir(folder.join(".kube")).unwrap();
     fs::write(folder.join(".kube/config"), "hush\n").unwrap();
     let create = "create api --group apps --version v1 --kind Site --plugins licences/v1";
-    home.in_project(create).fails_with(&["may not write \"prod.env\": it looks like a secret", "nothing was written"]);
+    home.in_project(create).fails_with(&["must not write \"prod.env\": it looks like a secret", "nothing was written"]);
     assert!(!home.asked().to_string().contains("hush") && home.asked()["universe"]["src/lib.rs"].is_string());
     assert_eq!(text(&home, "prod.env"), "TOKEN=hush\n");
 
@@ -122,14 +122,14 @@ fn a_plugin_is_given_no_secrets_and_no_more_than_its_time() {
     let mut command = home.command(&words);
     command.current_dir(&folder).env("FLYBALL_PLUGIN_TIMEOUT", "1").env("PATH", "/usr/bin:/bin");
     Said::of(&command.output().unwrap())
-        .fails_with(&["plugin licences/v1 did not answer within 1 s", "FLYBALL_PLUGIN_TIMEOUT=SECONDS"]);
+        .fails_with(&["plugin licences/v1 timed out after 1 s", "FLYBALL_PLUGIN_TIMEOUT=SECONDS"]);
 }
 
 #[test]
 fn a_plugin_that_does_wrong_changes_nothing() {
     let home = Home::new("plugins-wrong");
     let init = || home.run(&INIT.split(' ').collect::<Vec<_>>());
-    init().fails_with(&["there is no plugin licences/v1", ".config/flyball/plugins/licences/v1/licences"]);
+    init().fails_with(&["plugin licences/v1 not found", ".config/flyball/plugins/licences/v1/licences"]);
     let place = "licences/v1/licences";
     fs::write(home.0.join("outside"), "").unwrap();
     for (path, words) in [
@@ -140,7 +140,7 @@ fn a_plugin_that_does_wrong_changes_nothing() {
         ("PROJECT", "what flyball knows of the project"),
     ] {
         home.plugin(place, &[("init", json!({"universe": {"good": "a", path: "b"}}))]);
-        init().fails_with(&["plugin licences/v1 may not write", path, words, "nothing was written"]);
+        init().fails_with(&["plugin licences/v1 must not write", path, words, "nothing was written"]);
         assert!(!home.0.join("site-operator").exists(), "{path}");
     }
     assert_eq!(fs::read_to_string(home.0.join("outside")).unwrap(), "");
@@ -150,9 +150,9 @@ fn a_plugin_that_does_wrong_changes_nothing() {
     home.plugin(place, &[("init", json!({"command": "edit"}))]);
     init().fails_with(&["answers `edit` of v1alpha1, and was asked `init` of v1alpha1"]);
     home.plugin(place, &[]);
-    init().fails_with(&["plugin licences/v1 does not answer as plugins do"]);
+    init().fails_with(&["plugin licences/v1 returned an invalid response"]);
     fs::write(home.0.join(".config/flyball/plugins").join(place), "#!/bin/sh\nexit 3\n").unwrap();
-    init().fails_with(&["plugin licences/v1 ended with exit status: 3"]);
+    init().fails_with(&["plugin licences/v1 failed with exit status: 3"]);
     home.plugin("licences/v2/licences", &[]);
     home.run(&["init", "--domain", "a.io", "new", "--plugins", "licences"])
         .fails_with(&["several versions: v1, v2", "--plugins licences/v1"]);

@@ -247,22 +247,22 @@ fn a_kind_that_the_cluster_does_not_have_is_named() {
 fn what_cannot_be_run_is_named() {
     let home = Home::new("norun");
     let said = home.run(&["run", "--program", "nothing"]);
-    said.fails_with(&["there is no cluster to connect to: cannot read kubeconfig /", "flyball cluster up"]);
+    said.fails_with(&["no cluster to connect to: cannot read kubeconfig /", "flyball cluster up"]);
     assert!(!said.err.contains('"') && !said.err.contains("os error"), "{said:?}");
     let said = home.run(&["get", "pods", "--kubeconfig", "/nowhere/at all"]);
     let told = "error: cannot read kubeconfig /nowhere/at all: No such file or directory\nhint: ";
     assert!(said.code == Some(1) && said.err.starts_with(told), "{said:?}");
     // The folder is looked at before the cluster.
     for command in ["run", "manifests"] {
-        home.run(&[command]).fails_with(&["error: there is no project in /", "--program FILE"]);
+        home.run(&[command]).fails_with(&["error: no Cargo.toml or watches.yaml found in /", "--program FILE"]);
     }
     home.run(&["cluster", "up", "--quiet"]).ok();
     home.run(&["run", "--program", "./nothing"]).fails_with(&["cannot run ./nothing manifests"]);
-    home.run(&["run", "--program", "/bin/echo"]).fails_with(&["/bin/echo is no operator"]);
-    home.run(&["run", "--samples"]).fails_with(&["neither a folder samples nor config/samples", "--samples=PATH"]);
+    home.run(&["run", "--program", "/bin/echo"]).fails_with(&["/bin/echo is not an operator"]);
+    home.run(&["run", "--samples"]).fails_with(&["no samples or config/samples directory found", "--samples=PATH"]);
     home.run(&["run", "--samples=none.yaml"]).fails_with(&["cannot read none.yaml"]);
     assert_eq!(home.run(&["run", "--env-from", "pod/a"]).code, Some(2));
     home.run(&["cluster", "down"]).ok();
-    home.run(&["get", "pods"]).fails_with(&["there is no cluster to connect to: no current context is set\n"]);
-    home.run(&["get", "pods", "--context", "far"]).fails_with(&["it has no context \"far\""]);
+    home.run(&["get", "pods"]).fails_with(&["no cluster to connect to: no current context\n"]);
+    home.run(&["get", "pods", "--context", "far"]).fails_with(&["context \"far\" not found"]);
 }

@@ -57,11 +57,11 @@ created README.md
 created src/lib.rs
 created src/main.rs
 
-redis-operator is begun. Give it a kind:
+Created project redis-operator. Next:
   flyball create api --group cache --version v1alpha1 --kind Redis
 ";
     assert_eq!(said.out, expected);
-    assert!(said.err.contains("there is no cargo to build it with: https://rustup.rs"), "{said:?}");
+    assert!(said.err.contains("cargo not found; install it from https://rustup.rs"), "{said:?}");
     let written = files(&folder);
     assert_eq!(written[&folder.join(".gitignore")], "/mine\n");
     let expected = "# What `flyball init` and `flyball create` wrote. They read and extend it.
@@ -80,10 +80,10 @@ repo: github.com/acme/redis-operator
     }
     assert!(!manifest.contains("= \"/") && !manifest.contains("path ="), "{manifest}");
 
-    home.within(&folder, "init --domain acme.io")
-        .fails_with(&["redis-operator/PROJECT is there already", "create api"]);
+    home.within(&folder, "init --domain acme.io").fails_with(&["redis-operator/PROJECT already exists", "create api"]);
     fs::remove_file(folder.join("PROJECT")).unwrap();
-    home.within(&folder, "init --domain acme.io").fails_with(&["is not empty: there is Cargo.toml", "new folder"]);
+    home.within(&folder, "init --domain acme.io")
+        .fails_with(&["is not empty: it contains Cargo.toml", "new directory"]);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn what_no_project_can_be_called_is_named() {
         assert!(said.err.contains(words), "{line}: {said:?}");
     }
     home.run(&["init", "--domain", "acme.io", "My Operator"]).fails_with(&[
-        "the project cannot be called as its folder: \"My Operator\" is invalid",
+        "the directory's name is not a project name: \"My Operator\" is invalid",
         "--name redis-operator",
     ]);
     home.run(&["init", "--domain", "acme.io", "--flyball-path", "/tmp", "new"])
@@ -199,7 +199,7 @@ fn what_no_project_can_be_called_is_named() {
     home.run(&["init", "--domain", "acme.io", "/proc/operator"])
         .fails_with(&["cannot write /proc/operator/", "nothing was written"]);
     fs::write(home.0.join("file"), "").unwrap();
-    home.run(&["init", "--domain", "acme.io", "file"]).fails_with(&["file is a file, and a project is a folder"]);
+    home.run(&["init", "--domain", "acme.io", "file"]).fails_with(&["file is a file, not a directory"]);
     assert!(!home.0.join("new").exists() && !home.0.join("My Operator").exists());
 }
 
@@ -237,11 +237,11 @@ created src/controllers/redis.rs
 changed src/lib.rs
 created tests/redis.rs
 
-See it work: cargo test
+Next: cargo test
 ";
     assert_eq!(said.out, expected);
     home.within(&folder, &format!("create api {REDIS}"))
-        .fails_with(&["cache.acme.io/v1alpha1 Redis is in the project already", "--force"]);
+        .fails_with(&["cache.acme.io/v1alpha1 Redis already exists in the project", "--force"]);
 
     let lib = folder.join("src/lib.rs");
     edit(&lib, "/// Returns the operator with all of its CRDs, controllers and webhooks.", "/// Mine.");
@@ -258,7 +258,7 @@ See it work: cargo test
         "the controller of Redis is that of cache.acme.io/v1alpha1 Redis",
         "leave out --controller: objects of all versions come to it",
     ]);
-    home.within(&folder, &format!("{more} --resource=false")).fails_with(&["leave out --resource=false"]);
+    home.within(&folder, &format!("{more} --resource=false")).fails_with(&["drop --resource=false"]);
     home.within(&folder, more).ok();
     let said = home.within(&folder, &format!("create webhook {REDIS} --defaulting --validation -o json")).ok();
     let said: Value = serde_json::from_str(&said.out).unwrap();
@@ -333,7 +333,7 @@ fn files_that_are_there_or_in_the_way_stay() {
     fs::write(folder.join("tests/redis.rs"), "// mine\n").unwrap();
     let before = files(&folder);
     home.within(&folder, &format!("create api {REDIS}"))
-        .fails_with(&["tests/redis.rs is there already", "nothing was written"]);
+        .fails_with(&["tests/redis.rs already exists", "nothing was written"]);
     assert_eq!(files(&folder), before);
     home.within(&folder, &format!("create api {REDIS} --force")).ok();
     // A file where a folder has to be is found out when half is written.
@@ -347,41 +347,39 @@ fn files_that_are_there_or_in_the_way_stay() {
 #[test]
 fn what_is_not_understood_ends_with_2_and_the_rest_with_1() {
     let home = Home::new("create-bad");
-    home.within(&home.0, &format!("create api {REDIS}")).fails_with(&["there is no file PROJECT", "flyball init"]);
+    home.within(&home.0, &format!("create api {REDIS}")).fails_with(&["no Flyball project found", "flyball init"]);
     let folder = home.project();
     for (line, words) in [
-        ("create api --group cache --version v1", "--kind is not given, and there is no terminal to ask at"),
+        ("create api --group cache --version v1", "--kind is required without a terminal"),
         ("create api --group Cache --version v1 --kind Redis", "\"Cache\" is invalid"),
         ("create api --group cache --version 1 --kind Redis", "a version is like v1, v1beta1 or v1alpha1"),
         ("create api --group cache --version v1 --kind redis", "a kind begins with a capital"),
         ("create api --group cache --version v1 --kind Red-is", "a kind has letters and digits only"),
         ("create api --group cache --version v1 --kind Redis --plural Redis", "\"Redis\" is invalid"),
         ("create webhook --group cache --version v1 --kind Redis", "--defaulting, --validation, --conversion"),
-        ("add api --kind Redis", "here it is: flyball create api"),
+        ("add api --kind Redis", "use flyball create api"),
         ("add controller", "--resource=false"),
-        ("generate k8s", "here it is: cargo build"),
+        ("generate k8s", "use cargo build"),
     ] {
         let said = home.within(&folder, line);
         assert_eq!(said.code, Some(2), "{line}: {said:?}");
         assert!(said.err.contains(words), "{line}: {said:?}");
     }
     home.within(&folder, &format!("create api {REDIS} --resource=false"))
-        .fails_with(&["needs its types, which nobody has"]);
+        .fails_with(&["needs its types, which do not exist"]);
     home.within(&folder, &format!("create api {REDIS} --resource=false --controller=false"))
-        .fails_with(&["nothing to write"]);
+        .fails_with(&["nothing to create"]);
     home.within(&folder, &format!("create webhook {REDIS} --validation"))
-        .fails_with(&["the project has no cache.acme.io/v1alpha1 Redis; it has nothing yet", "create it first"]);
+        .fails_with(&["cache.acme.io/v1alpha1 Redis not found in the project; it has nothing yet", "create it first"]);
     // A kind in another version or group is named as it is called.
-    home.within(&folder, "create webhook --group apps --version v1beta1 --kind Deployment --validation").fails_with(&[
-        "hint: Deployment is named by: --group apps --version v1 --kind Deployment\n",
-        "--crd FILE|NAME",
-    ]);
+    home.within(&folder, "create webhook --group apps --version v1beta1 --kind Deployment --validation")
+        .fails_with(&["hint: name Deployment by: --group apps --version v1 --kind Deployment\n", "--crd FILE|NAME"]);
     let said = home.within(&folder, "create webhook --group= --version v1 --kind Redis --validation");
-    said.fails_with(&["the project has no v1 Redis", "--crd FILE|NAME"]);
+    said.fails_with(&["v1 Redis not found in the project", "--crd FILE|NAME"]);
     assert!(!said.err.contains("create api"), "{said:?}");
     home.within(&folder, &format!("create api {REDIS} --controller=false")).ok();
     home.within(&folder, "create webhook --group= --version v1 --kind Redis --validation")
-        .fails_with(&["hint: Redis is named by: --group cache.acme.io --version v1alpha1 --kind Redis\n"]);
+        .fails_with(&["hint: name Redis by: --group cache.acme.io --version v1alpha1 --kind Redis\n"]);
     home.within(&folder, "create api --group cache --version v1 --kind Redis --namespaced=false")
         .fails_with(&["cache.acme.io/v1alpha1 Redis has another plural or scope"]);
     home.within(&folder, &format!("create webhook {REDIS} --conversion"))
@@ -408,10 +406,11 @@ fn webhooks_are_written_for_kinds_of_others() {
     let code = read("src/webhooks/pod.rs");
     assert!(code.contains("use k8s_openapi::api::core::v1::Pod;") && code.contains("pub fn validate("), "{code}");
     assert!(read("src/lib.rs").contains("    .webhook(webhooks::pod::webhook())"));
-    run("create webhook --group core --version v1 --kind Pod --validation").fails_with(&["has a webhook", "already"]);
+    run("create webhook --group core --version v1 --kind Pod --validation")
+        .fails_with(&["already has a validation webhook"]);
     run("create webhook --group apps --version v1 --kind Deployment --validation").ok();
     assert!(read("src/webhooks/deployment.rs").contains("use k8s_openapi::api::apps::v1::Deployment;"));
-    run("create webhook --group= --version v1 --kind Pod --conversion").fails_with(&["by somebody else"]);
+    run("create webhook --group= --version v1 --kind Pod --conversion").fails_with(&["is not defined by this project"]);
 
     // With a controller first, or afterwards.
     run("create api --group= --version v1 --kind ConfigMap").ok();
@@ -454,7 +453,7 @@ created tests/crontab.rs
     assert!(said.out.starts_with(expected), "{said:?}");
     let types = fs::read_to_string(folder.join("src/api/crontab_v1.rs")).unwrap();
     assert!(types.contains("    pub cron_spec: Option<String>,\n"), "{types}");
-    home.within(&folder, "create api --crd nothing.yaml").fails_with(&["there is no file nothing.yaml"]);
+    home.within(&folder, "create api --crd nothing.yaml").fails_with(&["file nothing.yaml not found"]);
     let text = fs::read_to_string(&sample).unwrap().replace("openAPIV3Schema", "openAPISchema");
     fs::write(folder.join("printed.yaml"), text).unwrap();
     home.within(&folder, "create api --crd printed.yaml").fails_with(&["has no openAPIV3Schema, but openAPISchema"]);
@@ -464,7 +463,7 @@ created tests/crontab.rs
     home.within(&folder, "apply -f printed.yaml").fails_with(&["openAPISchema"]);
     home.run(&["apply", "-f", &sample.display().to_string()]).ok();
     home.within(&folder, "create api --crd crontabs.stable.example.com --version v1")
-        .fails_with(&["in the project already"]);
+        .fails_with(&["already exists in the project"]);
 
     // What is amiss with the project is found, whatever the machine has.
     fs::remove_file(folder.join("src/controllers/crontab.rs")).unwrap();
@@ -479,7 +478,7 @@ created tests/crontab.rs
     ] {
         assert!(said.out.contains(words), "{words}: {said:?}");
     }
-    assert!(said.code == Some(1) && said.err.contains("things are wrong"), "{said:?}");
+    assert!(said.code == Some(1) && said.err.contains("problems found"), "{said:?}");
     let said = home.within(&home.0, "doctor --kubeconfig none -o json");
     let findings: Vec<Value> = serde_json::from_str(&said.out).unwrap();
     let state =

@@ -41,8 +41,8 @@ pub(crate) fn cmd_down(args: &DownArgs) -> Result<()> {
         quietly(format!("{name} is not up"));
         return Ok(());
     }
-    let record = record.ok_or_else(|| Error::new(format!("cluster {name} is just being started or stopped")))?;
-    let pid = Pid::from_raw(record.pid).ok_or_else(|| Error::new("the record of the cluster names no process"))?;
+    let record = record.ok_or_else(|| Error::new(format!("cluster {name} is starting or stopping")))?;
+    let pid = Pid::from_raw(record.pid).ok_or_else(|| Error::new("the cluster's record has no process"))?;
     kill_process(pid, Signal::TERM).when(format!("cannot stop process {}", record.pid))?;
     for _ in 0..PATIENCE {
         if files.lock()?.is_some() {
@@ -54,6 +54,6 @@ pub(crate) fn cmd_down(args: &DownArgs) -> Result<()> {
         }
         thread::sleep(Duration::from_millis(10));
     }
-    let error = Error::new(format!("process {} of cluster {name} does not stop", record.pid));
+    let error = Error::new(format!("process {} of cluster {name} did not stop", record.pid));
     Err(error.hint(format!("kill -9 {}", record.pid)))
 }

@@ -40,14 +40,16 @@ fn ask<T>(named: &Named, work: impl AsyncFnOnce(kube::Client) -> Result<T>) -> R
     let (running, record) = files.find()?;
     let Some(record) = record.filter(|_| running) else {
         let up = if named.name == "flyball" { String::new() } else { format!(" --name {}", named.name) };
-        return Err(Error::new(format!("cluster {} is not up", named.name)).hint(format!("flyball cluster up{up}")));
+        return Err(
+            Error::new(format!("cluster {} is not running", named.name)).hint(format!("flyball cluster up{up}"))
+        );
     };
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().when("cannot start the runtime")?;
     runtime.block_on(async {
         let config = Kubeconfig::read_from(&record.own_kubeconfig).when("cannot read its kubeconfig")?;
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
-        let client = flyball::connect(config.when("cannot use its kubeconfig")?).when("cannot make a client")?;
+        let client = flyball::connect(config.when("cannot use its kubeconfig")?).when("cannot create a client")?;
         work(client).await
     })
 }

@@ -53,7 +53,7 @@ impl Files {
     /// Makes the folder.
     pub(super) fn prepare(&self) -> Result<()> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
-        made.when(format!("cannot make {}", self.folder.display()))
+        made.when(format!("cannot create {}", self.folder.display()))
     }
 
     /// Takes the lock that a running cluster holds; `None` if one does.

@@ -40,9 +40,9 @@ pub(crate) fn cmd_status(args: &StatusArgs) -> Result<()> {
     match status["ready"].as_bool() {
         Some(true) => Ok(()),
         _ if running => {
-            Err(Error::new("the cluster runs but does not answer").hint(format!("see {}", files.log().display())))
+            Err(Error::new("the cluster runs but did not respond").hint(format!("see {}", files.log().display())))
         }
-        _ => Err(Error::new(format!("cluster {} is not up", args.named.name)).hint("flyball cluster up")),
+        _ => Err(Error::new(format!("cluster {} is not running", args.named.name)).hint("flyball cluster up")),
     }
 }
 
@@ -73,9 +73,9 @@ fn ask(path: &std::path::Path) -> Result<String> {
     runtime.block_on(async {
         let config = Kubeconfig::read_from(path).when("cannot read its kubeconfig")?;
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
-        let client = flyball::connect(config.when("cannot use its kubeconfig")?).when("cannot make a client")?;
-        let ready = http::Request::get("/readyz").body(Vec::new()).when("cannot ask")?;
+        let client = flyball::connect(config.when("cannot use its kubeconfig")?).when("cannot create a client")?;
+        let ready = http::Request::get("/readyz").body(Vec::new()).when("cannot build the request")?;
         client.request_text(ready).await.when("it is not ready")?;
-        Ok(client.apiserver_version().await.when("it does not say its version")?.git_version)
+        Ok(client.apiserver_version().await.when("cannot read its version")?.git_version)
     })
 }

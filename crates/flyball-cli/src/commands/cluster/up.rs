@@ -94,22 +94,22 @@ pub(crate) fn cmd_up(args: UpArgs, verbose: u8) -> Result<()> {
 fn hint_at_nodes(args: &UpArgs) {
     if args.nodes == 0 {
         let name = if args.named.name == "flyball" { String::new() } else { format!(" --name {}", args.named.name) };
-        say(&format!("  {:<8} none, so pods stay pending; flyball cluster node add{name}", "nodes"));
+        say(&format!("  {:<8} none; pods stay pending until: flyball cluster node add{name}", "nodes"));
     }
 }
 
 fn already_up(files: &Files, args: &UpArgs) -> Result<()> {
     let name = &args.named.name;
-    let record = files.read()?.ok_or_else(|| Error::new(format!("cluster {name} is just being started or stopped")))?;
+    let record = files.read()?.ok_or_else(|| Error::new(format!("cluster {name} is starting or stopping")))?;
     let asked = if args.no_kubeconfig { None } else { args.kubeconfig.clone().or_else(|| record.kubeconfig.clone()) };
     let other_port = args.port != 0 && !record.url.ends_with(&format!(":{}", args.port));
     let other_data = args.data_dir.as_ref().is_some_and(|path| record.data_dir != Some(absolute(path)));
     if args.foreground || other_port || other_data || asked.map(absolute) != record.kubeconfig {
-        let error = Error::new(format!("cluster {name} is up already, at {}", record.url));
-        return Err(error.hint(format!("flyball cluster down --name {name}")).hint("or give the new one a --name"));
+        let error = Error::new(format!("cluster {name} already runs at {}", record.url));
+        return Err(error.hint(format!("flyball cluster down --name {name}")).hint("or name the new one with --name"));
     }
     if !args.quiet {
-        say(&format!("{} is up already", paint(Style::Strong, name)));
+        say(&format!("{} already runs", paint(Style::Strong, name)));
         tell(&record);
     }
     Ok(())
@@ -134,7 +134,7 @@ fn tell(record: &Record) {
 /// Starts this program anew, in the background, and waits until it serves.
 #[expect(clippy::disallowed_methods, reason = "another process is waited for")]
 fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
-    let program = std::env::current_exe().when("cannot find this program")?;
+    let program = std::env::current_exe().when("cannot find the path of this program")?;
     let log = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(files.log());
     let log = log.when(format!("cannot write {}", files.log().display()))?;
     let also = log.try_clone().when("cannot share the log")?;
@@ -181,7 +181,7 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
         thread::sleep(START_POLL);
     }
     let _ = child.kill();
-    let error = Error::new(format!("the cluster has made no progress for {} s", START_TIMEOUT.as_secs()));
+    let error = Error::new(format!("the cluster made no progress for {} s", START_TIMEOUT.as_secs()));
     Err(error.hint(format!("see {}", files.log().display())))
 }
 
@@ -209,7 +209,7 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
     let most = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
     let served = block_on_threads(async {
-        let options = Options::system().when("cannot make a cluster")?;
+        let options = Options::system().when("cannot start a cluster")?;
         let directory = args.data_dir.as_ref().map(|path| DataDir::open(absolute(path))).transpose();
         let directory = directory.map_err(|error| unusable(error, args))?;
         let directory = directory.map(|directory| directory.on_progress(progress_writer(files.clone())));
@@ -249,7 +249,7 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
         let served = tokio::select! {
             biased;
             served = endpoint.serve(&cluster, stop) => served.when("cannot serve"),
-            Some(ended) = running.join_next() => ended.when("the controllers came to an end"),
+            Some(ended) = running.join_next() => ended.when("the controllers exited"),
         };
         running.shutdown().await;
         cluster.close();
@@ -300,8 +300,8 @@ fn refuse(error: EndpointError, args: &UpArgs) -> Error {
             let error = Error::new(format!("port {port} of 127.0.0.1 is in use"));
             match args.port {
                 // It is the one that kubeconfigs of this cluster lead to.
-                0 => error.hint("give another --port; kubeconfigs made before lead to this one"),
-                _ => error.hint("give another --port, or none to have a free one chosen"),
+                0 => error.hint("pass another --port; existing kubeconfigs point to this one"),
+                _ => error.hint("pass another --port, or none to use a free one"),
             }
         }
         EndpointError::DataDir(error) => unusable(error, args),

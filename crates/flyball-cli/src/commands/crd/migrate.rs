@@ -105,8 +105,8 @@ pub(crate) async fn cmd_migrate(args: &MigrateArgs) -> Result<()> {
     stored?;
     match report.failed.len() {
         0 => Ok(()),
-        n => Err(Error::new(format!("{n} objects could not be stored; status.storedVersions stays as it is"))
-            .hint("correct or delete them, then run this again")),
+        n => Err(Error::new(format!("{n} objects could not be stored; status.storedVersions is unchanged"))
+            .hint("fix or delete them, then run the command again")),
     }
 }
 
@@ -116,15 +116,15 @@ fn tell(report: &Report) {
         complain("failed", &format!("{}: {}", failed.object, failed.message));
     }
     if report.stored_versions_before == [report.storage_version.clone()] {
-        say(&format!("{} is stored in {} only: nothing to do", report.definition, report.storage_version));
+        say(&format!("{} is stored only in {}: nothing to do", report.definition, report.storage_version));
         return;
     }
     let Report { rewritten, unchanged, left_to_others, checked, .. } = report;
     if report.dry_run {
-        say(&format!("{checked} objects can be stored in {} (dry run: nothing was)", report.storage_version));
+        say(&format!("{checked} objects can be stored in {} (dry run)", report.storage_version));
         return;
     }
-    say(&format!("{rewritten} rewritten, {unchanged} as they should be, {left_to_others} left to others"));
+    say(&format!("{rewritten} rewritten, {unchanged} unchanged, {left_to_others} left to other managers"));
     if report.stored_versions != report.stored_versions_before {
         let (before, now) = (versions(&report.stored_versions_before), versions(&report.stored_versions));
         say(&format!("{} status.storedVersions: {before} → {now}", paint(Style::Good, "done")));
@@ -136,7 +136,7 @@ async fn read(client: &Client, name: &str) -> Result<(Definition, Value)> {
     let crd: Value = match get(client, &url(name)).await {
         Ok(crd) => crd,
         Err(kube::Error::Api(status)) if status.is_not_found() => {
-            let error = Error::new(format!("there is no custom resource definition {name}"));
+            let error = Error::new(format!("CustomResourceDefinition {name} not found"));
             return Err(error.hint("kubectl get customresourcedefinitions"));
         }
         other => other.when(format!("cannot read definition {name}"))?,
@@ -223,7 +223,7 @@ async fn store_all(client: &Client, args: &MigrateArgs, definition: &Definition,
         for objects in page.items.chunks(AT_ONCE) {
             let mut stored = JoinSet::new();
             for raw in objects {
-                let object: Object = serde_json::from_str(raw.get()).when("the API server listed what is no object")?;
+                let object: Object = serde_json::from_str(raw.get()).when("cannot parse an object of the list")?;
                 if object.metadata.key() > behind {
                     stored.spawn(store(
                         client.clone(),
@@ -268,11 +268,11 @@ async fn store_all(client: &Client, args: &MigrateArgs, definition: &Definition,
 }
 
 fn broke_off(error: kube::Error, behind: &str) -> Error {
-    let error = Err::<(), _>(error).when("the migration broke off");
-    let error = error.err().unwrap_or_else(|| Error::new("the migration broke off"));
+    let error = Err::<(), _>(error).when("the migration failed");
+    let error = error.err().unwrap_or_else(|| Error::new("the migration failed"));
     match behind {
         "" => error,
-        behind => error.hint(format!("go on with --after {behind}")),
+        behind => error.hint(format!("continue with --after {behind}")),
     }
 }
 
@@ -316,17 +316,20 @@ async fn trim(client: &Client, name: &str, migrated: &Definition) -> Result<Vec<
     loop {
         let (now, mut crd) = read(client, name).await?;
         if (&now.storage, &now.uid) != (&migrated.storage, &migrated.uid) {
-            let error = Error::new(format!("the storage version of {name} was changed in the meantime"));
-            return Err(error.hint("run this again"));
+            let error = Error::new(format!("the storage version of {name} changed during the migration"));
+            return Err(error.hint("run the command again"));
         }
         // The resource version goes along: whatever changes now makes it a conflict.
         crd["status"]["storedVersions"] = json!([migrated.storage]);
         let request = Request::put(format!("{}/status?fieldManager=flyball-migrate", url(name)));
         let request = request.header(CONTENT_TYPE, "application/json").body(crd.to_string().into_bytes());
-        match client.request::<Value>(request.when("cannot ask")?).await {
+        match client.request::<Value>(request.when("cannot build the request")?).await {
             Ok(_) => return Ok(vec![migrated.storage.clone()]),
             Err(kube::Error::Api(status)) if status.is_conflict() && attempt < ATTEMPTS => attempt += 1,
-            Err(error) => return Err(error).when("objects are stored, but status.storedVersions could not be written"),
+            Err(error) => {
+                return Err(error)
+                    .when("all all all all objects are stored, but status.storedVersions could not be written");
+            }
         }
     }
 }

@@ -95,7 +95,7 @@ pub(crate) fn cmd_api(args: &ApiArgs) -> Result<()> {
     args.plugins.extend(Asking::CreateApi, &told, &mut changes)?;
     tell(&changes.commit()?, args.output)?;
     if args.output.is_none() {
-        say("\nSee it work: cargo test");
+        say("\nNext: cargo test");
     }
     Ok(())
 }
@@ -109,7 +109,7 @@ fn given(
     match said {
         Some(said) => Ok(said.clone()),
         None if ask::can_ask() => ask::text(flag, proposed, check),
-        None => misused(&format!("--{flag} is not given, and there is no terminal to ask at")),
+        None => misused(&format!("--{flag} is required without a terminal")),
     }
 }
 
@@ -154,7 +154,7 @@ fn wanted(args: &ApiArgs, project: &Project) -> Result<Wanted> {
             "{} has another plural or scope, and all versions of a kind share them",
             other.told()
         ))
-        .hint("leave out --plural and --namespaced"));
+        .hint("drop --plural and --namespaced"));
     }
     Ok(Wanted {
         resource: Resource { group, version, kind, plural, namespaced, ..Resource::default() },
@@ -167,7 +167,7 @@ fn wanted(args: &ApiArgs, project: &Project) -> Result<Wanted> {
 /// Refuses what a version besides the first one does not have.
 fn check_version(args: &ApiArgs, first: &Resource) -> Result<()> {
     if args.resource == Some(false) {
-        return Err(Error::new("one more version of a kind consists of its types").hint("leave out --resource=false"));
+        return Err(Error::new("another version of a kind needs its types").hint("drop --resource=false"));
     }
     if args.controller != Some(true) {
         return Ok(());
@@ -191,10 +191,10 @@ pub(super) fn defined(crd: &str, version: Option<&str>, kubeconfig: Option<&Path
         apply::read(path)?
             .into_iter()
             .find(is_definition)
-            .ok_or_else(|| Error::new(format!("there is no CustomResourceDefinition in {crd}")))?
+            .ok_or_else(|| Error::new(format!("no CustomResourceDefinition in {crd}")))?
     } else if crd.contains('/') || crd.ends_with(".yaml") || crd.ends_with(".json") || !crd.contains('.') {
-        return Err(Error::new(format!("there is no file {crd}"))
-            .hint("name a file, or a definition in the cluster by its whole name: crontabs.stable.example.com"));
+        return Err(Error::new(format!("file {crd} not found"))
+            .hint("pass a file, or the full name of a definition in the cluster: crontabs.stable.example.com"));
     } else {
         let connection = ContextArgs { kubeconfig: kubeconfig.cloned(), context: None };
         let object = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": crd}});
@@ -212,8 +212,8 @@ fn add(changes: &mut Changes, project: &mut Project, wanted: &Wanted, force: boo
     let Wanted { resource, types, controller, .. } = wanted;
     let told = resource.told();
     if !types && !controller {
-        return Err(Error::new(format!("there is nothing to write for {told}: neither types nor a controller"))
-            .hint("leave out --resource=false or --controller=false"));
+        return Err(Error::new(format!("nothing to create for {told}: neither types nor a controller"))
+            .hint("drop --resource=false or --controller=false"));
     }
     let at = project.resources.iter().position(|known| known.is(&resource.group, &resource.version, &resource.kind));
     let before = at.map(|at| project.resources[at].clone());
@@ -221,8 +221,9 @@ fn add(changes: &mut Changes, project: &mut Project, wanted: &Wanted, force: boo
         let new_types = *types && !before.resource && !before.foreign;
         let new_controller = *controller && !before.controller;
         if !new_types && !new_controller {
-            return Err(Error::new(format!("{told} is in the project already"))
-                .hint("to write its files anew, and lose what was changed in them: --force"));
+            return Err(
+                Error::new(format!("{told} already exists in the project")).hint("overwrite its files with --force")
+            );
         }
     }
     let names = Names::new(project, resource);
@@ -280,8 +281,8 @@ fn own(changes: &mut Changes, names: &Names, wanted: &Wanted, now: &mut Resource
         now.resource = true;
     }
     if !now.resource {
-        return Err(Error::new(format!("a controller of {} needs its types, which nobody has", now.told()))
-            .hint("leave out --resource=false, so that they are written"));
+        return Err(Error::new(format!("the controller of {} needs its types, which do not exist", now.told()))
+            .hint("drop --resource=false"));
     }
     if wanted.controller && (!now.controller || force) {
         api::controller(changes, names, force)?;

@@ -67,7 +67,7 @@ pub(crate) struct WebhookArgs {
 
 pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
     if !(args.defaulting || args.validation || args.conversion) {
-        misused("say what the webhook is for: --defaulting, --validation, --conversion");
+        misused("pass at least one of --defaulting, --validation, --conversion");
     }
     let mut project = Project::here()?;
     let mut changes = Changes::new(&project.folder);
@@ -79,8 +79,11 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
         None => wanted(args, &mut project)?,
     };
     if args.conversion && first.foreign {
-        return Err(Error::new(format!("{} is defined by somebody else, who converts its versions", first.told()))
-            .hint("leave out --conversion"));
+        return Err(Error::new(format!(
+            "{} is not defined by this project, so it cannot convert its versions",
+            first.told()
+        ))
+        .hint("drop --conversion"));
     }
     let is_other = |other: &&Resource| {
         other.resource && (&other.group, &other.kind) == (&first.group, &first.kind) && other.version != first.version
@@ -89,8 +92,8 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
         project.resources.iter().filter(is_other).map(|other| Names::new(&project, other)).collect();
     if args.conversion && others.is_empty() {
         let Resource { group, kind, .. } = &first;
-        return Err(Error::new(format!("{} has no other version to be converted to", first.told()))
-            .hint(format!("write one: flyball create api --group {group} --version v1 --kind {kind}")));
+        return Err(Error::new(format!("{} has no other version to convert to", first.told()))
+            .hint(format!("create one: flyball create api --group {group} --version v1 --kind {kind}")));
     }
     let taken = [
         (args.defaulting && first.webhooks.defaulting, "defaulting"),
@@ -98,8 +101,8 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
         (args.conversion && first.webhooks.conversion, "conversion"),
     ];
     if let Some((_, duty)) = taken.into_iter().find(|(is_taken, _)| *is_taken && !args.force) {
-        return Err(Error::new(format!("{} has a webhook for {duty} already", first.told()))
-            .hint("to write its test anew, and lose what was changed in it: --force"));
+        return Err(Error::new(format!("{} already has a {duty} webhook", first.told()))
+            .hint("overwrite its test with --force"));
     }
 
     let names = Names::new(&project, &first);
@@ -131,7 +134,7 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
     args.plugins.extend(Asking::CreateWebhook, &told, &mut changes)?;
     tell(&changes.commit()?, args.output)?;
     if args.output.is_none() {
-        say("\nSee it work: cargo test");
+        say("\nNext: cargo test");
     }
     Ok(())
 }
@@ -161,7 +164,7 @@ fn wanted(args: &WebhookArgs, project: &mut Project) -> Result<Resource> {
             Err(Error::new(format!("{what}, and that is {}", first.told())).hint(hint))
         }
         Some(first) => Ok(first.clone()),
-        None => Err(Error::new(format!("{} has no types in the project", found.told())).hint(format!(
+        None => Err(Error::new(format!("{} has no types in this project", found.told())).hint(format!(
             "write them: flyball create api --group {named} --version {version} --kind {kind} --resource"
         ))),
     }
@@ -173,7 +176,7 @@ fn unknown(project: &Project, named: &str, version: &str, kind: &str) -> Error {
         Resource { group: project.group(named), version: version.into(), kind: kind.into(), ..Resource::default() };
     let all: Vec<String> = project.resources.iter().map(|resource| resource.told()).collect();
     let all = if all.is_empty() { "nothing yet".to_owned() } else { all.join(", ") };
-    let mut error = Error::new(format!("the project has no {}; it has {all}", wanted.told()));
+    let mut error = Error::new(format!("{} not found in the project; it has {all}", wanted.told()));
     let flags = |group: &str, version: &str, kind: &str| {
         let group = if group.is_empty() { "\"\"" } else { group };
         format!("--group {group} --version {version} --kind {kind}")
@@ -183,13 +186,13 @@ fn unknown(project: &Project, named: &str, version: &str, kind: &str) -> Error {
     let namesake = |(_, _, other): &(&str, &str, &str)| other.eq_ignore_ascii_case(kind);
     let namesakes: Vec<_> = of_project.chain(of_kubernetes).filter(namesake).take(MAX_NAMESAKES).collect();
     for (group, version, kind) in &namesakes {
-        error = error.hint(format!("{kind} is named by: {}", flags(group, version, kind)));
+        error = error.hint(format!("name {kind} by: {}", flags(group, version, kind)));
     }
     // There are no projects' own kinds in the core group.
     if namesakes.is_empty() && !named.is_empty() {
         error = error.hint(format!("create it first: flyball create api {}", flags(named, version, kind)));
     }
-    error.hint("a kind of somebody else is given by its definition, in a file or in the cluster: --crd FILE|NAME")
+    error.hint("for a foreign kind, pass its definition: --crd FILE|NAME")
 }
 
 /// Makes a kind of somebody else one of the project's, with types, unless it is one.

@@ -33,9 +33,9 @@ pub(super) async fn run(stage: &Stage) -> Result<()> {
             "metadata": {"name": "at-once", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
             "provisioner": "flyball.dev/simulated",
         });
-        let class: StorageClass = serde_json::from_value(class).when("the storage class of the demo is none")?;
+        let class: StorageClass = serde_json::from_value(class).when("cannot parse the demo's storage class")?;
         let classes = Api::all(stage.admin.clone());
-        classes.create(&PostParams::default(), &class).await.when("cannot make a storage class")?;
+        classes.create(&PostParams::default(), &class).await.when("cannot create a storage class")?;
     }
     let volumes: Api<DemoVolume> = Api::namespaced(stage.admin.clone(), stage.namespace);
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(stage.admin.clone(), stage.namespace);

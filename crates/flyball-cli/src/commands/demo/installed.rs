@@ -52,7 +52,7 @@ pub(super) async fn install(stage: &Stage, operator: Operator, name: &str) -> Re
 
     let client = as_account(stage, &accounts).await?;
     let rules = operator.rules().len();
-    let running = tokio::spawn(async move { operator.run(client, pending()).await.when("the operator ended") });
+    let running = tokio::spawn(async move { operator.run(client, pending()).await.when("the operator exited") });
     say(&format!("operator {name} runs as service account {}/{OPERATOR} with {rules} rules", stage.namespace));
     Ok(Installed { running })
 }
@@ -75,7 +75,7 @@ fn marked(name: &str) -> Value {
 }
 
 fn object<T: DeserializeOwned>(object: Value) -> Result<T> {
-    serde_json::from_value(object).when("an object of the demo is none")
+    serde_json::from_value(object).when("cannot parse an object of the demo")
 }
 
 /// Waits until the cluster serves the kind.
@@ -102,5 +102,5 @@ async fn as_account(stage: &Stage, accounts: &Api<ServiceAccount>) -> Result<Cli
     let token = token(accounts, OPERATOR).await?;
     let mut config = stage.config.clone();
     config.auth_info = AuthInfo { token: Some(token.into()), ..AuthInfo::default() };
-    flyball::connect(config).when("cannot make a client for the operator")
+    flyball::connect(config).when("cannot create a client for the operator")
 }

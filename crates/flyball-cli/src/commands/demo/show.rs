@@ -75,8 +75,8 @@ pub(super) fn done(text: &str) {
 /// Says what to do next: with the sample, by these kubectl commands.
 pub(super) fn how_to_go_on(stage: &Stage, keep: bool, sample: &Value, commands: &[&str]) -> Result<()> {
     if !keep {
-        say("Go on: `flyball demo --keep` leaves all of this running for kubectl,");
-        say("       `flyball cluster up` starts a control plane of your own.");
+        say("Next: `flyball demo --keep` leaves everything running for kubectl,");
+        say("      `flyball cluster up` starts your own control plane.");
         return Ok(());
     }
     let name = format!("{}.yaml", sample["metadata"]["name"].as_str().unwrap_or("sample"));
@@ -89,7 +89,7 @@ pub(super) fn how_to_go_on(stage: &Stage, keep: bool, sample: &Value, commands: 
     } else {
         format!("apply -f {name}   # with:\n\n{file}")
     };
-    say("All of this goes on until Ctrl-C. Try, in another terminal:");
+    say("Running until Ctrl-C. In another terminal, try:");
     for command in [apply.as_str()].iter().chain(commands) {
         say(&format!("  kubectl {flags} {command}"));
     }

@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 pub(super) const MARK: (&str, &str) = ("app.kubernetes.io/managed-by", "flyball-demo");
 /// Name of what the operator is installed as.
 pub(super) const OPERATOR: &str = "flyball-demo-operator";
-/// How long clearing up may take.
+/// How long cleaning up may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The place, and how to get there.
@@ -56,7 +56,7 @@ async fn embedded(crd: CustomResourceDefinition) -> Result<Stage> {
     let own = Embedded::start("flyball-demo", 0).await?;
     say(&format!("control plane ready at {}, kubeconfig {}", own.url, own.kubeconfig.display()));
     let config = own.config.clone();
-    let admin = flyball::connect(config.clone()).when("cannot make a client")?;
+    let admin = flyball::connect(config.clone()).when("cannot create a client")?;
     let kubeconfig = own.kubeconfig.clone();
     Ok(Stage { admin, config, namespace: "default", crd, kubeconfig, context: None, own: Some(own) })
 }
@@ -65,8 +65,8 @@ async fn elsewhere(path: &Path, context: Option<&str>, crd: CustomResourceDefini
     let config = config_of(path, context).await?;
     let admin = flyball::connect(config.clone()).when(format!("cannot use {}", path.display()))?;
     let version = timeout(Duration::from_secs(10), admin.apiserver_version()).await;
-    let version = version.when(format!("{} does not answer", config.cluster_url));
-    let version = version?.when(format!("{} does not answer", config.cluster_url))?;
+    let version = version.when(format!("{} did not respond", config.cluster_url));
+    let version = version?.when(format!("{} did not respond", config.cluster_url))?;
     say(&format!("cluster {} of version {}", config.cluster_url, version.git_version));
     let stage = Stage {
         admin,
@@ -104,8 +104,8 @@ impl Stage {
         ];
         match found.into_iter().flatten().next() {
             None => Ok(()),
-            Some(what) => Err(Error::new(format!("the cluster has {what} already, and it is not the demo's"))
-                .hint("show it on another cluster, or without --kubeconfig")),
+            Some(what) => Err(Error::new(format!("the cluster already has {what}, which is not the demo's"))
+                .hint("use another cluster, or drop --kubeconfig")),
         }
     }
 
@@ -119,11 +119,11 @@ impl Stage {
         if matches!(&nodes, Err(kube::Error::Api(status)) if status.code == 403) {
             return Ok(());
         }
-        if !nodes.when("cannot look for nodes")?.items.is_empty() {
+        if !nodes.when("cannot list nodes")?.items.is_empty() {
             return Ok(());
         }
         let hint = "a cluster of `flyball cluster up` gets one by: flyball cluster node add";
-        Err(Error::new("the cluster has no nodes, so the pods of this demo would stay pending").hint(hint))
+        Err(Error::new("the cluster has no nodes, so the demo's pods would stay pending").hint(hint))
     }
 
     /// Removes all that the demo made, on a cluster that goes on without it.
@@ -131,10 +131,10 @@ impl Stage {
         if self.is_own() {
             return Ok(());
         }
-        say(&paint(Style::Faint, "clearing up"));
+        say(&paint(Style::Faint, "cleaning up"));
         let cleared = timeout(PATIENCE, self.remove_all()).await;
         let hint = format!("what is left carries the label {}={}", MARK.0, MARK.1);
-        let cleared = cleared.when("clearing up takes too long").and_then(|cleared| cleared);
+        let cleared = cleared.when("cleanup timed out").and_then(|cleared| cleared);
         cleared.map_err(|error| error.hint(hint))
     }
 
@@ -168,7 +168,7 @@ where
     T: Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope> + Clone + Debug + DeserializeOwned,
 {
     let what = format!("{} {name:?}", T::kind(&()));
-    let found = Api::<T>::all(client.clone()).get_opt(name).await.when(format!("cannot look for {what}"))?;
+    let found = Api::<T>::all(client.clone()).get_opt(name).await.when(format!("cannot read {what}"))?;
     let ours = |object: &T| object.labels().get(MARK.0).is_some_and(|value| value == MARK.1);
     Ok(found.filter(|object| !ours(object)).map(|_| what))
 }
@@ -198,6 +198,6 @@ pub(super) async fn make<T>(objects: &Api<T>, object: &T) -> Result<()>
 where
     T: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + serde::Serialize,
 {
-    let what = format!("cannot make {} {:?}", T::kind(&()), object.name_any());
+    let what = format!("cannot create {} {:?}", T::kind(&()), object.name_any());
     objects.create(&PostParams::default(), object).await.map(drop).when(what)
 }

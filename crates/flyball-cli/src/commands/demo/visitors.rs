@@ -31,7 +31,7 @@ pub(super) fn sample() -> Value {
 /// Runs the show.
 pub(super) async fn run(stage: &Stage) -> Result<()> {
     if stage.is_own() {
-        Nodes::new("node", 1).add_to(&stage.admin).await.when("cannot make a node")?;
+        Nodes::new("node", 1).add_to(&stage.admin).await.when("cannot create a node")?;
     }
     let sites: Api<VisitorsApp> = Api::namespaced(stage.admin.clone(), stage.namespace);
     let deployments: Api<Deployment> = Api::namespaced(stage.admin.clone(), stage.namespace);

@@ -36,7 +36,7 @@ pub(super) fn vcenter() -> Simulator {
 pub(super) fn operator(vcenter: &Simulator) -> Result<Operator> {
     let timing = Timing { poll: Duration::from_millis(50), ..Timing::default() };
     let client = vsphere::Client::new(Simulator::credentials(), Site::default(), timing, vcenter.transport());
-    let groups = VmGroups::new(Groups::new(client.when("cannot make a client of vCenter")?, 3), RESYNC);
+    let groups = VmGroups::new(Groups::new(client.when("cannot create a client of vCenter")?, 3), RESYNC);
     Ok(Operator::new(OPERATOR).controller(groups.controller()))
 }
 
@@ -102,7 +102,7 @@ impl Show<'_> {
 
     async fn heal(&self) -> Result<()> {
         let vcenter = self.vcenter;
-        let first = vcenter.vms().into_iter().next().ok_or_else(|| Error::new("there is no machine to power off"))?;
+        let first = vcenter.vms().into_iter().next().ok_or_else(|| Error::new("no machine to power off"))?;
         title(&format!("Power off {} behind the operator's back", first.name));
         if !vcenter.power_off(&first.name) {
             return Err(Error::new(format!("machine {} cannot be powered off", first.name)));
@@ -128,7 +128,7 @@ impl Show<'_> {
                 done("refused, with the field's name");
                 Ok(())
             }
-            Err(error) => Err(error).when("step \"refused, with the field's name\" got another answer"),
+            Err(error) => Err(error).when("step \"refused, with the field's name\" got an unexpected response"),
             Ok(_) => Err(Error::new("step \"refused, with the field's name\": the object was accepted")),
         }
     }
@@ -150,17 +150,17 @@ impl Show<'_> {
             }
             if folder_there && !vcenter.folders().contains(&folder) {
                 if left > 0 {
-                    return Err(Error::new(format!("folder {folder} went before its machines")));
+                    return Err(Error::new(format!("folder {folder} was deleted before its machines")));
                 }
-                say(&format!("  folder {folder} gone"));
+                say(&format!("  folder {folder} deleted"));
                 folder_there = false;
             }
             match group {
                 None if folder_there => {
-                    return Err(Error::new(format!("vg-1 is gone and left folder {folder} behind")));
+                    return Err(Error::new(format!("vg-1 was deleted but folder {folder} was not")));
                 }
                 None => {
-                    say("  finalizer taken off, vg-1 gone");
+                    say("  finalizer removed, vg-1 deleted");
                     done("nothing is left");
                     return Ok(());
                 }

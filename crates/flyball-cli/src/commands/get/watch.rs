@@ -23,8 +23,9 @@ const GONE: u16 = 410;
 
 pub(super) async fn watch(args: &GetArgs, connection: &Connection, kinds: &[Kind]) -> Result<()> {
     let ([kind], [] | [_]) = (kinds, &args.names[..]) else {
-        return Err(Error::new("objects of one kind can be watched, or one object")
-            .hint("choose some of them with -l, or watch in several terminals"));
+        return Err(
+            Error::new("--watch takes one kind or one object").hint("select with -l, or watch in several terminals")
+        );
     };
     let what = || format!("cannot watch {}", kind.plural);
     let mut view = View::new(args, kind);
@@ -105,7 +106,7 @@ impl<'a> View<'a> {
     /// Shows what is there: a table, a list or an object.
     fn show_first(&mut self, mut first: Value) -> Result<bool> {
         if let Self::Table { table, .. } = self {
-            *table = Some(serde_json::from_value(first).when("the answer is no table")?);
+            *table = Some(serde_json::from_value(first).when("the response is not a table")?);
             return Ok(self.show_table());
         }
         match first.get_mut("items").map(Value::take) {

@@ -130,13 +130,12 @@ fn tell(made: &Made) {
 
 fn certificates(named: Option<&Path>) -> Result<Vec<u8>> {
     let found = named.or_else(|| BUNDLES.iter().map(Path::new).find(|path| path.is_file()));
-    let path = found.ok_or_else(|| {
-        Error::new("this machine has no file of certificates that it trusts").hint("name one: --ca-certificates FILE")
-    })?;
+    let path = found
+        .ok_or_else(|| Error::new("no CA certificates found on this machine").hint("pass --ca-certificates FILE"))?;
     let read = fs::read(path).when(format!("cannot read {}", path.display()))?;
     match String::from_utf8_lossy(&read).contains("-----BEGIN CERTIFICATE-----") {
         true => Ok(read),
-        false => Err(Error::new(format!("{} holds no certificates in PEM", path.display()))),
+        false => Err(Error::new(format!("{} contains no PEM certificates", path.display()))),
     }
 }
 
@@ -147,7 +146,7 @@ fn given(programs: &[PathBuf]) -> Result<Vec<Part>> {
         let program = fs::read(path).when(format!("cannot read {}", path.display()))?;
         let platform = platform(path, &program)?;
         if parts.iter().any(|part| part.platform == platform) {
-            return Err(Error::new(format!("{} is a second program for {}", path.display(), platform.name)));
+            return Err(Error::new(format!("{} is a second program for platform {}", path.display(), platform.name)));
         }
         let package = project::stranger(path);
         let contents = vec![(package.clone(), Vec::new())];
@@ -160,16 +159,17 @@ fn given(programs: &[PathBuf]) -> Result<Vec<Part>> {
 /// Finds out what a program runs on, which has to be a machine without any libraries.
 fn platform(path: &Path, program: &[u8]) -> Result<&'static Platform> {
     let elf = Elf::read(program).ok_or_else(|| {
-        Error::new(format!("{} is no program for Linux", path.display()))
+        Error::new(format!("{} is not a Linux executable", path.display()))
             .hint("build it for a target such as x86_64-unknown-linux-musl")
     })?;
     if elf.needs_loader {
-        return Err(Error::new(format!("{} needs libraries, and there are none in the image", path.display()))
-            .hint("build it for a target such as x86_64-unknown-linux-musl, or with -C target-feature=+crt-static"));
+        return Err(Error::new(format!("{} is dynamically linked, and the image has no libraries", path.display()))
+            .hint(
+                "build it for a musl target such as x86_64-unknown-linux-musl, or with -C target-feature=+crt-static",
+            ));
     }
     let platform = PLATFORMS.iter().find(|platform| platform.machine == elf.machine);
-    platform
-        .ok_or_else(|| Error::new(format!("{} is for a kind of machine that no images are made for", path.display())))
+    platform.ok_or_else(|| Error::new(format!("{} is built for an unsupported architecture", path.display())))
 }
 
 /// Builds the project for each platform.
@@ -255,7 +255,7 @@ fn variables(target: Target, profile: &str, workspace: &Path) -> BTreeMap<String
 }
 
 async fn make(args: &BuildArgs, parts: &[Part], certificates: &[u8], epoch: Timestamp) -> Result<Made> {
-    let Some(first) = parts.first() else { return Err(Error::new("there is no platform to make an image for")) };
+    let Some(first) = parts.first() else { return Err(Error::new("no platform given")) };
     let built_here = args.program.is_empty();
     let revision = if built_here { project::revision().await } else { None };
     let compiler = if built_here { project::compiler().await } else { None };
@@ -264,7 +264,7 @@ async fn make(args: &BuildArgs, parts: &[Part], certificates: &[u8], epoch: Time
     let tag = match &args.tag {
         Some(tag) => tag.clone(),
         None => format!("{}:{}", first.name, first.package.version.replace('+', "-")).parse().map_err(|why| {
-            Error::new(format!("the package's name does not do as the image's: {why}")).hint("give it one: --tag REF")
+            Error::new(format!("the package name is not an image name: {why}")).hint("pass --tag REF")
         })?,
     };
     let name = args.tag.as_ref().map_or_else(|| format!("{}:{}", first.name, tag.tag), ToString::to_string);

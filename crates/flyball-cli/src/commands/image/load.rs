@@ -100,7 +100,7 @@ async fn note(kubeconfig: &Path, names: &[String], size: u64) -> Result<Vec<Stri
         images.push(json!({"names": names, "sizeBytes": size}));
         let patch = json!({"status": {"images": images}});
         let done = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        done.when(format!("cannot note the image on node {name}"))?;
+        done.when(format!("cannot record the image on node {name}"))?;
         noted.push(name);
     }
     Ok(noted)
@@ -128,13 +128,13 @@ fn elsewhere(layout: &Layout, cluster: &str) -> Result<&'static str> {
         let done = command.status().when(format!("cannot run {tool}"))?;
         return match done.success() {
             true => Ok(tool),
-            false => Err(Error::new(format!("{tool} did not load the image: {done}"))),
+            false => Err(Error::new(format!("{tool} failed to load the image: {done}"))),
         };
     }
-    let error = Error::new(format!("there is no cluster {cluster} on this machine"));
+    let error = Error::new(format!("cluster {cluster} not found on this machine"));
     let error = error.hint(format!("flyball cluster up --name {cluster} --nodes 1"));
     Err(match present[..] {
-        [] => error.hint("for a cluster of kind or k3d, the tool of that name has to be installed"),
-        _ => error.hint(format!("{} does not know it either", present.join(" and "))),
+        [] => error.hint("for a kind or k3d cluster, install kind or k3d"),
+        _ => error.hint(format!("{} does not have it either", present.join(" and "))),
     })
 }

@@ -92,7 +92,7 @@ pub(super) fn cmd_push(args: &PushArgs) -> Result<()> {
             None => {
                 say(&format!("{} {}", paint(Style::Good, "pushed"), paint(Style::Strong, &pushed.name)));
                 say(&format!("  {:<8} {}", "digest", pushed.digest));
-                say(&format!("  {:<8} {}, {} were there", "sent", size(pushed.sent), size(pushed.there)));
+                say(&format!("  {:<8} {}, {} already present", "sent", size(pushed.sent), size(pushed.there)));
                 if key.is_some() {
                     say(&format!("  {:<8} {} manifests", "signed", pushed.signed.len()));
                 }

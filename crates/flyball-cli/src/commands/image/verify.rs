@@ -12,7 +12,7 @@ use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Verify that an image in a registry was signed by a key
+/// Verify the signature of an image in a registry
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball image verify registry.example.com/team/site-operator:1.0 --key image.pub
@@ -46,7 +46,7 @@ pub(super) fn cmd_verify(args: &VerifyArgs) -> Result<()> {
         let mut registry = Registry::connect(&args.reference, plain).await?;
         let name = args.reference.to_string();
         let Some(manifest) = registry.get_manifest(&args.reference.tag, &[INDEX, MANIFEST]).await? else {
-            return Err(Error::new(format!("{name} does not exist")));
+            return Err(Error::new(format!("{name} not found")));
         };
         let verified = Verified { digest: digest(&manifest), name };
         if !is_signed(&mut registry, &verified.digest, &key).await? {
@@ -56,7 +56,7 @@ pub(super) fn cmd_verify(args: &VerifyArgs) -> Result<()> {
                 verified.digest,
                 args.key.display()
             ))
-            .hint("sign it as it is pushed: flyball image push --sign-key FILE"));
+            .hint("sign it when pushing: flyball image push --sign-key FILE"));
         }
         match args.output {
             Some(output) => output.say(&verified)?,

@@ -45,7 +45,7 @@ impl Chaos {
         let (report, succeeded) = run(cargo, Voice::Quiet)?;
         let told = fs::read_to_string(&file).unwrap_or_default();
         let ordeals = told.lines().map(serde_json::from_str).collect::<Result<_, _>>();
-        Ok(Self { report, succeeded, ordeals: ordeals.when("what a test told of the operator cannot be read")? })
+        Ok(Self { report, succeeded, ordeals: ordeals.when("cannot read a test's report of the operator")? })
     }
 
     /// Says why there is no suite that passes.
@@ -56,7 +56,7 @@ impl Chaos {
         let did = self.ordeals.iter().any(|ordeal| !matches!(ordeal.done, Done::Crashes(0)));
         match () {
             () if !failed.is_empty() => Some(format!("{} failed: make the operator bear it", failed.join(", "))),
-            () if !self.succeeded => Some("the tests cannot be run: what cargo said stands above".into()),
+            () if !self.succeeded => Some("cannot run the tests: what cargo said stands above".into()),
             () if named(Outcome::Passed).next().is_none() => Some(format!(
                 "no test was run whose name begins with {CHAOS}: write some, as `flyball create api` does"
             )),

@@ -61,7 +61,7 @@ impl Place {
                         "{name:?} cannot begin the names of objects: {}",
                         wrong.join("; ")
                     ))
-                    .hint("give what they begin with: --name-prefix my-operator-"));
+                    .hint("set a prefix: --name-prefix my-operator-"));
                 }
                 format!("{name}-")
             }
@@ -69,8 +69,8 @@ impl Place {
         let namespace = namespace.map_or_else(|| format!("{prefix}system"), str::to_owned);
         let wrong = dns_label(&namespace);
         if !wrong.is_empty() {
-            return Err(Error::new(format!("{namespace:?} cannot be a namespace: {}", wrong.join("; ")))
-                .hint("name another: --namespace NAME"));
+            return Err(Error::new(format!("invalid namespace {namespace:?}: {}", wrong.join("; ")))
+                .hint("pass --namespace NAME"));
         }
         Ok(Self { prefix, namespace, image: image.unwrap_or(IMAGE).to_owned(), args: args.args.clone() })
     }

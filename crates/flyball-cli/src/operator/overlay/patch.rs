@@ -38,7 +38,7 @@ impl Patch {
     fn parse(document: Value, file: &Path) -> Result<Self> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let wrong = || {
-            Error::new(format!("the patch in {} does not say what it changes", file.display())).hint(
+            Error::new(format!("the patch in {} does not name its target", file.display())).hint(
                 "give it apiVersion, kind and metadata.name; or write {target: {kind: Deployment}, patch: [{op: …}]}",
             )
         };
@@ -46,7 +46,7 @@ impl Patch {
             let how = match &document["patch"] {
                 // Kustomize has patches as texts.
                 Value::String(patch) => {
-                    serde_saphyr::from_str(patch).when(format!("the patch in {} is no YAML", file.display()))?
+                    serde_saphyr::from_str(patch).when(format!("the patch in {} is not valid YAML", file.display()))?
                 }
                 patch => patch.clone(),
             };

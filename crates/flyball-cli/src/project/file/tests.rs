@@ -46,7 +46,7 @@ fn projects_of_other_tools_are_known() {
 #[test]
 fn what_is_wrong_is_named() {
     for (from, to, expected) in [
-        ("layout: flyball/1", "layout: go.kubebuilder.io/v4", "this program knows \"flyball/1\""),
+        ("layout: flyball/1", "layout: go.kubebuilder.io/v4", "expected \"flyball/1\""),
         ("domain: acme.io\n", "", "missing field `domain`"),
         ("domain: acme.io", "domain: acme_io", "domain \"acme_io\" is invalid"),
         ("projectName: redis-operator", "projectName: tokio", "projectName \"tokio\" is invalid"),

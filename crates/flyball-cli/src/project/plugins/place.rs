@@ -81,8 +81,8 @@ impl Name {
             (None, [only]) => only.clone(),
             (None, []) => "v1".to_owned(),
             (None, several) => {
-                let error = Error::new(format!("plugin {name} is there in several versions: {}", several.join(", ")));
-                return Err(error.hint(format!("say which: --plugins {name}/{}", several[0])));
+                let error = Error::new(format!("plugin {name} has several versions: {}", several.join(", ")));
+                return Err(error.hint(format!("choose one: --plugins {name}/{}", several[0])));
             }
         };
         let folder = folder.join(&version);
@@ -90,8 +90,8 @@ impl Name {
         let is_it = |file: &String| Path::new(file).file_stem().is_some_and(|stem| stem == name) || file == name;
         let program = folder.join(names_in(&folder).into_iter().find(is_it).unwrap_or_else(|| name.to_owned()));
         if !program.is_file() {
-            return Err(Error::new(format!("there is no plugin {name}/{version}"))
-                .hint(format!("its program belongs at {}", program.display())));
+            return Err(Error::new(format!("plugin {name}/{version} not found"))
+                .hint(format!("expected its program at {}", program.display())));
         }
         Ok(Plugin { told: format!("{name}/{version}"), program })
     }
@@ -127,15 +127,15 @@ impl Plugin {
             child.wait().await
         };
         let ended = timeout(patience(), work).await.map_err(|_| {
-            Error::new(format!("plugin {told} did not answer within {} s", patience().as_secs()))
-                .hint(format!("it was ended, and nothing was written; {PATIENCE_VARIABLE}=SECONDS gives it longer"))
+            Error::new(format!("plugin {told} timed out after {} s", patience().as_secs()))
+                .hint(format!("nothing was written; raise the timeout with {PATIENCE_VARIABLE}=SECONDS"))
         })?;
         let ended = ended.when(what())?;
         if !ended.success() {
-            return Err(Error::new(format!("plugin {told} ended with {ended}")));
+            return Err(Error::new(format!("plugin {told} failed with {ended}")));
         }
         let response: Response =
-            serde_json::from_slice(&answer).when(format!("plugin {told} does not answer as plugins do"))?;
+            serde_json::from_slice(&answer).when(format!("plugin {told} returned an invalid response"))?;
         if response.error {
             let error = Error::new(format!("plugin {told} failed"));
             return Err(response.error_msgs.into_iter().fold(error, Error::hint));

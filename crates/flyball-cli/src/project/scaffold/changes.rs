@@ -62,8 +62,8 @@ impl Changes {
     /// Writes a new file; one that is there already is written over only when that is wanted.
     pub(crate) fn create(&mut self, path: &str, text: String, force: bool) -> Result<()> {
         if !force && self.read(path)?.is_some() {
-            return Err(Error::new(format!("{} is there already", self.root.join(path).display()))
-                .hint("nothing was written; move the file away first"));
+            return Err(Error::new(format!("{} already exists", self.root.join(path).display()))
+                .hint("nothing was written; move the file first"));
         }
         self.put(path, text)
     }
@@ -147,8 +147,8 @@ impl Changes {
     /// Writes all, or nothing, and returns what became of each file.
     pub(crate) fn commit(mut self) -> Result<Vec<Written>> {
         if !self.missing.is_empty() {
-            let error = Error::new("the project has been changed where lines are to be added; nothing was written");
-            return Err(self.missing.into_iter().fold(error, Error::hint).hint("then run this again"));
+            let error = Error::new("cannot find where to add code; nothing was written");
+            return Err(self.missing.into_iter().fold(error, Error::hint).hint("then run the command again"));
         }
         for (path, change) in &mut self.files {
             // What somebody has laid out in another way stays so.

@@ -64,7 +64,7 @@ impl Library {
         if let Some(path) = args.flyball_path.clone().or_else(|| if elsewhere { None } else { variable() }) {
             if !path.join("crates/flyball/Cargo.toml").is_file() {
                 let what = format!("{} is no tree of Flyball's source: it has no crates/flyball", path.display());
-                return Err(Error::new(what).hint("say where the library is: --flyball-path PATH or --flyball-git URL"));
+                return Err(Error::new(what).hint("pass --flyball-path PATH or --flyball-git URL"));
             }
             let root = path.canonicalize().when(format!("cannot read {}", path.display()))?;
             let told = if path.is_absolute() { root.clone() } else { relative(&root, folder) };

@@ -9,7 +9,7 @@ pub(crate) fn name_of(sample: &str, file: &str) -> Result<String> {
         serde_saphyr::from_multiple(sample).ok().and_then(|all: Vec<Value>| all.into_iter().next());
     let name = read.as_ref().and_then(|object| object["metadata"]["name"].as_str());
     name.map(str::to_owned).ok_or_else(|| {
-        Error::new(format!("config/samples/{file} does not begin with an object that has a name"))
-            .hint("tests apply it and look for the object: give it a metadata.name")
+        Error::new(format!("the first object of config/samples/{file} has no name"))
+            .hint("set metadata.name; the tests apply the sample and read it back")
     })
 }

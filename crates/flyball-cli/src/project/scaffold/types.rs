@@ -22,7 +22,7 @@ impl Definition {
     /// Reads a definition; of several versions that which is named, or else that which objects are stored in.
     pub(crate) fn read(definition: &Value, version: Option<&str>) -> Result<Self> {
         let name = definition["metadata"]["name"].as_str().unwrap_or("the object");
-        let wrong = |what: String| Error::new(format!("{name} is no definition to make types of: {what}"));
+        let wrong = |what: String| Error::new(format!("cannot generate types from {name}: {what}"));
         if definition["kind"] != "CustomResourceDefinition" {
             return Err(wrong(format!("its kind is {}", definition["kind"])));
         }

@@ -16,7 +16,7 @@ pub(crate) fn add(changes: &mut Changes, names: &Names, first: &Names, force: bo
     let source = format!("src/api/{}.rs", first.module());
     let hint = format!("put it back, or give the types of {} yourself in its manner", names.resource.told());
     let Some(text) = changes.read(&source)? else {
-        return Err(Error::new(format!("there is no {source}, of which the new version is to be a copy")).hint(hint));
+        return Err(Error::new(format!("{source} not found; the new version is a copy of it")).hint(hint));
     };
     let of = |names: &Names| format!("version = \"{}\"", names.resource.version);
     if text.matches(&of(first)).count() != 1 {

@@ -111,8 +111,8 @@ fn duties(completes: bool, judges: bool) -> &'static str {
 pub(crate) fn test(changes: &mut Changes, names: &Names, completes: bool, judges: bool, force: bool) -> Result<()> {
     let file = &names.sample;
     let Some(sample) = changes.read(&format!("config/samples/{file}"))? else {
-        return Err(Error::new(format!("there is no config/samples/{file}, with which the webhook is to be tested"))
-            .hint(format!("write one {} there, with a metadata.name", names.resource.kind)));
+        return Err(Error::new(format!("config/samples/{file} not found; the webhook's test needs it"))
+            .hint(format!("add a {} there, with a metadata.name", names.resource.kind)));
     };
     let name = name_of(&sample, file)?;
     let mut uses = vec![

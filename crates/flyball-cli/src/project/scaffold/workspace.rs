@@ -75,7 +75,7 @@ impl Workspace {
     pub(crate) fn with_member(&self, folder: &Path) -> Result<Option<String>> {
         let relative = self.relative(folder);
         let what = || format!("{} does not list its members in a way that can be added to", self.manifest().display());
-        let by_hand = format!("add {relative:?} to `members` of the table `workspace`, and run this again");
+        let by_hand = format!("add {relative:?} to `members` of the table `workspace`, and run the command again");
         let Some((_, close, members)) = self.list("members") else {
             let at = self.text.find("[workspace]").map(|at| at + "[workspace]".len());
             let at = at.ok_or_else(|| Error::new(what()).hint(by_hand))?;

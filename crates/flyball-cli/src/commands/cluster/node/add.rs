@@ -127,7 +127,8 @@ pub(super) fn cmd_add(args: AddArgs) -> Result<()> {
         let added = nodes.add_to(&client).await.when("cannot add the nodes")?;
         if !args.no_wait {
             let ready = timeout(PATIENCE, ready(&client, &added)).await;
-            let late = || Error::new(format!("not all nodes are ready after {} s", PATIENCE.as_secs()));
+            let late =
+                || Error::new(format!("timed out after {} s waiting for all nodes to be ready", PATIENCE.as_secs()));
             let hint = "the controllers kubelet and node-lifecycle-controller make them ready: do they run?";
             ready.map_err(|_| late().hint(hint))??;
         }

@@ -51,7 +51,7 @@ pub(super) fn cmd_list(args: &ListArgs) -> Result<()> {
     let rows: Vec<Value> = nodes.iter().map(|node| row(node, counts.get(&node.name_any()).copied())).collect();
     match args.output {
         Some(output) => output.say(&rows)?,
-        None if rows.is_empty() => say("there are no nodes"),
+        None if rows.is_empty() => say("no nodes found"),
         None => print(&rows),
     }
     Ok(())

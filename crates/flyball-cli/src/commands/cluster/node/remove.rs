@@ -42,7 +42,7 @@ pub(super) fn cmd_remove(args: &RemoveArgs) -> Result<()> {
             match api.delete(name, &DeleteParams::default()).await {
                 Ok(_) => {}
                 Err(kube::Error::Api(status)) if status.is_not_found() => {
-                    let error = Error::new(format!("there is no node {name}"));
+                    let error = Error::new(format!("node {name} not found"));
                     return Err(error.hint("flyball cluster node list"));
                 }
                 Err(error) => return Err(error).when(format!("cannot remove {name}")),
@@ -52,7 +52,7 @@ pub(super) fn cmd_remove(args: &RemoveArgs) -> Result<()> {
     })?;
     if !args.quiet {
         match &removed[..] {
-            [] => say("there are no nodes to remove"),
+            [] => say("no nodes to remove"),
             [one] => say(&format!("removed {one}")),
             all => say(&format!("removed {} nodes", all.len())),
         }
