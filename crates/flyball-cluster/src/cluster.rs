@@ -1,13 +1,12 @@
 //! The server and its controllers together.
 
-use crate::Metrics;
-use crate::controllers::{self, Controllers};
+use crate::client::client_of;
+use crate::controllers::{self, Controllers, Environment, OnPanic};
+use crate::metrics::Metrics;
 use crate::node::{Program, Rule, Rules, Simulated};
 use flyball_core::{Clock, Rng};
 use flyball_server::{DataDir, DataDirError, Options, Server, User};
-use http::Request;
 use std::sync::Arc;
-use tower::ServiceExt;
 
 /// A control plane.
 ///
@@ -24,9 +23,6 @@ pub struct Cluster {
     program: Option<Arc<dyn Program>>,
     on_panic: Option<Arc<OnPanic>>,
 }
-
-/// Is called with the place of a panic and its message.
-pub(crate) type OnPanic = dyn Fn(&str, &str) + Send + Sync;
 
 impl Cluster {
     /// Makes a cluster that holds what every cluster holds from the start.
@@ -135,22 +131,14 @@ impl Cluster {
         self
     }
 
-    pub(crate) fn panic_hook(&self) -> Option<Arc<OnPanic>> {
-        self.on_panic.clone()
-    }
-
     /// Returns what the containers of pods run in.
-    pub(crate) fn program(&self, rng: &Rng) -> Arc<dyn Program> {
+    fn program(&self, rng: &Rng) -> Arc<dyn Program> {
         let simulated = || Arc::new(Simulated::new(self.rules.clone(), &rng.fork("programs")));
         self.program.clone().unwrap_or_else(|| simulated())
     }
 
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
-    }
-
-    pub(crate) fn certificate(&self) -> Option<&str> {
-        self.certificate.as_deref()
     }
 
     /// Returns what is taken for measured in the cluster.
@@ -165,11 +153,7 @@ impl Cluster {
 
     /// Makes a client that the API server takes for `user`, in process.
     pub fn client(&self, user: User) -> kube::Client {
-        let user = move |mut request: Request<kube::client::Body>| {
-            request.extensions_mut().insert(user.clone());
-            request
-        };
-        kube::Client::new(self.server.clone().map_request(user), "default")
+        client_of(&self.server, user)
     }
 
     /// Makes a client that may do everything.
@@ -179,7 +163,17 @@ impl Cluster {
 
     /// Runs controllers for ever; dropping the future ends them at once.
     pub async fn run(&self, controllers: &Controllers) {
-        controllers::run(self, controllers, &self.clock, &self.rng).await;
+        let program = |rng: &Rng| self.program(rng);
+        let environment = Environment {
+            server: &self.server,
+            clock: &self.clock,
+            rng: &self.rng,
+            certificate: self.certificate.as_deref(),
+            metrics: &self.metrics,
+            on_panic: self.on_panic.clone(),
+            program: &program,
+        };
+        controllers::run(controllers, environment).await;
     }
 }
 

@@ -10,15 +10,12 @@ mod deployment;
 mod discovery;
 mod disruption_budget;
 mod endpoints;
-pub(crate) mod events;
 mod garbage_collector;
 mod horizontal_pod_autoscaler;
 mod job;
 mod namespace;
 mod node_lifecycle;
-pub(crate) mod owners;
 mod pod_gc;
-pub(crate) mod pods;
 mod protection;
 mod replica_set;
 mod resource_quota;
@@ -31,20 +28,19 @@ mod ttl_after_finished;
 mod volume_binder;
 mod volume_provisioner;
 
-pub(crate) use owners::Selector;
-
-use crate::Cluster;
+use crate::client::client_of;
+use crate::metrics::Metrics;
+use crate::node::Program;
+use crate::workload::MANAGER;
 use crate::{node, scheduler};
 use flyball::{Operator, Reconcile};
 use flyball_core::{Clock, Rng};
-use flyball_server::User;
+use flyball_server::{Server, User};
 use futures_util::future::{BoxFuture, join_all, pending};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
-
-/// Who sets the fields that controllers set: the program that they are part of elsewhere.
-const MANAGER: &str = "kube-controller-manager";
+use std::sync::Arc;
 
 /// A controller of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -279,98 +275,113 @@ struct Member {
 }
 
 impl Member {
-    /// Takes the whole of the controller.
-    fn whole<R: Reconcile>(&self, controller: flyball::Controller<R>) -> flyball::Controller<R> {
+    /// Names a controller and gives it its client.
+    fn named<R: Reconcile>(&self, controller: flyball::Controller<R>) -> flyball::Controller<R> {
         controller.name(self.controller.name()).client(self.client.clone())
     }
 
-    /// Takes a part of the controller that has a queue of its own.
+    /// Names a part of a controller that has its own queue.
     fn part<R: Reconcile>(&self, part: &str, controller: flyball::Controller<R>) -> flyball::Controller<R> {
         controller.name(format!("{}/{part}", self.controller.name())).client(self.client.clone())
     }
 }
 
+/// Is called with the place of a panic and its message.
+pub(crate) type OnPanic = dyn Fn(&str, &str) + Send + Sync;
+
+/// The parts of a cluster that controllers use.
+pub(crate) struct Environment<'a> {
+    pub(crate) server: &'a Server,
+    pub(crate) clock: &'a Clock,
+    pub(crate) rng: &'a Rng,
+    /// The certificate of the server in PEM, if it has one.
+    pub(crate) certificate: Option<&'a str>,
+    pub(crate) metrics: &'a Metrics,
+    pub(crate) on_panic: Option<Arc<OnPanic>>,
+    /// Makes what runs the containers of simulated nodes.
+    pub(crate) program: &'a (dyn Fn(&Rng) -> Arc<dyn Program> + Sync),
+}
+
 /// Runs controllers until the future is dropped. Nearly all of them are one operator, so that they share watches and caches.
 ///
 /// Boxed here, so that they are compiled here: what an `async fn` does is compiled by each crate that awaits it.
-pub(crate) fn run<'a>(
-    cluster: &'a Cluster,
-    controllers: &'a Controllers,
-    clock: &'a Clock,
-    rng: &'a Rng,
-) -> BoxFuture<'a, ()> {
-    Box::pin(run_all(cluster, controllers, clock, rng))
+pub(crate) fn run<'a>(controllers: &'a Controllers, environment: Environment<'a>) -> BoxFuture<'a, ()> {
+    Box::pin(run_all(controllers, environment))
 }
 
-async fn run_all(cluster: &Cluster, controllers: &Controllers, clock: &Clock, rng: &Rng) {
+async fn run_all(controllers: &Controllers, environment: Environment<'_>) {
+    let Environment { server, clock, rng, certificate, metrics, on_panic, program } = environment;
     let mut shared = Operator::new(MANAGER).clock(clock.clone()).rng(rng.fork(MANAGER));
-    if let Some(tell) = cluster.panic_hook() {
+    if let Some(tell) = on_panic {
         shared = shared.on_panic(move |place, text| tell(place, text));
     }
     let mut apart: Vec<Running> = Vec::new();
     for controller in &controllers.0 {
-        let me = Member { controller: *controller, client: cluster.client(controller.user()) };
+        let me = Member { controller: *controller, client: client_of(server, controller.user()) };
         let rng = rng.fork(controller.name());
         shared = match controller {
             Controller::GarbageCollector => {
                 apart.push(Box::pin(garbage_collector::run(me.client, rng)) as Running);
                 shared
             }
-            Controller::ClusterRoleAggregation => shared.controller(me.whole(cluster_role::controller())),
-            Controller::CronJob => shared.controller(me.whole(cron_job::controller())),
-            Controller::DaemonSet => shared.controller(me.whole(daemon_set::controller())),
-            Controller::Deployment => shared.controller(me.whole(deployment::controller())),
-            Controller::Disruption => shared.controller(me.whole(disruption_budget::controller())),
+            Controller::ClusterRoleAggregation => shared.controller(me.named(cluster_role::controller())),
+            Controller::CronJob => shared.controller(me.named(cron_job::controller())),
+            Controller::DaemonSet => shared.controller(me.named(daemon_set::controller())),
+            Controller::Deployment => shared.controller(me.named(deployment::controller())),
+            Controller::Disruption => shared.controller(me.named(disruption_budget::controller())),
             Controller::Endpoints => shared
-                .controller(me.whole(endpoints::legacy()))
+                .controller(me.named(endpoints::legacy()))
                 .controller(me.part("leftovers", endpoints::leftovers())),
-            Controller::EndpointSlice => shared.controller(me.whole(endpoints::slices())),
-            Controller::EndpointSliceMirroring => shared.controller(me.whole(endpoints::mirror())),
+            Controller::EndpointSlice => shared.controller(me.named(endpoints::slices())),
+            Controller::EndpointSliceMirroring => shared.controller(me.named(endpoints::mirror())),
             Controller::HorizontalPodAutoscaler => {
-                shared.controller(me.whole(horizontal_pod_autoscaler::controller(cluster.metrics().clone())))
+                shared.controller(me.named(horizontal_pod_autoscaler::controller(metrics.clone())))
             }
             Controller::Job => {
-                shared.controller(me.whole(job::controller())).controller(me.part("orphans", job::orphans()))
+                shared.controller(me.named(job::controller())).controller(me.part("orphans", job::orphans()))
             }
             Controller::Kubelet => {
-                let kubelet = node::Kubelet::new(cluster.program(&rng), cluster.certificate().is_some());
-                shared.controller(me.part("nodes", node::registration())).controller(me.whole(kubelet.controller()))
+                let kubelet = node::Kubelet::new(program(&rng), certificate.is_some());
+                shared.controller(me.part("nodes", node::registration())).controller(me.named(kubelet.controller()))
             }
-            Controller::Namespace => shared.controller(me.whole(namespace::controller())),
-            Controller::NodeLifecycle => shared.controller(me.whole(node_lifecycle::controller())),
+            Controller::Namespace => shared.controller(me.named(namespace::controller())),
+            Controller::NodeLifecycle => shared.controller(me.named(node_lifecycle::controller())),
             Controller::PersistentVolumeBinder => shared
                 .controller(me.part("claims", volume_binder::claims()))
                 .controller(me.part("volumes", volume_binder::volumes())),
-            Controller::PersistentVolumeClaimProtection => shared.controller(me.whole(protection::claims())),
-            Controller::PersistentVolumeProtection => shared.controller(me.whole(protection::volumes())),
-            Controller::PodGarbageCollector => shared.controller(me.whole(pod_gc::pods())),
-            Controller::ReplicaSet => shared.controller(me.whole(replica_set::controller())),
-            Controller::ReplicationController => shared.controller(me.whole(replica_set::replication_controllers())),
-            Controller::ResourceQuota => shared.controller(me.whole(resource_quota::controller())),
-            Controller::RootCaPublisher => match cluster.certificate() {
-                Some(certificate) => shared.controller(me.whole(service_account::root_ca(certificate.to_owned()))),
+            Controller::PersistentVolumeClaimProtection => shared.controller(me.named(protection::claims())),
+            Controller::PersistentVolumeProtection => shared.controller(me.named(protection::volumes())),
+            Controller::PodGarbageCollector => shared.controller(me.named(pod_gc::pods())),
+            Controller::ReplicaSet => shared.controller(me.named(replica_set::controller())),
+            Controller::ReplicationController => shared.controller(me.named(replica_set::replication_controllers())),
+            Controller::ResourceQuota => shared.controller(me.named(resource_quota::controller())),
+            Controller::RootCaPublisher => match certificate {
+                Some(certificate) => shared.controller(me.named(service_account::root_ca(certificate.to_owned()))),
                 None => shared,
             },
             Controller::Scheduler => {
                 apart.push(Box::pin(scheduler::run(me.client, clock.clone(), rng)));
                 shared
             }
-            Controller::ServiceAccount => shared.controller(me.whole(service_account::accounts())),
+            Controller::ServiceAccount => shared.controller(me.named(service_account::accounts())),
             Controller::ServiceAccountToken => {
-                let (server, certificate) = (cluster.server().clone(), cluster.certificate().map(str::to_owned));
-                shared.controller(me.whole(token::controller(server, certificate)))
+                let certificate = certificate.map(str::to_owned);
+                shared.controller(me.named(token::controller(server.clone(), certificate)))
             }
-            Controller::ServiceLb => shared.controller(me.whole(service_lb::controller())),
-            Controller::StatefulSet => shared.controller(me.whole(stateful_set::controller())),
-            Controller::TtlAfterFinished => shared.controller(me.whole(ttl_after_finished::controller())),
-            Controller::ValidatingAdmissionPolicyStatus => shared.controller(me.whole(admission_policy::controller())),
+            Controller::ServiceLb => shared.controller(me.named(service_lb::controller())),
+            Controller::StatefulSet => shared.controller(me.named(stateful_set::controller())),
+            Controller::TtlAfterFinished => shared.controller(me.named(ttl_after_finished::controller())),
+            Controller::ValidatingAdmissionPolicyStatus => shared.controller(me.named(admission_policy::controller())),
             Controller::VolumeProvisioner => shared
                 .controller(me.part("claims", volume_provisioner::claims()))
                 .controller(me.part("volumes", volume_provisioner::volumes()))
                 .controller(me.part("classes", volume_provisioner::classes())),
         };
     }
-    apart.push(run_operator(shared, cluster.client(User::new("system:kube-controller-manager", &["system:masters"]))));
+    apart.push(run_operator(
+        shared,
+        client_of(server, User::new("system:kube-controller-manager", &["system:masters"])),
+    ));
     join_all(apart).await;
     pending().await
 }

@@ -1,4 +1,4 @@
-//! What there is on a cluster at one moment, to be compared with another one: what an operator must leave alone.
+//! Inventory of a cluster at one moment, for comparison with another one.
 
 use k8s_openapi::api::core::v1::PodStatus;
 use kube::ResourceExt;
@@ -21,12 +21,12 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inventory(BTreeMap<String, Identity>);
 
-/// What tells whether an object is the one that it was.
+/// Identity and state of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Identity {
     uid: String,
     version: String,
-    /// How often each container of a pod was restarted.
+    /// Restart counts of the containers of a pod.
     restarts: BTreeMap<String, i32>,
 }
 

@@ -24,6 +24,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 
+mod client;
 mod cluster;
 mod controllers;
 mod endpoint;
@@ -35,6 +36,7 @@ mod simulation;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod webhooks;
+mod workload;
 
 pub use cluster::{Cluster, Snapshot};
 pub use controllers::{Controller, Controllers};
@@ -43,7 +45,8 @@ pub use flyball_server::{DataDir, DataDirError, OpeningStage, Options, User};
 pub use inventory::Inventory;
 pub use metrics::Metrics;
 pub use node::{
-    Course, Delay, Exit, Launch, Nodes, Observed, Program, Rule, Running, SIMULATED, Simulated, Start, StartError,
+    ContainerScript, Delay, Exit, Launch, Nodes, Observed, Program, Rule, Running, SIMULATED, Simulated, Start,
+    StartError,
 };
 pub use simulation::{Faults, Trace, simulated_clock};
 pub use webhooks::LocalWebhooks;

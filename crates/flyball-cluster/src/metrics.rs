@@ -1,4 +1,4 @@
-//! What is measured of objects, where nothing measures: values that users and tests set.
+//! Metrics of objects, set by users and tests in place of measurements.
 
 use flyball_core::Quantity;
 use kube::api::DynamicObject;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 const PREFIX: &str = "flyball.dev/";
 
-/// What the [horizontal pod autoscaler](https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/) of a
+/// Metrics that the [horizontal pod autoscaler](https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/) of a
 /// cluster takes for measured; clones are the same.
 ///
 /// Whoever has a client annotates objects: a pod with `flyball.dev/cpu-usage: 300m`. In process, [`set`](Self::set)

@@ -5,21 +5,22 @@
 //! down what follows. What a program is, is nobody else's business; [`Simulated`] is the one that runs nothing.
 
 mod addresses;
-mod course;
+mod containers;
 mod environment;
 mod kubelet;
-mod look;
 mod nodes;
+mod pod_sync;
 mod program;
 mod registration;
+mod script;
 mod status;
 
-pub(crate) use course::Rules;
-pub use course::{Course, Delay, Rule};
 pub(crate) use kubelet::Kubelet;
 pub use nodes::Nodes;
 pub use program::{Exit, Launch, Observed, Program, Running, Simulated, Start, StartError};
 pub(crate) use registration::registration;
+pub(crate) use script::Rules;
+pub use script::{ContainerScript, Delay, Rule};
 
 use addresses::Addresses;
 use k8s_openapi::api::core::v1::Node;
@@ -27,7 +28,7 @@ use kube::ResourceExt;
 
 /// The annotation of simulated nodes, with its value.
 pub const SIMULATED: (&str, &str) = ("flyball.dev/node", "simulated");
-/// Who sets the fields that kubelets set, and publishes their events.
+/// Field manager and event source of kubelets.
 const MANAGER: &str = "kubelet";
 /// The annotation by which a simulated node falls silent.
 const DOWN: (&str, &str) = ("flyball.dev/down", "true");

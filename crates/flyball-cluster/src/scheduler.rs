@@ -7,19 +7,15 @@
 //! What is not here: preemption, extenders, profiles, dynamic resources. Where no node is ready, nothing is said of pods at
 //! all: a cluster without nodes is like one without a scheduler.
 
-pub(crate) mod affinity;
 mod neighbours;
 mod nodes;
 mod pods;
 mod queue;
-pub(crate) mod resources;
 mod state;
 mod volumes;
 
-pub(crate) use nodes::NOT_READY;
-
-use crate::controllers::events::{Allowance, Note};
-use crate::controllers::pods::time;
+use crate::workload::events::{Allowance, Note};
+use crate::workload::time;
 use flyball::{Resource, Seen, follow_objects};
 use flyball_core::{Clock, ObjectKey, Rng};
 use futures_util::future::{BoxFuture, join_all};
@@ -39,7 +35,7 @@ use tokio::time::{Instant, sleep_until};
 use volumes::SELECTED_NODE;
 
 const MANAGER: &str = "kube-scheduler";
-/// How many kinds are followed.
+/// Number of watched kinds.
 const KINDS: usize = 6;
 
 /// Schedules for ever.
@@ -75,7 +71,7 @@ pub(crate) async fn run(client: kube::Client, clock: Clock, rng: Rng) {
     }
 }
 
-/// What the watches and the loop share.
+/// State shared by the watches and the loop.
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
@@ -160,7 +156,7 @@ impl Scheduler {
                 match self.bind(&pending, &node).await {
                     Ok(()) => {
                         let note = format!("Successfully assigned {} to {node}", pending.key());
-                        self.tell(&pending, Note::normal("Scheduled", note).action("Binding")).await;
+                        self.publish(&pending, Note::normal("Scheduled", note).action("Binding")).await;
                     }
                     Err(error) => {
                         tracing::debug!(pod = %pending.key(), %node, %error, "binding failed");
@@ -181,7 +177,7 @@ impl Scheduler {
             Decision::Unfit(pending, why) => {
                 self.shared.state().unfit(&pending, Instant::now());
                 if self.condemn(&pending, &why).await {
-                    self.tell(&pending, Note::warning("FailedScheduling", why).action("Scheduling")).await;
+                    self.publish(&pending, Note::warning("FailedScheduling", why).action("Scheduling")).await;
                 }
             }
             Decision::Nothing => {}
@@ -239,8 +235,8 @@ impl Scheduler {
         written.is_ok()
     }
 
-    async fn tell(&self, pending: &Pending, note: Note) {
-        if self.allowance.take() {
+    async fn publish(&self, pending: &Pending, note: Note) {
+        if self.allowance.try_acquire() {
             note.by(state::NAME).publish(&self.client, &*pending.pod, &self.clock, &self.rng).await;
         }
     }

@@ -1,4 +1,4 @@
-//! What a simulation puts between clients and the server: faults drawn from a seed, and a record of all that passes.
+//! Faults drawn from a seed and a trace of all requests, between clients and the server of a simulation.
 //!
 //! On a single-threaded runtime with paused time, with a [`simulated_clock`] and everything else drawn from one seed, two
 //! runs leave equal [`Trace`]s.
@@ -30,7 +30,7 @@ pub fn simulated_clock() -> Clock {
     Clock::new(move || first + SignedDuration::try_from(began.elapsed()).unwrap_or(SignedDuration::MAX))
 }
 
-/// How often requests meet a fault: each is the share of requests, or of frames, from 0 to 1.
+/// Rates of injected faults: each is the share of requests, or of frames, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
     /// A write is refused with 409 as if somebody else had been faster.
@@ -85,7 +85,7 @@ impl Trace {
         number
     }
 
-    fn tell(&self, at: &str, number: u64, what: fmt::Arguments<'_>) {
+    fn record(&self, at: &str, number: u64, what: fmt::Arguments<'_>) {
         let mut record = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = writeln!(record.text, "{at} #{number} < {what}");
     }
@@ -149,12 +149,12 @@ impl Wire {
             return Ok(self.answer(number, Status::internal("simulated: carried out, but the answer was lost")));
         }
         let (head, body) = answer.into_parts();
-        self.trace.tell(&self.now(), number, format_args!("{}", head.status.as_u16()));
+        self.trace.record(&self.now(), number, format_args!("{}", head.status.as_u16()));
         Ok(Response::from_parts(head, Recorded::new(body, number, self)))
     }
 
     fn answer(self: &Arc<Self>, number: u64, status: Status) -> Response<Recorded> {
-        self.trace.tell(&self.now(), number, format_args!("{}", status.code));
+        self.trace.record(&self.now(), number, format_args!("{}", status.code));
         let body = flyball_server::Body::from(serde_json::to_vec(&status).unwrap_or_default());
         let mut answer = Response::new(Recorded::new(body, number, self.clone()));
         *answer.status_mut() = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -196,12 +196,12 @@ impl Recorded {
         Self { body, number, wire, held: None }
     }
 
-    fn tell(&self, what: fmt::Arguments<'_>) {
-        self.wire.trace.tell(&self.wire.now(), self.number, what);
+    fn record(&self, what: fmt::Arguments<'_>) {
+        self.wire.trace.record(&self.wire.now(), self.number, what);
     }
 
     fn deliver(&mut self, data: Bytes) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-        self.tell(format_args!("{}", String::from_utf8_lossy(&data).trim_end()));
+        self.record(format_args!("{}", String::from_utf8_lossy(&data).trim_end()));
         Poll::Ready(Some(Ok(Frame::data(data))))
     }
 }
@@ -235,7 +235,7 @@ impl Body for Recorded {
         let (data, faults) = (data.clone(), self.wire.faults);
         self.held = None;
         if self.wire.happens(faults.cut) {
-            self.tell(format_args!("cut"));
+            self.record(format_args!("cut"));
             self.body = flyball_server::Body::empty();
             return Poll::Ready(Some(Err(std::io::ErrorKind::ConnectionReset.into())));
         }

@@ -82,22 +82,22 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-/// Who applies what a test applies.
+/// Field manager of a test.
 const MANAGER: &str = "flyball-test";
 
-/// How often is looked whether something has come about.
-const LOOK: Duration = Duration::from_millis(100);
+/// Polling interval of conditions.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long the token of an [account](Test::account) is valid.
+/// Lifetime of the token of an [account](Test::account).
 const TOKEN_SECONDS: i64 = 24 * 3600;
 
-/// How long an operator that crashed is away.
+/// Downtime of an operator after a crash.
 const RESTART: Duration = Duration::from_secs(1);
 
 /// Makes the operator, once for each time that it is started.
 type Make = dyn Fn() -> Operator + Send + Sync;
 
-/// What a test is to run on.
+/// Cluster of a test.
 pub struct Setup {
     make: Arc<Make>,
     seed: u64,
@@ -116,7 +116,7 @@ pub struct Test {
     running: Option<Running>,
 }
 
-/// What it takes to start the operator.
+/// Parts that start the operator.
 struct Installed {
     target: Target,
     make: Arc<Make>,
@@ -354,7 +354,7 @@ impl Test {
         while !is_so().await {
             self.assert_works();
             assert!(Instant::now() < end, "{what} has not come about within {longest:?}{}", self.last_writes());
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 

@@ -36,7 +36,7 @@ impl Reconcile for Policies {
         if generation <= policy.status.as_ref().and_then(|status| status.observed_generation) {
             return Ok(Action::done());
         }
-        let warnings = Known::of(policy, cx.client()).await?.warnings(policy);
+        let warnings = PolicySchemas::of(policy, cx.client()).await?.warnings(policy);
         let checked = if warnings.is_empty() { json!({}) } else { json!({"expressionWarnings": warnings}) };
         let desired = json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
@@ -50,13 +50,13 @@ impl Reconcile for Policies {
 }
 
 /// The schemas of what a policy is about.
-struct Known {
+struct PolicySchemas {
     objects: BTreeMap<GroupVersionKind, Map<String, Value>>,
     /// `None` if the policy has no parameters; no schema if nothing is known of them.
     params: Option<Option<Map<String, Value>>>,
 }
 
-impl Known {
+impl PolicySchemas {
     async fn of(policy: &ValidatingAdmissionPolicy, client: &Client) -> Result<Self> {
         let spec = policy.spec.as_ref();
         let rules = spec.and_then(|spec| spec.match_constraints.as_ref()?.resource_rules.as_ref());
@@ -137,7 +137,7 @@ impl Known {
     }
 }
 
-/// What the API server publishes of its kinds.
+/// OpenAPI schemas published by the API server.
 struct Published<'c> {
     client: &'c Client,
     documents: BTreeMap<String, Option<Value>>,

@@ -4,10 +4,11 @@
 
 mod schedule;
 
-use super::events::Events;
 use super::job::end;
-use super::owners::{self, reference_to};
-use super::pods;
+use crate::workload::events::Events;
+use crate::workload::owners::{self, reference_to};
+use crate::workload::pods;
+use crate::workload::time;
 use flyball::{Action, Context, Controller, Reconcile, Result, is_namespace_terminating};
 use flyball_core::cron::Schedule;
 use flyball_core::time::{SignedDuration, Timestamp, is_time_zone, rfc3339_in, saturating_add};
@@ -67,7 +68,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    async fn tell(&self, reason: &str, message: String) {
+    async fn publish(&self, reason: &str, message: String) {
         self.events.normal(self.cx, self.cron_job, reason, message).await;
     }
 
@@ -110,7 +111,7 @@ impl Turn<'_> {
         match self.cx.delete(job).await {
             Ok(()) => {
                 self.forget(job.metadata.uid.as_ref());
-                self.tell("SuccessfulDelete", format!("Deleted job {}", job.name_any())).await;
+                self.publish("SuccessfulDelete", format!("Deleted job {}", job.name_any())).await;
                 true
             }
             Err(error) => {
@@ -133,7 +134,7 @@ impl Turn<'_> {
             };
             if is_known {
                 self.forget(job.metadata.uid.as_ref());
-                self.tell("SawCompletedJob", format!("Saw completed job: {name}, condition: {condition}")).await;
+                self.publish("SawCompletedJob", format!("Saw completed job: {name}, condition: {condition}")).await;
             }
             let status = job.status.as_ref().filter(|_| condition == "Complete");
             let completed = status.and_then(|status| status.completion_time.clone());
@@ -144,7 +145,7 @@ impl Turn<'_> {
         for job in self.status.active.clone().unwrap_or_default() {
             let is_there = self.jobs.iter().any(|known| known.metadata.uid == job.uid);
             if !is_there && self.find(job.name.as_deref().unwrap_or_default()).await?.is_none() {
-                self.tell("MissingJob", format!("Active job went missing: {}", job.name.unwrap_or_default())).await;
+                self.publish("MissingJob", format!("Active job went missing: {}", job.name.unwrap_or_default())).await;
                 self.forget(job.uid.as_ref());
             }
         }
@@ -230,7 +231,7 @@ impl Turn<'_> {
         match self.spec.concurrency_policy.as_deref() {
             Some("Forbid") if self.status.active.is_some() => {
                 let text = "Not starting job because prior execution is running and concurrency policy is Forbid";
-                self.tell("JobAlreadyActive", text.into()).await;
+                self.publish("JobAlreadyActive", text.into()).await;
                 return Ok(true);
             }
             Some("Replace") => {
@@ -245,7 +246,7 @@ impl Turn<'_> {
         }
         let Some(job) = self.make(&name, at).await? else { return Ok(false) };
         self.status.active.get_or_insert_default().push(job);
-        self.status.last_schedule_time = Some(pods::time(at));
+        self.status.last_schedule_time = Some(time(at));
         Ok(true)
     }
 
@@ -265,7 +266,7 @@ impl Turn<'_> {
         };
         let job = match self.cx.create(&Job { metadata, spec: template.spec.clone(), status: None }).await {
             Ok(job) => {
-                self.tell("SuccessfulCreate", format!("Created job {name}")).await;
+                self.publish("SuccessfulCreate", format!("Created job {name}")).await;
                 job
             }
             // It was made before, but not noted.

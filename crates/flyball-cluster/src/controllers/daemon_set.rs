@@ -8,17 +8,18 @@ mod placement;
 mod rolling;
 
 use super::deployment::scaled;
-use super::events::Events;
-use super::owners::{self, Orphans, Selector};
-use super::pods::{self, is_available, is_deleting, is_over, is_ready};
 use super::revisions;
+use crate::workload::events::Events;
+use crate::workload::owners::{self, Orphans, Selector};
+use crate::workload::pods::{self, is_available, is_deleting, is_over, is_ready};
+use crate::workload::time;
 use backoff::Backoffs;
 use flyball::{Action, Context, Controller, Predicate, Reconcile, Result};
 use flyball_core::time::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetSpec, DaemonSetStatus};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
-use nodes::{Wanted, target};
+use nodes::{NodeDecision, target};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -101,7 +102,7 @@ impl DaemonSets {
     }
 }
 
-/// What is to be made, by the names of nodes, and what is to be deleted.
+/// Pods to create, by node, and pods to delete.
 #[derive(Debug, Default)]
 struct Plan {
     create: Vec<String>,
@@ -120,8 +121,8 @@ struct Daemon<'a> {
 }
 
 impl Daemon<'_> {
-    fn wanted(&self, node: &Node) -> Wanted {
-        self.spec.template.spec.as_ref().map_or(Wanted::Leave, |spec| nodes::wanted(spec, node))
+    fn wanted(&self, node: &Node) -> NodeDecision {
+        self.spec.template.spec.as_ref().map_or(NodeDecision::Leave, |spec| nodes::wanted(spec, node))
     }
 
     /// Returns by how many pods more, and how many less, the set may have in an update, of so many nodes.
@@ -168,7 +169,7 @@ impl Daemon<'_> {
             pods::delete(self.set, pod, events, cx).await?;
             let deleted = self.pods.values_mut().flatten().find(|known| known.metadata.uid == pod.metadata.uid);
             if let Some(deleted) = deleted {
-                deleted.metadata.deletion_timestamp = Some(pods::time(self.now));
+                deleted.metadata.deletion_timestamp = Some(time(self.now));
             }
         }
         Ok(())
@@ -193,7 +194,7 @@ impl Daemon<'_> {
         let (mut available, mut updated) = (0, 0);
         for node in &self.nodes {
             let pod = self.pods.get(&node.name_any()).and_then(|pods| pods.first());
-            if self.wanted(node) != Wanted::Run {
+            if self.wanted(node) != NodeDecision::Run {
                 status.number_misscheduled += i32::from(pod.is_some());
                 continue;
             }

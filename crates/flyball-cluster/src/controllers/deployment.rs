@@ -8,9 +8,9 @@ mod status;
 
 pub(super) use rolling::scaled;
 
-use super::events::Events;
-use super::owners::{self, Orphans, Selector};
-use super::pods;
+use crate::workload::events::Events;
+use crate::workload::owners::{self, Orphans, Selector};
+use crate::workload::pods;
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, ReplicaSet};
 use kube::ResourceExt;
@@ -253,12 +253,12 @@ impl Rollout<'_> {
         let scaled = self.cx.replace(&scaled).await?;
         if before != size {
             let way = if size > before { "up" } else { "down" };
-            self.tell(format!("Scaled {way} replica set {} from {before} to {size}", set.name_any())).await;
+            self.publish(format!("Scaled {way} replica set {} from {before} to {size}", set.name_any())).await;
         }
         Ok(scaled)
     }
 
-    async fn tell(&self, message: String) {
+    async fn publish(&self, message: String) {
         self.events.normal(self.cx, &self.deployment, "ScalingReplicaSet", message).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What the API server serves, in one place: the resources of all groups, each in one version.
+//! Discovery of the resources of all groups, each in one version.
 
 use flyball_core::{GroupResource, GroupVersionKind};
 use http::Request;

@@ -3,8 +3,9 @@
 //! See <https://kubernetes.io/docs/concepts/workloads/pods/disruptions/>.
 
 use super::deployment::scaled;
-use super::owners::{self, Selector};
-use super::pods::{self, is_ready};
+use crate::workload::owners::{self, Selector};
+use crate::workload::pods::{self, is_ready};
+use crate::workload::time;
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Resource, Result};
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
@@ -15,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 use std::collections::BTreeMap;
 
-/// How long an evicted pod may take until its deletion begins.
+/// Timeout of an eviction until the deletion begins.
 const EVICTION: SignedDuration = SignedDuration::from_mins(2);
 
 /// Makes the controller.
@@ -190,7 +191,7 @@ fn put(
         reason: reason.into(),
         message,
         observed_generation: budget.metadata.generation,
-        last_transition_time: pods::time(now),
+        last_transition_time: time(now),
     };
     match conditions.iter_mut().find(|known| known.type_ == condition.type_) {
         Some(known) => {

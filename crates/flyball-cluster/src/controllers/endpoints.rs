@@ -10,8 +10,8 @@ pub(super) use legacy::{controller as legacy, leftovers};
 pub(super) use mirror::controller as mirror;
 pub(super) use slices::controller as slices;
 
-use super::owners::Selector;
-use super::pods::{OnNode, is_over, ready_since};
+use crate::workload::owners::Selector;
+use crate::workload::pods::{OnNode, is_over, ready_since};
 use flyball::{Caches, Context, ObjectKey, Resource, Result};
 use flyball_core::time::Timestamp;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, Service, ServicePort, ServiceSpec};

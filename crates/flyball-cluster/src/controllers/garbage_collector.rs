@@ -21,14 +21,14 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// How long a kind may take to be listed for the first time before the others go on without it.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of the first list of a kind, after which the others continue without it.
+const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The first wait after a failure; it doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// The longest wait after a failure.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// What the watches and the collector share.
+/// State shared by the watches and the collector.
 #[derive(Default)]
 struct Shared {
     graph: Mutex<Graph>,
@@ -125,7 +125,7 @@ impl Collector {
                 biased;
                 // What is waited for may have gone already.
                 () = self.shared.kinds.notified() => {}
-                known = timeout(PATIENCE, known) => {
+                known = timeout(LIST_TIMEOUT, known) => {
                     if known.is_err() {
                         tracing::warn!("some kinds cannot be listed; what they own or are owned by is collected late");
                     }

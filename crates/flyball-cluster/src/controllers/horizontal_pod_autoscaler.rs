@@ -8,9 +8,9 @@ mod measure;
 mod replicas;
 mod scale;
 
-use super::events::Events;
-use super::pods;
 use crate::Metrics;
+use crate::workload::events::Events;
+use crate::workload::time;
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use k8s_openapi::api::autoscaling::v2::{
     HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerSpec,
@@ -20,13 +20,13 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use limits::{History, Limited};
-use measure::{Failure, Measure, Proposal};
+use measure::{Measure, MetricError, Proposal};
 use scale::{Scale, Scales};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often is looked at what is measured.
+/// Sync interval.
 const PERIOD: Duration = Duration::from_secs(15);
 
 /// Makes the controller.
@@ -44,12 +44,12 @@ struct Autoscalers {
     metrics: Metrics,
     events: Events,
     scales: Scales,
-    known: Mutex<BTreeMap<ObjectKey, Known>>,
+    known: Mutex<BTreeMap<ObjectKey, AutoscalerState>>,
 }
 
-/// What is remembered of an autoscaler.
+/// State of an autoscaler between syncs.
 #[derive(Debug, Default)]
-struct Known {
+struct AutoscalerState {
     uid: Option<String>,
     history: History,
     /// The pods that it scales by, as the last look had it.
@@ -68,13 +68,13 @@ impl Reconcile for Autoscalers {
         self.forget_others(autoscaler, cx)?;
         let status = autoscaler.status.clone().unwrap_or_default();
         let mut turn = Turn { on: self, autoscaler, spec, status, cx };
-        if let Err(error) = turn.take().await {
+        if let Err(error) = turn.scale().await {
             tracing::debug!(key = %cx.key(), error, "autoscaling");
         }
         let status = Some(turn.status);
         if autoscaler.status != status {
             let changed = HorizontalPodAutoscaler { status, ..autoscaler.clone() };
-            super::owners::tolerate(cx.replace_status(&changed).await)?;
+            crate::workload::owners::tolerate(cx.replace_status(&changed).await)?;
         }
         Ok(Action::requeue_after(PERIOD))
     }
@@ -82,7 +82,7 @@ impl Reconcile for Autoscalers {
 
 impl Autoscalers {
     /// Works with what is remembered of an autoscaler.
-    fn with<T>(&self, key: &ObjectKey, work: impl FnOnce(&mut Known) -> T) -> T {
+    fn with<T>(&self, key: &ObjectKey, work: impl FnOnce(&mut AutoscalerState) -> T) -> T {
         work(self.known.lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()).or_default())
     }
 
@@ -108,7 +108,7 @@ struct Turn<'a> {
     cx: &'a Context<HorizontalPodAutoscaler>,
 }
 
-/// What the metrics of an autoscaler come to.
+/// Combined proposal of all metrics of an autoscaler.
 struct Outcome {
     replicas: i32,
     metric: String,
@@ -129,7 +129,7 @@ impl Turn<'_> {
         });
         let condition = &mut conditions[at];
         if condition.status != status {
-            condition.last_transition_time = Some(pods::time(self.cx.now()));
+            condition.last_transition_time = Some(time(self.cx.now()));
         }
         condition.status = status.into();
         (condition.reason, condition.message) = (Some(reason.into()), Some(message.into()));
@@ -141,7 +141,7 @@ impl Turn<'_> {
     }
 
     /// Looks at the target and the metrics, and scales.
-    async fn take(&mut self) -> Result<(), String> {
+    async fn scale(&mut self) -> Result<(), String> {
         let scale = match self.on.scales.get(&self.spec.scale_target_ref, self.cx).await {
             Ok(scale) => scale,
             Err(why) => {
@@ -182,7 +182,7 @@ impl Turn<'_> {
         };
         if desired != current {
             self.rescale(scale, current, desired, &reason, &statuses).await?;
-            self.status.last_scale_time = Some(pods::time(now));
+            self.status.last_scale_time = Some(time(now));
         }
         self.set_numbers(current, desired, statuses);
         Ok(())
@@ -236,7 +236,7 @@ impl Turn<'_> {
         let pods = self.pods(scale).await.map_err(|why| (why, None))?;
         let metrics = self.spec.metrics.clone().unwrap_or_default();
         let measure = Measure::new(&self.on.metrics, self.autoscaler, scale, &pods, &self.on.scales, self.cx);
-        let (mut best, mut failed): (Option<(i32, String)>, Vec<Failure>) = (None, Vec::new());
+        let (mut best, mut failed): (Option<(i32, String)>, Vec<MetricError>) = (None, Vec::new());
         let mut statuses = vec![MetricStatus::default(); metrics.len()];
         for (metric, status) in metrics.iter().zip(&mut statuses) {
             match measure.propose(metric).await {

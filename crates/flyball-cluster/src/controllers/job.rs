@@ -4,26 +4,29 @@
 
 mod counts;
 mod indexes;
+mod pod_facts;
 mod policies;
 mod retries;
 mod tracking;
 
 pub(super) use tracking::orphans;
 
-use super::events::Events;
-use super::owners::{self, Orphans, Selector};
-use super::pods::{self, is_active};
-use counts::{Counts, INDEX};
+use crate::workload::events::Events;
+use crate::workload::owners::{self, Orphans, Selector};
+use crate::workload::pods::{self, is_active};
+use crate::workload::time;
+use counts::Counts;
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use flyball_core::time::{SignedDuration, Timestamp};
 use indexes::Indexes;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::{EnvVar, Pod};
 use kube::ResourceExt;
+use pod_facts::INDEX;
 use std::time::Duration;
 use tracking::{is_tracked, untrack};
 
-/// How soon to look again for pods that are going.
+/// Requeue delay while pods terminate.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Makes the controller.
@@ -93,7 +96,7 @@ fn is_decided(status: Option<&JobStatus>) -> bool {
 }
 
 fn put(job: &mut Job, kind: &str, holds: &str, reason: &str, message: &str, now: Timestamp) {
-    let now = Some(pods::time(now));
+    let now = Some(time(now));
     let condition = JobCondition {
         type_: kind.into(),
         status: holds.into(),
@@ -120,7 +123,7 @@ fn note_start(job: &mut Job, spec: &JobSpec, now: Timestamp) -> Option<(&'static
         }
         (false, true) => {
             put(job, "Suspended", "False", "JobResumed", "Job resumed", now);
-            job.status.get_or_insert_default().start_time = Some(pods::time(now));
+            job.status.get_or_insert_default().start_time = Some(time(now));
             told = Some(("Resumed", "Job resumed"));
         }
         _ => {}
@@ -128,7 +131,7 @@ fn note_start(job: &mut Job, spec: &JobSpec, now: Timestamp) -> Option<(&'static
     let status = job.status.get_or_insert_default();
     match spec.suspend {
         Some(true) => status.start_time = None,
-        _ => drop(status.start_time.get_or_insert_with(|| pods::time(now))),
+        _ => drop(status.start_time.get_or_insert_with(|| time(now))),
     }
     told
 }
@@ -242,7 +245,7 @@ fn finish(job: &mut Job, now: Timestamp) {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     put(job, kind, "True", &text(&decision.reason), &text(&decision.message), now);
     if kind == "Complete" {
-        job.status.get_or_insert_default().completion_time = Some(pods::time(now));
+        job.status.get_or_insert_default().completion_time = Some(time(now));
     }
 }
 
@@ -313,7 +316,7 @@ async fn manage(
         true => {
             let holds =
                 |pod: &&Pod| is_active(pod) || policies::replaces_failed_only(spec) && pods::is_terminating(pod);
-            let held: Indexes = pods.iter().filter(holds).filter_map(counts::index).collect();
+            let held: Indexes = pods.iter().filter(holds).filter_map(pod_facts::index).collect();
             let taken = held.union(&counts.completed).union(counts.lost.as_ref().unwrap_or(&Indexes::default()));
             let free = taken.free(spec.completions.unwrap_or(0)).take(missing);
             let backoff = |index: &i32| retries::backoff(counts.waiting.get(index), now);

@@ -15,7 +15,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What this controller puts into `spec.finalizers` of every namespace, by way of the API server.
+/// Finalizer in `spec.finalizers` of every namespace, set by the API server.
 const FINALIZER: &str = "kubernetes";
 const MANAGER: &str = "kube-controller-manager";
 
@@ -38,7 +38,7 @@ impl Reconcile for Emptying {
             return Ok(Action::done());
         }
         let found = empty(cx.client(), &namespace.name_any()).await;
-        tell(namespace, &found, cx).await?;
+        update_conditions(namespace, &found, cx).await?;
         if !found.is_empty() {
             return Ok(Action::requeue());
         }
@@ -47,14 +47,14 @@ impl Reconcile for Emptying {
     }
 }
 
-/// What stands in the way of an empty namespace.
+/// Content that keeps a namespace from being deleted.
 #[derive(Debug, Default, PartialEq)]
 struct Found {
     discovery: Option<String>,
     failures: Vec<String>,
-    /// How many objects remain, by `resource.group`.
+    /// Number of remaining objects by `resource.group`.
     resources: BTreeMap<String, usize>,
-    /// How many objects wait for a finalizer.
+    /// Number of objects by finalizer that they wait for.
     finalizers: BTreeMap<String, usize>,
 }
 
@@ -157,7 +157,7 @@ async fn list(client: &kube::Client, path: &str) -> kube::Result<ObjectList<Part
 }
 
 /// Writes into the status what stands in the way, or that nothing does.
-async fn tell(namespace: &Namespace, found: &Found, cx: &Context<Namespace>) -> Result<()> {
+async fn update_conditions(namespace: &Namespace, found: &Found, cx: &Context<Namespace>) -> Result<()> {
     let status = namespace.status.clone().unwrap_or_default();
     let mut conditions = status.conditions.clone().unwrap_or_default();
     let now: Time = serde_json::from_value(rfc3339(cx.now()).into())?;

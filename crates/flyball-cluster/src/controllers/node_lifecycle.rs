@@ -5,10 +5,11 @@
 //! <https://kubernetes.io/docs/concepts/architecture/nodes/#node-controller> and
 //! <https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#taint-based-evictions>.
 
-use super::owners::tolerate;
-use super::pods::{self, is_deleting, is_over, time};
-use crate::scheduler::NOT_READY;
-use crate::scheduler::affinity::tolerates;
+use crate::workload::affinity::NOT_READY;
+use crate::workload::affinity::tolerates;
+use crate::workload::owners::tolerate;
+use crate::workload::pods::{self, is_deleting, is_over};
+use crate::workload::time;
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use flyball_core::time::{SignedDuration, Timestamp, saturating_add};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -21,10 +22,10 @@ use std::time::Duration;
 const NAMESPACE: &str = "kube-node-lease";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-/// How long a node is taken to be there whose lease does not say.
+/// Lease duration in seconds of nodes whose lease has none.
 const SILENCE: i32 = 40;
-/// How often the pods of a bad node are looked at.
-const LOOK: Duration = Duration::from_secs(10);
+/// Interval of checks of pods on nodes that are not ready.
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Makes the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
@@ -54,7 +55,7 @@ impl Reconcile for Lifecycle {
         let ready = ready(node).map_or("Unknown", |condition| condition.status.as_str());
         if is_silent && ready != "Unknown" {
             silence(node, cx).await?;
-            return Ok(Action::requeue_after(LOOK));
+            return Ok(Action::requeue_after(POLL_INTERVAL));
         }
         let Some(node) = &mark(node, ready, cx).await? else { return Ok(Action::done()) };
         if ready != "True" {
@@ -70,7 +71,7 @@ impl Reconcile for Lifecycle {
                     expel(&pod, cx).await?;
                 }
             }
-            return Ok(Action::requeue_after(LOOK));
+            return Ok(Action::requeue_after(POLL_INTERVAL));
         }
         let left = heard_until.duration_since(cx.now()).unsigned_abs();
         Ok(if is_silent { Action::done() } else { Action::requeue_after(left.max(Duration::from_millis(1))) })

@@ -2,8 +2,9 @@
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-garbage-collection>.
 
-use super::owners::tolerate;
-use super::pods::{self, OnNode, is_deleting, is_over, time};
+use crate::workload::owners::tolerate;
+use crate::workload::pods::{self, OnNode, is_deleting, is_over};
+use crate::workload::time;
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use flyball_core::time::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a node must have been gone: it may be about to come back.
+/// Quarantine of missing nodes, which may come back.
 const QUARANTINE: Duration = Duration::from_secs(40);
 
 /// Makes the controller.

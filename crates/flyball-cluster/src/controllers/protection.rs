@@ -3,7 +3,7 @@
 //! The API server puts the finalizers on; here they are taken off once nothing uses the object. See
 //! <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#storage-object-in-use-protection>.
 
-use super::pods::{UsingClaim, is_over};
+use crate::workload::pods::{UsingClaim, is_over};
 use flyball::{Action, Context, Controller, Index, Reconcile, Result};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 

@@ -4,14 +4,15 @@
 
 mod kinds;
 
-use super::events::Events;
-use super::owners::{self, Orphans};
-use super::pods::{self, BURST, is_active, is_available, is_ready, is_terminating};
+use crate::workload::events::Events;
+use crate::workload::owners::{self, Orphans};
+use crate::workload::pods::{self, BURST, is_active, is_available, is_ready, is_terminating};
+use crate::workload::time;
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use flyball_core::time::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
-use kinds::{Replicates, Wanted};
+use kinds::{DesiredPods, Replicates};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -65,7 +66,7 @@ impl<K: Replicates> Reconcile for Sets<K> {
 /// Makes the pods that are missing, or deletes those that are too many.
 async fn manage<K: Replicates>(
     set: &K,
-    wanted: &Wanted,
+    wanted: &DesiredPods,
     pods: &mut Vec<Pod>,
     events: &Events,
     cx: &Context<K>,
@@ -97,7 +98,7 @@ async fn manage<K: Replicates>(
 
 fn status<K: Replicates>(
     set: &K,
-    wanted: &Wanted,
+    wanted: &DesiredPods,
     pods: &[Pod],
     failure: Option<&flyball::Error>,
     now: Timestamp,
@@ -117,7 +118,7 @@ fn status<K: Replicates>(
                 status: "True".into(),
                 reason: Some(reason.into()),
                 message: Some(message.into()),
-                last_transition_time: Some(pods::time(now)),
+                last_transition_time: Some(time(now)),
             });
         }
         (None, Some(at)) => drop(conditions.remove(at)),

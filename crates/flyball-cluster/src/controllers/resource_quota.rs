@@ -4,7 +4,7 @@
 //! <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
 
 use super::discovery::{self, Served};
-use super::{owners, pods};
+use crate::workload::{owners, pods};
 use flyball::{Action, Caches, Context, Controller, ObjectKey, Predicate, Reconcile, Resource, Result};
 use flyball_core::{GroupResource, Object};
 use flyball_server::quota::{self, Amounts};

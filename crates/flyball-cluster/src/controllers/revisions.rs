@@ -2,7 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#revision-history>.
 
-use super::{owners, pods};
+use crate::workload::{owners, pods};
 use flyball::{Context, Resource, Result};
 use k8s_openapi::Resource as _;
 use k8s_openapi::api::apps::v1::ControllerRevision;
@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-/// What a revision says: a patch that gives a set the template.
+/// Data of a revision: a patch that sets the template.
 fn data(template: &PodTemplateSpec) -> Value {
     let mut template = serde_json::to_value(template).unwrap_or(Value::Null);
     template["$patch"] = "replace".into();

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 const ROOT_CA: &str = "kube-root-ca.crt";
-/// What clients see of the config map; the real server's text.
+/// Description of the config map, as on a real server.
 const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the \
                            internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes \
                            clusters.";
@@ -24,7 +24,7 @@ pub(super) fn accounts() -> Controller<impl Reconcile> {
         metadata: ObjectMeta { name: Some("default".into()), ..ObjectMeta::default() },
         ..ServiceAccount::default()
     };
-    let keeper = Keeper { object: account, is_good: |_, _| true };
+    let keeper = PerNamespace { object: account, is_good: |_, _| true };
     Controller::new(keeper).watches_by_key::<ServiceAccount>(|account, _| Ok(namespace_of(account, "default")))
 }
 
@@ -34,7 +34,7 @@ pub(super) fn root_ca(certificate: String) -> Controller<impl Reconcile> {
     let metadata = ObjectMeta { name: Some(ROOT_CA.into()), annotations: Some(annotations), ..ObjectMeta::default() };
     let data = BTreeMap::from([("ca.crt".to_owned(), certificate)]);
     let object = ConfigMap { metadata, data: Some(data), ..ConfigMap::default() };
-    let keeper = Keeper { object, is_good: |there: &ConfigMap, wanted| there.data == wanted.data };
+    let keeper = PerNamespace { object, is_good: |there: &ConfigMap, wanted| there.data == wanted.data };
     Controller::new(keeper).watches_by_key::<ConfigMap>(|map, _| Ok(namespace_of(map, ROOT_CA)))
 }
 
@@ -45,12 +45,12 @@ fn namespace_of(object: &ObjectKey, name: &str) -> Vec<ObjectKey> {
 }
 
 /// Keeps one object in every namespace.
-struct Keeper<T> {
+struct PerNamespace<T> {
     object: T,
     is_good: fn(&T, &T) -> bool,
 }
 
-impl<T> Reconcile for Keeper<T>
+impl<T> Reconcile for PerNamespace<T>
 where
     T: Resource + kube::Resource<Scope = NamespaceResourceScope> + Clone + Debug + Serialize,
 {

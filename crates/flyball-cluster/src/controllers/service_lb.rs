@@ -5,8 +5,8 @@
 
 mod addresses;
 
-use super::events::Events;
-use super::{owners, pods};
+use crate::workload::events::Events;
+use crate::workload::{owners, pods};
 use addresses::Addresses;
 use flyball::{Action, Context, Controller, ObjectKey, Predicate, Reconcile, Result};
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Node, Service, ServiceStatus};

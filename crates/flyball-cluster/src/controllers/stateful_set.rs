@@ -5,10 +5,11 @@
 mod claims;
 mod identity;
 
-use super::events::Events;
-use super::owners::{self, Orphans, Selector};
-use super::pods::{self, is_active, is_available, is_deleting, is_over, is_ready};
 use super::revisions::{self, History};
+use crate::workload::events::Events;
+use crate::workload::owners::{self, Orphans, Selector};
+use crate::workload::pods::{self, is_active, is_available, is_deleting, is_over, is_ready};
+use crate::workload::time;
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use flyball_core::time::Timestamp;
 use identity::{REVISION, ordinal};
@@ -22,7 +23,7 @@ use std::time::Duration;
 /// Under which a revision has its hash.
 const HASH: &str = "controller.kubernetes.io/hash";
 
-/// How soon a step follows one that made as many pods as it may.
+/// Requeue delay after a step that reached its limit of pods.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Makes the controller.
@@ -65,7 +66,7 @@ impl Reconcile for StatefulSets {
         let current = status.current_revision.filter(|name| history.find(name).is_some());
         let current = current.unwrap_or_else(|| history.update.name_any());
         let mut step = Step { set, spec, cx, events: &self.0, history, current, pods, left: pods::BURST };
-        let result = if is_deleting(set) { Ok(()) } else { step.take().await };
+        let result = if is_deleting(set) { Ok(()) } else { step.run().await };
         let status = step.status(cx.now());
         if set.status.as_ref() != Some(&status) {
             owners::tolerate(cx.replace_status(&StatefulSet { status: Some(status), ..set.clone() }).await)?;
@@ -94,7 +95,7 @@ struct Step<'a> {
     current: String,
     /// The pods there are, by their ordinals.
     pods: BTreeMap<i32, Pod>,
-    /// How many pods this step may still make.
+    /// Remaining number of pods that this step may create.
     left: usize,
 }
 
@@ -122,7 +123,7 @@ impl Step<'_> {
     }
 
     /// Makes what is missing, deletes what is too much, replaces what is old; one at a time unless told otherwise.
-    async fn take(&mut self) -> Result<()> {
+    async fn run(&mut self) -> Result<()> {
         for ordinal in self.wanted() {
             if let Some(pod) = self.pods.get(&ordinal).filter(|pod| is_over(pod)) {
                 if !is_deleting(pod) {
@@ -230,7 +231,7 @@ impl Step<'_> {
         let (name, set) = (pod.name_any(), self.set.name_any());
         match self.cx.delete(pod).await {
             Ok(()) => {
-                pod.metadata.deletion_timestamp = Some(pods::time(self.cx.now()));
+                pod.metadata.deletion_timestamp = Some(time(self.cx.now()));
                 let text = format!("Delete Pod {name} in StatefulSet {set} successful");
                 self.events.normal(self.cx, self.set, "SuccessfulDelete", text).await;
                 Ok(())

@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/concepts/workloads/controllers/ttlafterfinished/>.
 
 use super::job::end;
-use super::pods;
+use crate::workload::pods;
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use flyball_core::time::SignedDuration;
 use k8s_openapi::api::batch::v1::Job;

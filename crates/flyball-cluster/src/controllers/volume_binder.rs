@@ -5,9 +5,9 @@
 
 mod unbound;
 
-use super::events::Events;
-use super::owners::{self, Selector};
-use super::pods::{self, UsingClaim};
+use crate::workload::events::Events;
+use crate::workload::owners::{self, Selector};
+use crate::workload::pods::{self, UsingClaim};
 use flyball::{Action, Caches, Context, Controller, Index, ObjectKey, Predicate, Reconcile, Resource, Result};
 use flyball_core::Quantity;
 use k8s_openapi::api::core::v1::{
@@ -19,7 +19,7 @@ use kube::{Api, ResourceExt};
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// Who is to make a volume for a claim.
+/// Annotation with the provisioner of a claim.
 pub(super) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
 /// Makes the controller of claims.

@@ -3,8 +3,8 @@
 //! See <https://kubernetes.io/docs/concepts/storage/dynamic-provisioning/>. The binder hands a claim over by an annotation, once
 //! the class wants a volume to be made; the volume names the claim, and the binder does the rest.
 
-use super::events::Events;
-use super::{owners, pods};
+use crate::workload::events::Events;
+use crate::workload::{owners, pods};
 use flyball::{Action, Context, Controller, Predicate, Reconcile, Result};
 use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec,

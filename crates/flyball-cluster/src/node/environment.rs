@@ -1,8 +1,8 @@
-//! What containers take from elsewhere: environment variables and volumes, out of secrets, config maps, claims and the pod.
+//! Environment variables and volumes of containers, from secrets, config maps, claims and the pod.
 //!
 //! See <https://kubernetes.io/docs/tasks/inject-data-application/>.
 
-use crate::controllers::pods;
+use crate::workload::pods;
 use flyball::{Context, ObjectKey, Result};
 use flyball_core::Quantity;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVarSource, KeyToPath, PersistentVolumeClaim, Pod, Secret};

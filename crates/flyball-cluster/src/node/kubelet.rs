@@ -1,12 +1,12 @@
 //! Runs the pods of simulated nodes.
 
 use super::environment::Material;
-use super::look::Look;
+use super::pod_sync::PodSync;
 use super::program::Program;
 use super::{addresses::Addresses, is_down, is_simulated};
-use crate::controllers::events::Events;
-use crate::controllers::owners::tolerate;
-use crate::controllers::pods::{self, is_deleting, is_over};
+use crate::workload::events::Events;
+use crate::workload::owners::tolerate;
+use crate::workload::pods::{self, is_deleting, is_over};
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, PodStatus, Secret};
 use kube::Api;
@@ -16,10 +16,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// More pods than these are not remembered; they look again from time to time.
-const WAITING: usize = 100_000;
-/// How often they look.
-const AGAIN: Duration = Duration::from_secs(30);
+/// Pods that are remembered as waiting; further ones are synced at intervals.
+const MAX_WAITING_PODS: usize = 100_000;
+/// Interval of syncs of pods that are not remembered.
+const RESYNC_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The pods for which something is missing: a node, or an object of their namespace.
 #[derive(Debug, Default)]
@@ -29,14 +29,14 @@ impl Waiting {
     /// Has a pod looked at when something comes; gives what follows until then.
     fn add(&self, what: String, pod: &ObjectKey) -> Action {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.len() >= WAITING {
-            return Action::requeue_after(AGAIN);
+        if waiting.len() >= MAX_WAITING_PODS {
+            return Action::requeue_after(RESYNC_INTERVAL);
         }
         waiting.insert((what, pod.clone()));
         Action::done()
     }
 
-    fn take(&self, what: &str) -> Vec<ObjectKey> {
+    fn drain(&self, what: &str) -> Vec<ObjectKey> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let from = (what.to_owned(), ObjectKey::new(None, ""));
         let found: Vec<_> = waiting.range(from..).take_while(|(known, _)| known == what).cloned().collect();
@@ -76,10 +76,10 @@ impl Kubelet {
         let [nodes, secrets, config_maps, claims] = [(); 4].map(|()| self.waiting.clone());
         let beside = |key: &ObjectKey| in_namespace(key.namespace().unwrap_or_default());
         Controller::new(self)
-            .watches_by_key::<Node>(move |node, _| Ok(nodes.take(&for_node(node.name()))))
-            .watches_by_key::<Secret>(move |secret, _| Ok(secrets.take(&beside(secret))))
-            .watches_by_key::<ConfigMap>(move |map, _| Ok(config_maps.take(&beside(map))))
-            .watches_by_key::<PersistentVolumeClaim>(move |claim, _| Ok(claims.take(&beside(claim))))
+            .watches_by_key::<Node>(move |node, _| Ok(nodes.drain(&for_node(node.name()))))
+            .watches_by_key::<Secret>(move |secret, _| Ok(secrets.drain(&beside(secret))))
+            .watches_by_key::<ConfigMap>(move |map, _| Ok(config_maps.drain(&beside(map))))
+            .watches_by_key::<PersistentVolumeClaim>(move |claim, _| Ok(claims.drain(&beside(claim))))
             .while_deleting()
     }
 }
@@ -111,30 +111,30 @@ impl Reconcile for Kubelet {
             None => self.addresses.next(cx.caches())?,
         };
         let program = &*self.program;
-        let look = Look { pod, program, material: &material, host_ip: &host_ip, pod_ip, now: cx.now() };
-        let seen = look.look();
-        if seen.lacks {
+        let sync = PodSync { pod, program, material: &material, host_ip: &host_ip, pod_ip, now: cx.now() };
+        let synced = sync.sync_pod();
+        if synced.is_missing_object {
             self.waiting.add(in_namespace(cx.key().namespace().unwrap_or_default()), cx.key());
         }
-        if pod.status.as_ref() != Some(&seen.status) {
+        if pod.status.as_ref() != Some(&synced.status) {
             let api = Api::<Pod>::namespaced(cx.client().clone(), cx.key().namespace().unwrap_or_default());
             let params = PatchParams { field_manager: Some(super::MANAGER.into()), ..PatchParams::default() };
-            let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": merged(&seen.status)});
+            let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": merged(&synced.status)});
             let written = api.patch_status(cx.key().name(), &params, &Patch::Strategic(patch)).await;
             match tolerate(written.map_err(Into::into))? {
                 Some(written) => cx.wrote(&written),
                 None => return Ok(Action::done()),
             }
         }
-        for note in seen.notes {
-            let kind = if note.is_warning { "Warning" } else { "Normal" };
-            self.events.publish(cx, Some(name), pod, (kind, note.reason.into(), note.text)).await;
+        for event in synced.events {
+            let kind = if event.is_warning { "Warning" } else { "Normal" };
+            self.events.publish(cx, Some(name), pod, (kind, event.reason.into(), event.text)).await;
         }
-        if seen.has_stopped {
+        if synced.has_stopped {
             remove(pod, cx).await?;
             return Ok(Action::done());
         }
-        let wait = seen.due.map(|due| due.duration_since(cx.now()).unsigned_abs());
+        let wait = synced.due.map(|due| due.duration_since(cx.now()).unsigned_abs());
         Ok(wait.map_or_else(Action::done, |wait| Action::requeue_after(wait.max(Duration::from_millis(1)))))
     }
 }

@@ -1,12 +1,12 @@
-//! What runs in the containers of pods.
+//! Programs that run in the containers of pods.
 
-use super::course::Rules;
+use super::script::Rules;
 use flyball_core::Rng;
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use std::collections::BTreeMap;
 
-/// What runs the containers of pods: it starts them, says how they are, and stops them.
+/// Runs the containers of pods: starts, observes and stops them.
 ///
 /// A kubelet asks it about every container whenever it looks at a pod, so the answers must be cheap. It keeps in the status
 /// of the pod what it was told, and may ask a program that was made anew about containers that another one started.
@@ -32,7 +32,7 @@ pub struct Launch<'a> {
     pub pod: &'a Pod,
     /// The container, which may be an init container.
     pub container: &'a Container,
-    /// How often it was started before.
+    /// Number of earlier starts.
     pub attempt: i32,
     /// Its environment, with everything resolved that it takes from elsewhere.
     pub env: &'a BTreeMap<String, String>,
@@ -42,12 +42,12 @@ pub struct Launch<'a> {
     pub now: Timestamp,
 }
 
-/// What came of starting a container.
+/// Result of starting a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     /// It runs, and is known by this name from now on, such as `containerd://8a7f…`.
     Started(String),
-    /// What it needs is still on its way, and is there at this time.
+    /// A dependency is not available before this time.
     NotYet(Timestamp),
 }
 
@@ -58,7 +58,7 @@ pub struct Running<'a> {
     pub pod: &'a Pod,
     /// The container.
     pub container: &'a Container,
-    /// How often it was started before.
+    /// Number of earlier starts.
     pub attempt: i32,
     /// The name that [`Program::start`] gave.
     pub id: &'a str,
@@ -72,16 +72,16 @@ pub struct Running<'a> {
 pub struct StartError {
     /// The reason in one word, such as `ErrImagePull`.
     pub reason: String,
-    /// What happened.
+    /// Error message.
     pub message: String,
 }
 
-/// How a container is.
+/// State of a container.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Observed {
     /// It runs.
     Running {
-        /// Whether it does what it is for.
+        /// Readiness.
         is_ready: bool,
         /// When it is to be looked at again, if that is known.
         until: Option<Timestamp>,
@@ -90,7 +90,7 @@ pub enum Observed {
     Exited(Exit),
 }
 
-/// How a container ended.
+/// Exit of a container.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exit {
     /// Its exit code.
@@ -127,8 +127,8 @@ impl Simulated {
 
     /// Says how the container ends, if it does.
     fn ending(&self, running: &Running<'_>) -> Option<Exit> {
-        let course = self.rules.course(running.pod, &running.container.name);
-        let (after, code) = course.ending(running.pod, running.container, running.attempt)?;
+        let script = self.rules.script(running.pod, &running.container.name);
+        let (after, code) = script.ending(running.pod, running.container, running.attempt)?;
         let after = after.draw(&self.rng(running, "complete"))?;
         Some(Exit { code, at: began(running) + after })
     }
@@ -148,8 +148,8 @@ impl Program for Simulated {
         let rng = Rng::from_seed(self.seed).fork(&whose);
         // What was pulled once is there when it starts again.
         if launch.attempt == 0 {
-            let course = self.rules.course(launch.pod, &launch.container.name);
-            let due = course.start_after.draw(&rng.fork("start")).map(|after| launch.since + after);
+            let script = self.rules.script(launch.pod, &launch.container.name);
+            let due = script.start_after.draw(&rng.fork("start")).map(|after| launch.since + after);
             match due {
                 Some(due) if due <= launch.now => {}
                 // Whatever never comes is looked for once a day.
@@ -165,8 +165,8 @@ impl Program for Simulated {
         if let Some(exit) = ending.clone().filter(|exit| exit.at <= now) {
             return Observed::Exited(exit);
         }
-        let course = self.rules.course(running.pod, &running.container.name);
-        let after = course.ready(running.container).draw(&self.rng(running, "ready"));
+        let script = self.rules.script(running.pod, &running.container.name);
+        let after = script.ready(running.container).draw(&self.rng(running, "ready"));
         let ready = after.map(|after| began(running) + after);
         let is_ready = ready.is_some_and(|ready| ready <= now);
         let until = ready.filter(|_| !is_ready).into_iter().chain(ending.map(|exit| exit.at)).min();
@@ -177,8 +177,8 @@ impl Program for Simulated {
         if let Some(exit) = self.ending(running).filter(|exit| exit.at <= since) {
             return Observed::Exited(exit);
         }
-        let course = self.rules.course(running.pod, &running.container.name);
-        let wanted = course.stop_after.draw(&self.rng(running, "stop"));
+        let script = self.rules.script(running.pod, &running.container.name);
+        let wanted = script.stop_after.draw(&self.rng(running, "stop"));
         let is_killed = wanted.is_none_or(|wanted| wanted > grace);
         let at = since + if is_killed { grace } else { wanted.unwrap_or(grace) };
         match at <= now {

@@ -3,8 +3,8 @@
 //! See <https://kubernetes.io/docs/reference/node/node-status/>.
 
 use super::{Addresses, is_down, is_simulated};
-use crate::controllers::owners::tolerate;
-use crate::controllers::pods::time;
+use crate::workload::owners::tolerate;
+use crate::workload::time;
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use flyball_core::time::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -20,11 +20,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const NAMESPACE: &str = "kube-node-lease";
-/// How often a node says that it is still there. Real ones do so every ten seconds; a thousand of these cost nothing.
+/// Interval of lease renewals. Real nodes renew every ten seconds; a thousand of these cost nothing.
 const HEARTBEAT: Duration = Duration::from_mins(5);
-/// How long a node is taken to be there that does not say so.
+/// Lease duration in seconds.
 const SILENCE: i32 = 15 * 60;
-/// What a node has of what it does not say itself.
+/// Default capacity of a node.
 const USUAL: [(&str, &str); 4] = [("cpu", "8"), ("memory", "32Gi"), ("ephemeral-storage", "100Gi"), ("pods", "110")];
 
 /// Makes the controller.

@@ -1,10 +1,10 @@
-//! What follows for a pod from how its containers are: its phase and its conditions.
+//! Phase and conditions of a pod, derived from the states of its containers.
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-phase>.
 
-use super::look::{ended, restarts};
-use crate::controllers::pods::time;
-use crate::scheduler::resources::is_sidecar;
+use super::containers::{ended, has_begun, has_begun_main, restarts};
+use crate::workload::resources::is_sidecar;
+use crate::workload::time;
 use flyball_core::time::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodSpec, PodStatus};
 use std::collections::BTreeMap;
@@ -126,14 +126,14 @@ fn conditions(pod: &Pod, spec: &PodSpec, status: &PodStatus, phase: &str) -> Vec
     };
     let initialized = match phase {
         "Succeeded" => (true, Some("PodCompleted"), None),
-        _ if super::look::has_begun_main(status) || incomplete.is_empty() => (true, None, None),
+        _ if has_begun_main(status) || incomplete.is_empty() => (true, None, None),
         _ => (
             false,
             Some("ContainersNotInitialized"),
             Some(format!("containers with incomplete status: {}", names(incomplete))),
         ),
     };
-    let has_sandbox = !matches!(phase, "Succeeded" | "Failed") && super::look::has_begun(status);
+    let has_sandbox = !matches!(phase, "Succeeded" | "Failed") && has_begun(status);
     let scheduled = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     vec![
         ("PodReadyToStartContainers", has_sandbox, None, None),

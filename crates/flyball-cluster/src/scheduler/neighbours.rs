@@ -1,23 +1,23 @@
-//! Whether a pod suits a node because of the pods that are there and near: affinity, anti-affinity and even spread.
+//! Inter-pod affinity, anti-affinity and topology spread.
 //!
 //! See <https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity> and
 //! <https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/>. All counts are made once for a
 //! pod, so that a node costs no more than looking them up.
 
-use super::affinity::{self, Labels};
 use super::nodes::{Node, Reason};
 use super::pods::{Facts, Pending, Term};
-use crate::controllers::Selector;
+use crate::workload::affinity::{self, Labels};
+use crate::workload::owners::Selector;
 use k8s_openapi::api::core::v1::{PodAffinityTerm, PodSpec, Taint, TopologySpreadConstraint};
 use kube::ResourceExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 type Nodes = BTreeMap<Arc<str>, Node>;
-/// How many pods there are by the value of a topology's label.
+/// Number of pods by the value of a topology label.
 type Counts = BTreeMap<String, i64>;
 
-/// What a pod wants of the pods around it, counted.
+/// Counts for the affinity terms and spread constraints of a pod.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
     /// Topologies in which a pod is that does not want this one near.

@@ -1,8 +1,8 @@
-//! What the scheduler knows of a node, and whether a pod fits there as far as the node alone decides that.
+//! Scheduler's view of a node, and the filters that depend on the node alone.
 
-use super::affinity::{self, Labels};
 use super::pods::{Facts, HostPort, Pending};
-use super::resources::{Amounts, Load};
+use crate::workload::affinity::{self, Labels, NOT_READY};
+use crate::workload::resources::{Amounts, Load};
 use flyball_core::ObjectKey;
 use k8s_openapi::api::core::v1::{self, Taint};
 use kube::ResourceExt;
@@ -10,8 +10,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The taint of nodes that are not known to be ready.
-pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// The pods of a node, and the node itself if it exists.
@@ -23,7 +21,7 @@ pub(super) struct Node {
     load: Load,
 }
 
-/// What matters of a node that exists.
+/// Node data used by filters.
 #[derive(Debug, PartialEq)]
 pub(super) struct There {
     pub(super) labels: Labels,
@@ -58,7 +56,7 @@ impl There {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reason {
     pub(super) text: Cow<'static, str>,
-    /// Whether it would help if other pods went.
+    /// Removing other pods would make the pod fit.
     pub(super) depends_on_pods: bool,
 }
 

@@ -1,8 +1,8 @@
-//! What the scheduler knows of a pod.
+//! Scheduler's view of a pod.
 
-use super::affinity::Labels;
-use super::resources::{self, Amounts, Load};
-use crate::controllers::{Selector, pods};
+use crate::workload::affinity::Labels;
+use crate::workload::resources::{self, Amounts, Load};
+use crate::workload::{owners::Selector, pods};
 use flyball_core::ObjectKey;
 use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm, PodSpec};
 use kube::ResourceExt;
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const EVERYWHERE: &str = "0.0.0.0";
 
-/// What matters of a pod to others that come after it.
+/// Pod data used when later pods are scheduled.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) uid: String,
@@ -125,7 +125,7 @@ fn anti_affinity(pod: &Pod) -> impl Iterator<Item = &PodAffinityTerm> {
 pub(super) struct Pending {
     pub(super) pod: Box<Pod>,
     pub(super) facts: Facts,
-    /// What says the same of every node for every pod that has it; `None` if other pods matter as well.
+    /// Key of pods with equal results on every node; `None` if other pods matter as well.
     pub(super) class: Option<String>,
 }
 

@@ -1,15 +1,15 @@
-//! What the scheduler knows of the cluster, and what follows from it for a pod.
+//! Scheduler's view of the cluster, and the decision for a pod.
 //!
 //! Most pods are one of many that want the same. For these a [`Class`] keeps what was found out of every node, and only
 //! looks anew at nodes that changed since: a pod then costs as much as few nodes do, not as many.
 
-use super::affinity::Labels;
 use super::neighbours::Neighbours;
 use super::nodes::{Node, Reason, There};
 use super::pods::{Facts, Pending};
 use super::queue::Queue;
 use super::volumes::Volumes;
-use crate::controllers::pods;
+use crate::workload::affinity::Labels;
+use crate::workload::pods;
 use flyball_core::ObjectKey;
 use k8s_openapi::api::core::v1::{self, Pod};
 use kube::ResourceExt;
@@ -26,7 +26,7 @@ pub(super) const NAME: &str = "default-scheduler";
 #[derive(Debug, Default)]
 pub(super) struct State {
     nodes: BTreeMap<Arc<str>, Node>,
-    /// Where pods are, those included that were just sent there.
+    /// Nodes of pods, including assumed pods.
     places: BTreeMap<ObjectKey, Arc<str>>,
     /// Pods that were sent to a node and are not seen there yet, by UID.
     assumed: BTreeMap<ObjectKey, String>,
@@ -37,13 +37,13 @@ pub(super) struct State {
     changed: BTreeMap<Arc<str>, u64>,
     clock: u64,
     classes: BTreeMap<String, Class>,
-    /// How many pods want others to stay away.
+    /// Number of pods with anti-affinity.
     repelling: usize,
     namespaces: BTreeMap<String, Labels>,
     volumes: Volumes,
 }
 
-/// What was found out of the nodes for pods that want the same.
+/// Cached filter results for pods with equal requirements.
 #[derive(Debug, Default)]
 struct Class {
     seen: u64,
@@ -66,7 +66,7 @@ impl Class {
     }
 }
 
-/// What is to become of a pod.
+/// Scheduling decision for a pod.
 #[derive(Debug)]
 pub(super) enum Decision {
     /// It goes to this node.

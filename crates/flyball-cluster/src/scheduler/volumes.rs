@@ -1,11 +1,11 @@
-//! What the scheduler knows of the volumes that pods use: whether they are there, and from where they can be reached.
+//! Scheduler's view of volumes: existence and topology.
 //!
 //! See <https://kubernetes.io/docs/concepts/storage/storage-classes/#volume-binding-mode>.
 
-use super::affinity::{self, Labels};
 use super::nodes::Reason;
 use super::pods::Pending;
-use crate::controllers::pods;
+use crate::workload::affinity::{self, Labels};
+use crate::workload::pods;
 use flyball_core::ObjectKey;
 use k8s_openapi::api::core::v1::{NodeSelectorTerm, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;

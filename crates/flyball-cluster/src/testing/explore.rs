@@ -1,4 +1,4 @@
-//! What a crash, an order or a delay must not change: the state in which things come to rest.
+//! Final state of a run, which crashes, orders and delays must not change.
 
 use super::report::{Done, Ordeal};
 use super::requests::Crash;
@@ -32,7 +32,7 @@ const RANDOM: [&str; 15] = [
     "nodeName",
 ];
 
-/// What the names of volumes begin with that hold a pod's token.
+/// Name prefix of token volumes.
 const TOKENS: &str = "kube-api-access-";
 
 /// The type of Secrets in which Helm keeps revisions, whose payloads hold times, and whose annotations what was drawn.
@@ -131,7 +131,7 @@ fn state_of(objects: Vec<(String, DynamicObject)>) -> BTreeMap<String, Value> {
 }
 
 /// Tells a time from the creation of its object, as exactly as runs agree.
-fn told(time: Timestamp, created: Option<Timestamp>) -> String {
+fn describe_time(time: Timestamp, created: Option<Timestamp>) -> String {
     let Some(created) = created else { return "a time".to_owned() };
     let (unit, passed) = (TIME_UNIT.as_secs(), time.duration_since(created).as_secs());
     match (passed + passed.signum() * unit / 2) / unit * unit / 60 {
@@ -140,7 +140,7 @@ fn told(time: Timestamp, created: Option<Timestamp>) -> String {
     }
 }
 
-/// What was drawn in a run, each with what stands for it: UIDs, and names of which the beginning only was chosen.
+/// Placeholders for random values of a run: UIDs and generated names.
 struct Placeholders(Vec<(String, String)>);
 
 impl Placeholders {
@@ -173,7 +173,7 @@ impl Placeholders {
             // The volume of a pod's token has a drawn name.
             Value::String(text) if text.starts_with(TOKENS) => text.truncate(TOKENS.len()),
             Value::String(text) => {
-                *text = text.parse().map_or_else(|_| self.replace(text.clone()), |time| told(time, created));
+                *text = text.parse().map_or_else(|_| self.replace(text.clone()), |time| describe_time(time, created));
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }

@@ -1,4 +1,4 @@
-//! What an operator changes outside of the namespace of its test: cluster-scoped objects, and those of other namespaces.
+//! Changes of an operator outside of the namespace of its test: cluster-scoped objects and other namespaces.
 //!
 //! It is read off the operator's requests and their answers, so that only what the operator itself did counts. A change is expected
 //! of objects that the test made, of the operator's own kinds, of what such objects own, and of what the test [allows](Allowlist).
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Groups whose objects are questions. Leases are not among them: the operator's own one is in the namespace of the test.
 const QUESTIONS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
 
-/// What an operator may change outside of the namespace of its test.
+/// Changes that an operator may make outside of the namespace of its test.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Allowlist {
     pub(super) namespaces: BTreeSet<String>,

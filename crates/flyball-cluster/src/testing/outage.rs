@@ -1,4 +1,4 @@
-//! What an operator made has to go on without it, and to be left alone when it comes back.
+//! Outages of an operator, during and after which its objects must not change.
 
 use super::Test;
 use super::report::{Done, Ordeal};

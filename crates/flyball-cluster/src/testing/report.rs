@@ -1,4 +1,4 @@
-//! What a test tells to whoever started it: of permissions to `flyball test --rbac`, of what the operator bore to `flyball lint`.
+//! Reports of a test: permissions for `flyball test --rbac`, chaos for `flyball lint`.
 
 use super::{Log, Permission};
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -13,7 +13,7 @@ const PERMISSIONS: &str = "FLYBALL_TEST_PERMISSIONS";
 /// Names the file that gets a line of JSON from each ordeal.
 const CHAOS: &str = "FLYBALL_TEST_CHAOS";
 
-/// What was done to an operator that it has to bear.
+/// Fault applied to an operator.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Done {
@@ -31,7 +31,7 @@ pub(super) struct Ordeal {
     operator: String,
     pub(super) done: Done,
     passed: bool,
-    /// What was asked for and left out.
+    /// Faults that were requested but not tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_tried: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What an operator asked of the API server, counted.
+//! Counts of the requests of an operator.
 
 use super::neighbors::{Allowlist, Neighbors, WriteTarget};
 use flyball::{ObjectKey, RunError};
@@ -12,12 +12,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How many of the last writes are kept, to be shown.
+/// Maximum number of recorded writes.
 const SHOWN: usize = 20;
-/// How many panics are kept: one fails the test.
+/// Maximum number of recorded panics. One fails the test.
 const MAX_PANICS: usize = 20;
 
-/// What somebody may do, or does: a verb on a resource, as roles name them.
+/// A verb on a resource, as in roles.
 ///
 /// See <https://kubernetes.io/docs/reference/access-authn-authz/authorization/#determine-the-request-verb>.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,14 +95,14 @@ impl Permission {
     }
 }
 
-/// What an operator asked of the API server, counted by what it takes to be permitted.
+/// Requests of an operator, counted by permission.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
-    /// How often each thing was asked for.
+    /// Number of requests by permission.
     pub counts: BTreeMap<Permission, u64>,
-    /// How many requests there were.
+    /// Number of requests.
     pub total: u64,
-    /// How many of them write.
+    /// Number of writes.
     pub writes: u64,
 }
 
@@ -133,7 +133,7 @@ impl fmt::Display for Requests {
 /// Something that an operator was not permitted to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// What it takes.
+    /// Required permission.
     pub permission: Permission,
     /// The words of the API server.
     pub message: String,
@@ -141,7 +141,7 @@ pub struct Denial {
 
 /// An error of a reconcile that came of a [`Denial`], and where in the code the request was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct DenialSite {
     controller: String,
     object: ObjectKey,
     message: String,
@@ -157,7 +157,7 @@ pub(super) enum Crash {
     After(u64),
 }
 
-/// Where requests are counted; clones count together.
+/// Counter of requests, shared by clones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log(Arc<Shared>);
 
@@ -170,45 +170,45 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many requests were sent, those that are about no object too.
+    /// Number of requests sent, including non-resource requests.
     sent: u64,
     crash: Option<Crash>,
-    /// Whether the request at which the operator crashed was one that writes.
+    /// Set after a crash: true if it was at a write.
     crashed: Option<bool>,
     /// Why the operator ended.
     failure: Option<String>,
     requests: Requests,
     denials: BTreeMap<Permission, String>,
-    places: BTreeMap<String, Place>,
+    places: BTreeMap<String, DenialSite>,
     last_writes: VecDeque<String>,
     /// Panics, each with its place.
     panics: Vec<String>,
     /// The objects whose reconciles fail, by controller and object.
-    failing: BTreeMap<(String, ObjectKey), Failure>,
+    failing: BTreeMap<(String, ObjectKey), RepeatedFailure>,
     /// Parts of errors that are expected to repeat.
     expected: Vec<String>,
-    /// Whether errors are injected, which come and go.
+    /// Set if transient errors are injected.
     has_faults: bool,
     /// When the test or the operator last wrote something.
     written: Option<Instant>,
-    /// What happens outside of the namespace of the test, if that is looked at.
+    /// Changes outside of the namespace of the test, if checked.
     neighbors: Option<Neighbors>,
 }
 
 /// An object whose reconciles fail, though nothing was written since the first of these failures but to fail again.
 #[derive(Debug)]
-struct Failure {
+struct RepeatedFailure {
     since: Instant,
     last: Instant,
     failures: u64,
-    /// Whether the last reconcile did not fail.
+    /// Set if the last reconcile succeeded.
     is_settled: bool,
-    /// How often the object failed again after a reconcile that did not fail.
+    /// Number of failures after a success.
     relapses: u64,
     error: String,
 }
 
-impl Failure {
+impl RepeatedFailure {
     fn new() -> Self {
         let now = Instant::now();
         Self { since: now, last: now, failures: 0, is_settled: false, relapses: 0, error: String::new() }
@@ -299,13 +299,13 @@ impl Log {
     /// Describes the objects that have failed for so long, again and again.
     pub(super) fn failing_for(&self, period: Duration) -> Vec<String> {
         let state = self.lock();
-        let fails = |failing: &Failure| {
+        let fails = |failing: &RepeatedFailure| {
             let is_expected = state.expected.iter().any(|part| failing.error.contains(part));
             failing.repeats(period) && !is_expected
         };
         let failing = state.failing.iter().filter(|(_, failing)| fails(failing));
         failing
-            .map(|((controller, object), Failure { failures, error, .. })| {
+            .map(|((controller, object), RepeatedFailure { failures, error, .. })| {
                 format!("controller {controller}, object {object}, {failures} times: {error}")
             })
             .collect()
@@ -380,11 +380,12 @@ impl Log {
         if error.is_retried() {
             let mut state = self.lock();
             let written = state.written;
-            let failing = state.failing.entry((controller.to_owned(), object.clone())).or_insert_with(Failure::new);
+            let failing =
+                state.failing.entry((controller.to_owned(), object.clone())).or_insert_with(RepeatedFailure::new);
             if failing.is_settled {
                 // Something has changed in between: that it failed before says nothing.
                 if written.is_some_and(|written| written >= failing.last) {
-                    *failing = Failure::new();
+                    *failing = RepeatedFailure::new();
                 } else {
                     failing.relapses += 1;
                 }
@@ -397,7 +398,7 @@ impl Log {
         if error.status().is_some_and(|status| status.is_forbidden()) {
             let (message, at) = (error.to_string(), error.call_site());
             let place =
-                Place { controller: controller.to_owned(), object: object.clone(), message: message.clone(), at };
+                DenialSite { controller: controller.to_owned(), object: object.clone(), message: message.clone(), at };
             self.lock().places.entry(message).or_insert(place);
         }
     }
@@ -435,7 +436,7 @@ impl Log {
         let state = self.lock();
         let describe = |(permission, message): (&Permission, &String)| {
             let place = state.places.values().find(|place| place.message.contains(message));
-            let place = place.map(|Place { controller, object, at, .. }| {
+            let place = place.map(|DenialSite { controller, object, at, .. }| {
                 let at = at.as_ref().map(|at| format!(", at {at}")).unwrap_or_default();
                 format!(" (controller {controller}, object {object}{at})")
             });

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod application;
+mod architecture;
 mod autoscaling;
 mod caches;
 mod cleanup;

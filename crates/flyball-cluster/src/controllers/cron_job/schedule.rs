@@ -7,7 +7,7 @@ use k8s_openapi::api::batch::v1::CronJob;
 /// When more times than these were missed, something is wrong.
 pub(super) const MANY: i64 = 100;
 
-/// What a schedule asks for at a time.
+/// Times at which a schedule is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Due {
     /// From when on was looked.

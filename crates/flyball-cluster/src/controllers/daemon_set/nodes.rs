@@ -1,15 +1,15 @@
 //! Which nodes a daemon runs on, and how its pods are tied to them.
 
-use crate::controllers::pods;
-use crate::scheduler::affinity::{NAME, is_tolerated, may_be_on};
+use crate::workload::affinity::{NAME, is_tolerated, may_be_on};
+use crate::workload::pods;
 use k8s_openapi::api::core::v1::{
     Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Toleration,
 };
 use kube::ResourceExt;
 
-/// What is to happen on a node.
+/// Decision about the daemon pod of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum NodeDecision {
     /// A pod is to run.
     Run,
     /// No pod is to be made, but one that is there may stay.
@@ -19,18 +19,18 @@ pub(super) enum Wanted {
 }
 
 /// Tells what the pods of a daemon are to do on a node.
-pub(super) fn wanted(spec: &PodSpec, node: &Node) -> Wanted {
+pub(super) fn wanted(spec: &PodSpec, node: &Node) -> NodeDecision {
     let name = node.name_any();
     let is_chosen = spec.node_name.as_deref().is_none_or(|chosen| chosen.is_empty() || chosen == name);
     if !is_chosen || !may_be_on(spec, &name, node.labels()) {
-        return Wanted::Leave;
+        return NodeDecision::Leave;
     }
-    let (tolerations, mut wanted) = (tolerations(spec), Wanted::Run);
+    let (tolerations, mut wanted) = (tolerations(spec), NodeDecision::Run);
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     for taint in taints.filter(|taint| !is_tolerated(Some(&tolerations), taint)) {
         match &*taint.effect {
-            "NoExecute" => return Wanted::Leave,
-            "NoSchedule" => wanted = Wanted::Stay,
+            "NoExecute" => return NodeDecision::Leave,
+            "NoSchedule" => wanted = NodeDecision::Stay,
             _ => {}
         }
     }

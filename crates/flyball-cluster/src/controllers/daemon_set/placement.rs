@@ -1,8 +1,8 @@
 //! Which pods are missing on nodes, and which are too many there.
 
-use super::nodes::Wanted;
+use super::nodes::NodeDecision;
 use super::{Daemon, DaemonSets, Plan};
-use crate::controllers::pods::{self, is_deleting, is_ready, phase};
+use crate::workload::pods::{self, is_deleting, is_ready, phase};
 use flyball::Context;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -18,9 +18,9 @@ impl DaemonSets {
             let pods = daemon.pods.get(&name).map(Vec::as_slice).unwrap_or_default();
             let present = || pods.iter().filter(|pod| !is_deleting(*pod));
             match wanted {
-                Wanted::Leave => plan.delete.extend(present().cloned()),
-                Wanted::Run if pods.is_empty() => plan.create.push(name),
-                Wanted::Run | Wanted::Stay => {
+                NodeDecision::Leave => plan.delete.extend(present().cloned()),
+                NodeDecision::Run if pods.is_empty() => plan.create.push(name),
+                NodeDecision::Run | NodeDecision::Stay => {
                     let mut running = Vec::new();
                     for pod in present() {
                         let told = match phase(pod) {
@@ -37,7 +37,7 @@ impl DaemonSets {
                                 continue;
                             }
                         };
-                        self.tell(daemon, pod, &name, told, cx).await;
+                        self.publish(daemon, pod, &name, told, cx).await;
                         plan.delete.push(pod.clone());
                     }
                     prune(daemon, &name, wanted, &running, &mut plan);
@@ -51,7 +51,7 @@ impl DaemonSets {
         (plan, wait)
     }
 
-    async fn tell(
+    async fn publish(
         &self,
         daemon: &Daemon<'_>,
         pod: &Pod,
@@ -69,10 +69,10 @@ impl DaemonSets {
 }
 
 /// Leaves one of the pods of a node; with a surge, one of each template as long as the new one is not ready to take over.
-fn prune(daemon: &Daemon<'_>, node: &str, wanted: Wanted, running: &[&Pod], plan: &mut Plan) {
+fn prune(daemon: &Daemon<'_>, node: &str, wanted: NodeDecision, running: &[&Pod], plan: &mut Plan) {
     let surges = daemon.bounds(1).0 > 0;
     match running {
-        [] if surges && wanted == Wanted::Run => plan.create.push(node.to_owned()),
+        [] if surges && wanted == NodeDecision::Run => plan.create.push(node.to_owned()),
         [] | [_] => {}
         [_, excess @ ..] if !surges => plan.delete.extend(excess.iter().map(|pod| (*pod).clone())),
         _ => {

@@ -2,9 +2,9 @@
 //!
 //! See <https://kubernetes.io/docs/tasks/manage-daemon/update-daemon-set/>.
 
-use super::nodes::Wanted;
+use super::nodes::NodeDecision;
 use super::{Daemon, Plan};
-use crate::controllers::pods::is_deleting;
+use crate::workload::pods::is_deleting;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ struct Pair<'a> {
 
 /// Finds what may be replaced within the bounds of the strategy.
 pub(super) fn plan(daemon: &Daemon<'_>) -> Plan {
-    let run: Vec<&Node> = daemon.nodes.iter().filter(|node| daemon.wanted(node) == Wanted::Run).collect();
+    let run: Vec<&Node> = daemon.nodes.iter().filter(|node| daemon.wanted(node) == NodeDecision::Run).collect();
     let desired = i32::try_from(run.len()).unwrap_or(i32::MAX);
     let mut nodes: BTreeMap<String, &[Pod]> = run.iter().map(|node| (node.name_any(), &[][..])).collect();
     nodes.extend(daemon.pods.iter().map(|(name, pods)| (name.clone(), &**pods)));

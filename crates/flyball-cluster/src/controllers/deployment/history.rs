@@ -1,7 +1,7 @@
 //! The replica sets of a deployment as its history: which one is the new one, their revisions, and how many are kept.
 
 use super::{DESIRED, HASH, MAX, REVISION, Rollout, revision};
-use crate::controllers::{owners, pods};
+use crate::workload::{owners, pods};
 use flyball::{Error, Result};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
@@ -19,7 +19,7 @@ const NOT_COPIED: [&str; 6] = [
     MAX,
     "deprecated.deployment.rollback.to",
 ];
-/// How many characters of past revisions are kept.
+/// Maximum length of the revision history annotation.
 const LONGEST_HISTORY: usize = 2000;
 
 /// Tells the replica set that has the deployment's template from the others.
@@ -114,7 +114,7 @@ impl Rollout<'_> {
         self.progress("True", "NewReplicaSetCreated", format!("Created new replica set \"{name}\""));
         self.new = Some(set);
         if replicas > 0 {
-            self.tell(format!("Scaled up replica set {name} from 0 to {replicas}")).await;
+            self.publish(format!("Scaled up replica set {name} from 0 to {replicas}")).await;
         }
         Ok(())
     }

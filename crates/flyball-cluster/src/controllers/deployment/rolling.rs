@@ -49,7 +49,7 @@ pub(super) fn grown(new: i32, all: i32, wanted: i32, surge: i32) -> i32 {
 pub(super) struct Size {
     pub(super) replicas: i32,
     pub(super) available: i32,
-    /// What the deployment with its surge might have had at most when the set was last scaled.
+    /// Maximum size of the deployment with its surge when the set was last scaled.
     pub(super) max: Option<i32>,
 }
 

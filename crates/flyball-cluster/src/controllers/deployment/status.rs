@@ -1,8 +1,9 @@
-//! What a deployment says of its rollout.
+//! Status of a rollout.
 
 use super::rolling::total;
 use super::{Rollout, replicas};
-use crate::controllers::{owners, pods};
+use crate::workload::owners;
+use crate::workload::time;
 use flyball::Result;
 use flyball_core::time::SignedDuration;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet, ReplicaSetStatus};
@@ -34,7 +35,7 @@ fn set(conditions: &mut Vec<DeploymentCondition>, mut condition: DeploymentCondi
 
 impl Rollout<'_> {
     fn condition(&self, kind: &str, status: &str, reason: &str, message: String) -> DeploymentCondition {
-        let now = Some(pods::time(self.cx.now()));
+        let now = Some(time(self.cx.now()));
         DeploymentCondition {
             type_: kind.into(),
             status: status.into(),

@@ -1,7 +1,7 @@
 //! Endpoints: the older form, one object for a service, by the service's name.
 
 use super::{HEADLESS, TRIGGERED, addresses, hostname, is_headless, pods_of, reference, services_of, target, trigger};
-use crate::controllers::pods::{is_deleting, is_ready, node};
+use crate::workload::pods::{is_deleting, is_ready, node};
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use flyball_core::time::rfc3339;
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service, ServiceSpec};

@@ -16,7 +16,7 @@ const SERVICE: &str = "kubernetes.io/service-name";
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// How many addresses of a subset are mirrored at most.
+/// Maximum number of mirrored addresses per subset.
 const MAX_ENDPOINTS: usize = 1000;
 
 /// Makes the controller.

@@ -4,7 +4,7 @@ use super::{
     HEADLESS, TRIGGERED, addresses, hostname, is_headless, pods_of, reference, services_of, services_on, target,
     trigger,
 };
-use crate::controllers::pods::{OnNode, is_deleting, is_ready, node};
+use crate::workload::pods::{OnNode, is_deleting, is_ready, node};
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use flyball_core::time::{Timestamp, rfc3339};
 use k8s_openapi::api::core::v1::{Node, Pod, Service, ServiceSpec};
@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpointslice-controller.k8s.io";
 const SERVICE: &str = "kubernetes.io/service-name";
-/// How many endpoints a slice has at most.
-const MOST: usize = 100;
+/// Maximum number of endpoints of a slice.
+const MAX_ENDPOINTS: usize = 100;
 
 /// Makes the controller.
 pub(in crate::controllers) fn controller() -> Controller<impl Reconcile> {
@@ -142,7 +142,7 @@ async fn contents(service: &Service, spec: &ServiceSpec, pods: &[Pod], cx: &Cont
                 continue;
             }
             let (ports, endpoint) = (ports_of(spec, pod), endpoint(service, spec, pod, node.as_ref(), ips));
-            let group = groups.iter_mut().find(|group| group.ports == ports && group.endpoints.len() < MOST);
+            let group = groups.iter_mut().find(|group| group.ports == ports && group.endpoints.len() < MAX_ENDPOINTS);
             match group {
                 Some(group) => group.endpoints.push(endpoint),
                 None => groups.push(Content { family: family.clone(), ports, endpoints: vec![endpoint] }),

@@ -1,4 +1,4 @@
-//! Who owns whom, as the watches tell it, and who deserves a look.
+//! Owner graph, fed by the watches, and the queue of objects to check.
 
 use crate::controllers::discovery::Served;
 use flyball_core::{GroupResource, ObjectKey};
@@ -49,7 +49,7 @@ struct Absent {
 }
 
 impl Absent {
-    const MOST: usize = 500;
+    const MAX_NAMES: usize = 500;
 
     fn name(reference: &OwnerReference, namespace: Option<&str>) -> String {
         let OwnerReference { api_version, kind, name, uid, .. } = reference;
@@ -60,7 +60,7 @@ impl Absent {
         if self.known.insert(name.clone()) {
             self.order.push_back(name);
         }
-        if self.order.len() > Self::MOST
+        if self.order.len() > Self::MAX_NAMES
             && let Some(oldest) = self.order.pop_front()
         {
             self.known.remove(&oldest);
@@ -72,7 +72,7 @@ impl Absent {
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     nodes: BTreeMap<String, Node>,
-    /// Who names a UID as an owner, whether or not that exists.
+    /// Dependents by owner UID, whether or not the owner exists.
     dependents: BTreeMap<String, BTreeSet<String>>,
     queue: VecDeque<String>,
     queued: BTreeSet<String>,

@@ -18,7 +18,7 @@ pub(super) struct Sweep<'a> {
     pub(super) graph: &'a Mutex<Graph>,
 }
 
-/// What an owner reference stands for.
+/// State of the owner of a reference.
 enum Owner {
     /// An object that stays.
     Solid,
@@ -28,7 +28,7 @@ enum Owner {
     Absent,
 }
 
-/// What all owner references of an object stand for together.
+/// Combined state of the owners of an object.
 #[derive(Default)]
 struct Owners {
     solid: Vec<OwnerReference>,

@@ -1,4 +1,4 @@
-//! How fast a workload may grow and shrink: within bounds, within the rates of its behavior, and not to and fro.
+//! Limits of scaling: bounds, rates of the behavior, and stabilization.
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/#configurable-scaling-behavior>.
 
@@ -13,7 +13,7 @@ const LEAST_GROWTH: i32 = 4;
 /// A reason and a message.
 type Why = (&'static str, &'static str);
 
-/// What becomes of a proposal.
+/// Proposal after all limits.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Limited {
     pub(super) desired: i32,
@@ -23,7 +23,7 @@ pub(super) struct Limited {
     pub(super) limited: Option<Why>,
 }
 
-/// What was proposed and done of late.
+/// Recent proposals and scale events.
 #[derive(Debug, Default)]
 pub(super) struct History {
     proposals: Vec<(Timestamp, i32)>,

@@ -1,4 +1,4 @@
-//! What each kind of metric says, and how many replicas it proposes.
+//! Evaluation of each kind of metric: its value and the proposed replicas.
 
 use super::replicas::{self, Samples, Target, Tolerance, Usage};
 use super::scale::{Scale, Scales};
@@ -20,7 +20,7 @@ const NO_PODS: &str = "unable to fetch metrics from resource metrics API: the se
 const NO_CUSTOM: &str =
     "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered";
 
-/// What a metric proposes.
+/// Proposal of one metric.
 pub(super) struct Proposal {
     pub(super) replicas: i32,
     /// The metric, as messages name it.
@@ -29,13 +29,13 @@ pub(super) struct Proposal {
 }
 
 /// Why a metric proposes nothing.
-pub(super) struct Failure {
+pub(super) struct MetricError {
     pub(super) reason: &'static str,
     pub(super) condition: String,
     pub(super) error: String,
 }
 
-/// What all metrics of an autoscaler look at.
+/// Input shared by all metrics of an autoscaler.
 pub(super) struct Measure<'a> {
     metrics: &'a Metrics,
     scale: &'a Scale,
@@ -101,7 +101,7 @@ impl<'a> Measure<'a> {
     }
 
     /// Asks one metric.
-    pub(super) async fn propose(&self, metric: &MetricSpec) -> Result<Proposal, Failure> {
+    pub(super) async fn propose(&self, metric: &MetricSpec) -> Result<Proposal, MetricError> {
         let status = MetricStatus { type_: metric.type_.clone(), ..MetricStatus::default() };
         if let Some(source) = &metric.resource {
             let (replicas, current, metric) = self.resource(&source.name, None, &source.target).map_err(|error| {
@@ -132,7 +132,7 @@ impl<'a> Measure<'a> {
             return self.external(source, status).await;
         }
         let error = format!("unknown metric source type {:?}", metric.type_);
-        Err(Failure { reason: "InvalidMetricSourceType", condition: error.clone(), error })
+        Err(MetricError { reason: "InvalidMetricSourceType", condition: error.clone(), error })
     }
 
     /// Returns how much pods use of a resource.
@@ -194,7 +194,7 @@ impl<'a> Measure<'a> {
         Ok((replicas, status, format!("{resource} {of} utilization (percentage of request)")))
     }
 
-    fn of_pods(&self, source: &PodsMetricSource, status: MetricStatus) -> Result<Proposal, Failure> {
+    fn of_pods(&self, source: &PodsMetricSource, status: MetricStatus) -> Result<Proposal, MetricError> {
         let name = &source.metric.name;
         let sample = |pod: &Pod| Some((pod.name_any(), self.metrics.get(pod, &format!("metric.{name}"))?));
         let samples: Samples = self.pods.iter().filter_map(sample).collect();
@@ -211,7 +211,7 @@ impl<'a> Measure<'a> {
         Ok(Proposal { replicas, metric, status: MetricStatus { pods, ..status } })
     }
 
-    async fn of_object(&self, source: &ObjectMetricSource, status: MetricStatus) -> Result<Proposal, Failure> {
+    async fn of_object(&self, source: &ObjectMetricSource, status: MetricStatus) -> Result<Proposal, MetricError> {
         let (name, object) = (&source.metric.name, &source.described_object);
         let namespace = self.cx.key().namespace().unwrap_or_default();
         let found = self.scales.describe(object, self.cx).await.ok();
@@ -247,7 +247,7 @@ impl<'a> Measure<'a> {
         Ok(Proposal { replicas, metric, status: MetricStatus { object, ..status } })
     }
 
-    async fn external(&self, source: &ExternalMetricSource, status: MetricStatus) -> Result<Proposal, Failure> {
+    async fn external(&self, source: &ExternalMetricSource, status: MetricStatus) -> Result<Proposal, MetricError> {
         let name = &source.metric.name;
         let namespace = self.cx.key().namespace().unwrap_or_default();
         let found = Api::<Namespace>::all(self.cx.client().clone()).get_opt(namespace).await.ok().flatten();
@@ -305,6 +305,6 @@ fn external_name(metric: &MetricIdentifier) -> String {
     format!("external metric {}({})", metric.name, shown(metric.selector.as_ref()))
 }
 
-fn failure(reason: &'static str, outer: &str, condition: String, error: String) -> Failure {
-    Failure { reason, condition, error: format!("{outer}: {error}") }
+fn failure(reason: &'static str, outer: &str, condition: String, error: String) -> MetricError {
+    MetricError { reason, condition, error: format!("{outer}: {error}") }
 }

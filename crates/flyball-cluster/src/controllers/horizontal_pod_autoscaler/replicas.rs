@@ -1,8 +1,8 @@
-//! How many replicas bring what is measured to where it should be.
+//! Calculation of replicas from measured values and targets.
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/#algorithm-details>.
 
-use crate::controllers::pods::{is_deleting, is_ready, phase};
+use crate::workload::pods::{is_deleting, is_ready, phase};
 use flyball_core::Quantity;
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
@@ -14,7 +14,7 @@ const START: SignedDuration = SignedDuration::from_mins(5);
 /// A pod that was not ready for so long after its start, and is not, has never been ready.
 const FIRST_READY: SignedDuration = SignedDuration::from_secs(30);
 
-/// What is measured of pods, in thousandths, by their names.
+/// Measured values of pods by name, in thousandths.
 pub(super) type Samples = BTreeMap<String, i64>;
 
 /// By how much the ratio of what is measured to what it should be may differ from 1.
@@ -30,7 +30,7 @@ impl Tolerance {
     }
 }
 
-/// What the usage of pods should be.
+/// Target usage of pods.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target<'a> {
     /// An average in thousandths.
@@ -50,7 +50,7 @@ pub(super) struct Usage {
 }
 
 /// Rounds up to a number of replicas; what does not fit is as many as there can be.
-pub(super) fn whole(replicas: f64) -> i32 {
+pub(super) fn round_up(replicas: f64) -> i32 {
     replicas.ceil() as i32
 }
 
@@ -113,7 +113,7 @@ pub(super) fn by_pods(
     if !grows_with_unready && groups.missing.is_empty() {
         let proposal = match tolerance.covers(usage.ratio) {
             true => current,
-            false => whole(usage.ratio * f64::from(groups.ready)),
+            false => round_up(usage.ratio * f64::from(groups.ready)),
         };
         return Ok((proposal, usage));
     }
@@ -134,7 +134,7 @@ pub(super) fn by_pods(
     if tolerance.covers(ratio) || turns(ratio) {
         return Ok((current, usage));
     }
-    let proposal = whole(ratio * samples.len() as f64);
+    let proposal = round_up(ratio * samples.len() as f64);
     let is_against = ratio < 1.0 && proposal > current || ratio > 1.0 && proposal < current;
     Ok((if is_against { current } else { proposal }, usage))
 }
@@ -149,13 +149,13 @@ pub(super) fn by_ratio(pods: &[Pod], ratio: f64, current: i32, tolerance: Tolera
         return Err(format!("unable to calculate ready pods: {why}"));
     }
     let ready = pods.iter().filter(|pod| phase(pod) == "Running" && is_ready(pod)).count();
-    Ok(whole(ratio * ready as f64))
+    Ok(round_up(ratio * ready as f64))
 }
 
 /// Proposes a number of replicas among which something is shared out, and gives the share of those there are.
 pub(super) fn by_share(value: i64, target: i64, present: i32, tolerance: Tolerance) -> (i32, i64) {
     let ratio = value as f64 / (target as f64 * f64::from(present));
-    let proposal = if tolerance.covers(ratio) { present } else { whole(value as f64 / target as f64) };
+    let proposal = if tolerance.covers(ratio) { present } else { round_up(value as f64 / target as f64) };
     (proposal, (value as f64 / f64::from(present)).ceil() as i64)
 }
 

@@ -9,7 +9,7 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 use std::sync::{Mutex, PoisonError};
 
-/// How often a number is written that others get in the way of.
+/// Attempts to write a scale on conflicts.
 const ATTEMPTS: usize = 5;
 
 /// Finds objects, and their scale, by references that name a kind.

@@ -1,27 +1,19 @@
-//! What the pods of a job have come to.
+//! Counts of the pods of a job.
 
 use super::indexes::Indexes;
+use super::pod_facts::{self, index};
 use super::policies::{self, replaces_failed_only};
 use super::retries;
 use super::tracking::is_tracked;
-use crate::controllers::pods::{self, is_active, is_deleting, phase};
+use crate::workload::pods::{self, is_active, is_deleting, phase};
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus, UncountedTerminatedPods};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
-/// The first wait after a pod failed; it doubles with each further one.
-const BACKOFF: SignedDuration = SignedDuration::from_secs(10);
-const LONGEST_BACKOFF: SignedDuration = SignedDuration::from_mins(10);
-
 pub(super) fn is_indexed(spec: &JobSpec) -> bool {
     spec.completion_mode.as_deref() == Some("Indexed")
-}
-
-pub(super) fn index(pod: &Pod) -> Option<i32> {
-    pod.annotations().get(INDEX)?.parse().ok()
 }
 
 /// The counts of a job, those included that its status does not tell yet.
@@ -137,34 +129,14 @@ impl Counts {
 
 /// Returns how long a job has to wait for its next pod: the longer, the more pods failed since the last one succeeded.
 pub(super) fn backoff(pods: &[Pod], now: Timestamp) -> Option<SignedDuration> {
-    let ended =
-        |wanted: &'static str| pods.iter().filter(move |pod| phase(pod) == wanted).map(move |pod| end(pod, now));
+    let ended = |wanted: &'static str| {
+        pods.iter().filter(move |pod| phase(pod) == wanted).map(move |pod| pod_facts::end(pod, now))
+    };
     let success = ended("Succeeded").max();
     let failures: Vec<Timestamp> =
         ended("Failed").filter(|time| success.is_none_or(|success| *time > success)).collect();
     let last = failures.iter().max()?;
-    rest(u32::try_from(failures.len()).unwrap_or(u32::MAX), *last, now)
-}
-
-/// Returns what is left of the wait after so many failures, of which this was the last one.
-pub(super) fn rest(failures: u32, last: Timestamp, now: Timestamp) -> Option<SignedDuration> {
-    let doublings = failures.checked_sub(1)?.min(6);
-    let wait = (BACKOFF * (1 << doublings)).min(LONGEST_BACKOFF) - now.duration_since(last);
-    (wait > SignedDuration::ZERO).then_some(wait)
-}
-
-/// Returns when a pod ended, as well as can be told.
-pub(super) fn end(pod: &Pod, now: Timestamp) -> Timestamp {
-    let status = pod.status.as_ref();
-    let containers = status.and_then(|status| status.container_statuses.as_ref()).into_iter().flatten();
-    let finished =
-        containers.filter_map(|container| container.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref());
-    let conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
-    let unready = conditions.filter(|condition| condition.type_ == "Ready" && condition.status == "False");
-    let unready = unready.filter_map(|condition| condition.last_transition_time.as_ref()).next();
-    let meta = &pod.metadata;
-    let time = finished.max().or(unready).or(meta.deletion_timestamp.as_ref()).or(meta.creation_timestamp.as_ref());
-    time.map_or(now, |time| time.0.min(now))
+    pod_facts::backoff(u32::try_from(failures.len()).unwrap_or(u32::MAX), *last, now)
 }
 
 /// Counts the pods that run, are ready, and are on their way out.

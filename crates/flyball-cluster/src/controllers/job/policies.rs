@@ -1,10 +1,10 @@
-//! What a job makes of pods that failed, and when it has succeeded before all is done.
+//! Pod failure and success policies of jobs.
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy> and
 //! <https://kubernetes.io/docs/concepts/workloads/controllers/job/#success-policy>.
 
 use super::indexes::Indexes;
-use crate::controllers::pods::{is_deleting, phase};
+use crate::workload::pods::{is_deleting, phase};
 use k8s_openapi::api::batch::v1::{JobSpec, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt;

@@ -3,8 +3,8 @@
 //! See <https://kubernetes.io/docs/concepts/workloads/controllers/job/#backoff-limit-per-index>. A pod that failed tells by its
 //! annotations how often its index had failed before; it is kept until another one has taken that over.
 
-use super::counts::{self, index};
 use super::indexes::Indexes;
+use super::pod_facts::{self, index};
 use super::policies;
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::JobSpec;
@@ -30,8 +30,9 @@ pub(super) fn waiting(spec: &JobSpec, pods: &[Pod], done: &Indexes) -> BTreeMap<
     let is_done = |index: &i32| done.contains(*index) || Some(*index) >= spec.completions;
     for pod in pods.iter().filter(|pod| policies::has_failed(spec, pod)) {
         let Some(index) = index(pod).filter(|index| !is_done(index)) else { continue };
-        let rank =
-            |pod: &Pod| (number(pod, FAILURES).saturating_add(number(pod, IGNORED)), counts::end(pod, Timestamp::MAX));
+        let rank = |pod: &Pod| {
+            (number(pod, FAILURES).saturating_add(number(pod, IGNORED)), pod_facts::end(pod, Timestamp::MAX))
+        };
         if waiting.get(&index).is_none_or(|other| rank(other) <= rank(pod)) {
             waiting.insert(index, pod.clone());
         }
@@ -43,7 +44,7 @@ pub(super) fn waiting(spec: &JobSpec, pods: &[Pod], done: &Indexes) -> BTreeMap<
 pub(super) fn backoff(last: Option<&Pod>, now: Timestamp) -> Option<SignedDuration> {
     let last = last?;
     let failures = number(last, FAILURES).saturating_add(number(last, IGNORED)).saturating_add(1);
-    counts::rest(u32::try_from(failures).unwrap_or(0), counts::end(last, now), now)
+    pod_facts::backoff(u32::try_from(failures).unwrap_or(0), pod_facts::end(last, now), now)
 }
 
 /// Has a pod tell how often its index has failed.

@@ -3,7 +3,7 @@
 //! A pod that has come to its end keeps it until the job's status lists the pod as uncounted; the pod loses it then, and
 //! is counted after that. Whatever of it is cut off goes on from there.
 
-use crate::controllers::owners;
+use crate::workload::owners;
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;

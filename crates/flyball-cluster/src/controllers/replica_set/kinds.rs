@@ -1,15 +1,15 @@
 //! The two kinds that ask for a number of pods.
 
-use crate::controllers::owners::Selector;
+use crate::workload::owners::Selector;
 use flyball::Resource;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::{PodTemplateSpec, ReplicationController};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What is asked for.
+/// Desired pods of a set.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct DesiredPods {
     pub(super) replicas: usize,
     pub(super) min_ready_seconds: Option<i32>,
     pub(super) template: PodTemplateSpec,
@@ -17,10 +17,10 @@ pub(super) struct Wanted {
 
 /// A kind that asks for a number of pods. Its status is told as that of a replica set.
 pub(super) trait Replicates: Resource + Serialize {
-    /// Whether the status tells of pods that are on their way out.
+    /// Status has `terminatingReplicas`.
     const TELLS_TERMINATING: bool;
 
-    fn wanted(&self) -> Option<Wanted>;
+    fn wanted(&self) -> Option<DesiredPods>;
     fn selector(&self) -> Option<Selector>;
     fn status(&self) -> Option<ReplicaSetStatus>;
     fn with_status(&self, status: ReplicaSetStatus) -> Self;
@@ -33,10 +33,10 @@ fn count(replicas: Option<i32>) -> usize {
 impl Replicates for ReplicaSet {
     const TELLS_TERMINATING: bool = true;
 
-    fn wanted(&self) -> Option<Wanted> {
+    fn wanted(&self) -> Option<DesiredPods> {
         let spec = self.spec.as_ref()?;
         let template = spec.template.clone().unwrap_or_default();
-        Some(Wanted { replicas: count(spec.replicas), min_ready_seconds: spec.min_ready_seconds, template })
+        Some(DesiredPods { replicas: count(spec.replicas), min_ready_seconds: spec.min_ready_seconds, template })
     }
 
     fn selector(&self) -> Option<Selector> {
@@ -55,10 +55,10 @@ impl Replicates for ReplicaSet {
 impl Replicates for ReplicationController {
     const TELLS_TERMINATING: bool = false;
 
-    fn wanted(&self) -> Option<Wanted> {
+    fn wanted(&self) -> Option<DesiredPods> {
         let spec = self.spec.as_ref()?;
         let template = spec.template.clone().unwrap_or_default();
-        Some(Wanted { replicas: count(spec.replicas), min_ready_seconds: spec.min_ready_seconds, template })
+        Some(DesiredPods { replicas: count(spec.replicas), min_ready_seconds: spec.min_ready_seconds, template })
     }
 
     fn selector(&self) -> Option<Selector> {

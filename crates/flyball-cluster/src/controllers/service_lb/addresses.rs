@@ -1,4 +1,4 @@
-//! Who has which address.
+//! Assignment of addresses.
 
 use super::ingress;
 use k8s_openapi::api::core::v1::Service;

@@ -4,8 +4,8 @@
 //! collector that deletes them: they are given an owner that goes.
 
 use super::{Step, identity};
-use crate::controllers::owners::reference_to;
-use crate::controllers::pods;
+use crate::workload::owners::reference_to;
+use crate::workload::pods;
 use flyball::{Caches, Context, ObjectKey, Resource, Result};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -133,5 +133,5 @@ impl Step<'_> {
 }
 
 async fn replace(claim: &PersistentVolumeClaim, cx: &Context<StatefulSet>) -> Result<()> {
-    crate::controllers::owners::tolerate(cx.replace(claim).await).map(drop)
+    crate::workload::owners::tolerate(cx.replace(claim).await).map(drop)
 }

@@ -1,6 +1,6 @@
 //! Which pod is which: ordinals, names, and the claims that stay with them.
 
-use crate::controllers::pods;
+use crate::workload::pods;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodTemplateSpec, Volume,

@@ -1,7 +1,7 @@
 //! Claims that no volume fits: they wait for a pod, for somebody to make a volume, or for better times.
 
 use super::{Claims, PROVISIONER, SELECTED_NODE, class_of_claim, set_claim_status};
-use crate::controllers::pods::{self, UsingClaim};
+use crate::workload::pods::{self, UsingClaim};
 use flyball::{Context, Result};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;

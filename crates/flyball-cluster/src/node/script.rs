@@ -1,8 +1,8 @@
-//! What simulated containers do and when: by annotations of their pods, by rules, or as is usual.
+//! Scripts of simulated containers: timing and exit codes, from annotations of their pods, rules or defaults.
 //!
 //! `docs/nodes.md` tells users of them.
 
-use crate::controllers::Selector;
+use crate::workload::owners::Selector;
 use flyball_core::Rng;
 use flyball_core::time::SignedDuration;
 use k8s_openapi::api::core::v1::{Container, Pod};
@@ -15,8 +15,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 const PREFIX: &str = "flyball.dev/";
-/// How long what ends by itself runs, unless it is said.
-const USUAL_RUN: SignedDuration = SignedDuration::from_secs(1);
+/// Run time of containers that exit by themselves.
+const DEFAULT_RUN_TIME: SignedDuration = SignedDuration::from_secs(1);
 
 /// A span of time, one that is drawn from a range, or none that ever ends.
 ///
@@ -47,13 +47,13 @@ impl Delay {
 /// A text is no span of time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no span of time: write 500ms, 2s, 1m30s, 2s..5s or never")]
-pub struct NoDelay(String);
+pub struct DelayParseError(String);
 
 impl FromStr for Delay {
-    type Err = NoDelay;
+    type Err = DelayParseError;
 
-    fn from_str(text: &str) -> Result<Self, NoDelay> {
-        let refuse = || NoDelay(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, DelayParseError> {
+        let refuse = || DelayParseError(text.to_owned());
         if text == "never" {
             return Ok(Self::Never);
         }
@@ -94,23 +94,21 @@ fn span(text: &str) -> Option<SignedDuration> {
     (sum.as_secs() <= YEAR).then_some(sum)
 }
 
-/// What a container does.
+/// Timing and exit of a simulated container.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Course {
-    /// How long it takes until the container is started: no time unless said. What stands for pulling its image.
+pub struct ContainerScript {
+    /// Delay before the container starts, as for pulling its image; none by default.
     pub start_after: Option<Delay>,
-    /// How long a start takes until the container is ready; unless said, as long as its probes wait before they begin.
+    /// Delay from start to ready; by default the initial delay of its probes.
     pub ready_after: Option<Delay>,
-    /// How long it runs until it ends by itself; unless said, for ever if it is to be restarted whenever it ends, and a
-    /// second if not.
+    /// Run time until it exits by itself; by default for ever with restart policy `Always`, else a second.
     pub complete_after: Option<Delay>,
-    /// The exit code with which it ends by itself: 0 unless said. With another one it ends after a second unless said
-    /// otherwise.
+    /// Exit code, 0 by default. A container with another one exits after a second by default.
     pub exit_code: Option<i32>,
-    /// So many starts end with failure, later ones take the usual course.
+    /// So many starts end with failure, later ones take the usual script.
     pub crashes: Option<i32>,
-    /// How long it takes to stop when it is told to: no time unless said, and never longer than its grace period.
+    /// Delay from the stop signal to the exit, at most the grace period; none by default.
     pub stop_after: Option<Delay>,
 }
 
@@ -129,8 +127,9 @@ pub struct Rule {
     pub fields: BTreeMap<String, Value>,
     /// The name of the container; any unless said.
     pub container: Option<String>,
-    /// What they do.
-    pub course: Course,
+    /// Script of the containers.
+    #[serde(alias = "course")]
+    pub script: ContainerScript,
 }
 
 impl Rule {
@@ -163,9 +162,9 @@ impl FromIterator<Rule> for Rules {
     }
 }
 
-/// What is settled for one container.
+/// Script of one container, after rules and annotations are merged.
 #[derive(Clone, Debug)]
-pub(super) struct Settled {
+pub(super) struct ResolvedScript {
     pub(super) start_after: Delay,
     pub(super) stop_after: Delay,
     ready_after: Option<Delay>,
@@ -175,32 +174,32 @@ pub(super) struct Settled {
 }
 
 impl Rules {
-    /// Says what a container of a pod does.
-    pub(super) fn course(&self, pod: &Pod, container: &str) -> Settled {
-        let mut course = annotated(pod, container);
+    /// Returns the script of a container.
+    pub(super) fn script(&self, pod: &Pod, container: &str) -> ResolvedScript {
+        let mut script = annotated(pod, container);
         for rule in self.0.iter().filter(|rule| rule.is_about(pod, container)) {
-            let said = &rule.course;
-            course.start_after = course.start_after.or(said.start_after);
-            course.ready_after = course.ready_after.or(said.ready_after);
-            course.complete_after = course.complete_after.or(said.complete_after);
-            course.exit_code = course.exit_code.or(said.exit_code);
-            course.crashes = course.crashes.or(said.crashes);
-            course.stop_after = course.stop_after.or(said.stop_after);
+            let said = &rule.script;
+            script.start_after = script.start_after.or(said.start_after);
+            script.ready_after = script.ready_after.or(said.ready_after);
+            script.complete_after = script.complete_after.or(said.complete_after);
+            script.exit_code = script.exit_code.or(said.exit_code);
+            script.crashes = script.crashes.or(said.crashes);
+            script.stop_after = script.stop_after.or(said.stop_after);
         }
         let at_once = Delay::of(SignedDuration::ZERO);
-        Settled {
-            start_after: course.start_after.unwrap_or(at_once),
-            stop_after: course.stop_after.unwrap_or(at_once),
-            ready_after: course.ready_after,
-            complete_after: course.complete_after,
-            exit_code: course.exit_code,
-            crashes: course.crashes,
+        ResolvedScript {
+            start_after: script.start_after.unwrap_or(at_once),
+            stop_after: script.stop_after.unwrap_or(at_once),
+            ready_after: script.ready_after,
+            complete_after: script.complete_after,
+            exit_code: script.exit_code,
+            crashes: script.crashes,
         }
     }
 }
 
 /// Reads what annotations say of a container: those with its name behind a dot go before those of the pod as a whole.
-fn annotated(pod: &Pod, container: &str) -> Course {
+fn annotated(pod: &Pod, container: &str) -> ContainerScript {
     let annotations = pod.annotations();
     let text = |what: &str| {
         let own = annotations.get(&format!("{PREFIX}{what}.{container}"));
@@ -210,7 +209,7 @@ fn annotated(pod: &Pod, container: &str) -> Course {
         let parsed = text(what)?.parse();
         parsed.inspect_err(|error| tracing::warn!(pod = pod.name_any(), what, %error, "annotation is passed over")).ok()
     };
-    Course {
+    ContainerScript {
         start_after: delay("start-after"),
         ready_after: delay("ready-after"),
         complete_after: delay("complete-after"),
@@ -228,7 +227,7 @@ fn annotated(pod: &Pod, container: &str) -> Course {
     }
 }
 
-impl Settled {
+impl ResolvedScript {
     /// Says when a container is ready.
     pub(super) fn ready(&self, container: &Container) -> Delay {
         let begins =
@@ -240,7 +239,7 @@ impl Settled {
     /// Says when and with which exit code a container ends by itself, if it does.
     pub(super) fn ending(&self, pod: &Pod, container: &Container, attempt: i32) -> Option<(Delay, i32)> {
         let spec = pod.spec.as_ref()?;
-        let usual = Delay::of(USUAL_RUN);
+        let usual = Delay::of(DEFAULT_RUN_TIME);
         if self.crashes.is_some_and(|crashes| attempt < crashes) {
             return Some((self.complete_after.unwrap_or(usual), self.exit_code.unwrap_or(1)));
         }
@@ -286,7 +285,7 @@ mod tests {
         let rule: Rule = serde_json::from_value(json!({
             "selector": {"matchLabels": {"app": "web"}},
             "fields": {"spec.nodeName": "n"},
-            "course": {"startAfter": "3s", "crashes": 2},
+            "script": {"startAfter": "3s", "crashes": 2},
         }))
         .unwrap();
         let rules: Rules = [rule].into_iter().collect();
@@ -299,8 +298,8 @@ mod tests {
         };
         let seconds = |secs| Delay::of(SignedDuration::from_secs(secs));
         let check = |pod: &Pod, container: &str, start: Delay, crashes: Option<i32>| {
-            let course = rules.course(pod, container);
-            assert_eq!((course.start_after, course.crashes, course.exit_code), (start, crashes, None));
+            let script = rules.script(pod, container);
+            assert_eq!((script.start_after, script.crashes, script.exit_code), (start, crashes, None));
         };
         check(&pod("n", &annotations), "a", seconds(2), Some(2));
         check(&pod("n", &annotations), "b", seconds(1), Some(2));

@@ -1,13 +1,14 @@
-//! What a kubelet makes of a pod when it looks at it: containers start, become ready, end, start again; all of it is
-//! written into the status, and follows from the status.
+//! Syncs a pod as a kubelet does: containers start, become ready, exit and restart. All state is in the status of the pod.
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/>.
 
+use super::containers::{ended, has_begun, restarts};
 use super::environment::Material;
 use super::program::{Exit, KILLED, Launch, Observed, Program, Running, Start, TERMINATED};
 use super::status;
-use crate::controllers::pods::{is_deleting, time};
-use crate::scheduler::resources::is_sidecar;
+use crate::workload::pods::is_deleting;
+use crate::workload::resources::is_sidecar;
+use crate::workload::time;
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{
     Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
@@ -15,16 +16,16 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::ResourceExt;
 
-/// The wait before the second restart; the first one comes at once.
-const FIRST_WAIT: SignedDuration = SignedDuration::from_secs(10);
-const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(5);
-/// What ran so long has recovered.
-const RECOVERED: SignedDuration = SignedDuration::from_mins(10);
-/// How long what is missing is waited for until somebody looks again.
-const AGAIN: SignedDuration = SignedDuration::from_secs(30);
+/// Back-off before the second restart; the first one is immediate.
+const INITIAL_BACKOFF: SignedDuration = SignedDuration::from_secs(10);
+const MAX_BACKOFF: SignedDuration = SignedDuration::from_mins(5);
+/// Run time after which the back-off starts over.
+const BACKOFF_RESET: SignedDuration = SignedDuration::from_mins(10);
+/// Interval of syncs while an object is missing.
+const RESYNC_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 
-/// What a kubelet knows when it looks at a pod.
-pub(super) struct Look<'a> {
+/// Input of one sync.
+pub(super) struct PodSync<'a> {
     pub(super) pod: &'a Pod,
     pub(super) program: &'a dyn Program,
     pub(super) material: &'a Material,
@@ -33,37 +34,37 @@ pub(super) struct Look<'a> {
     pub(super) now: Timestamp,
 }
 
-/// What came of it.
+/// Result of one sync.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct PodSyncResult {
     pub(super) status: PodStatus,
-    /// When to look again.
+    /// Time of the next sync.
     pub(super) due: Option<Timestamp>,
-    pub(super) notes: Vec<Note>,
-    /// Something that the pod refers to is not there.
-    pub(super) lacks: bool,
-    /// It is being deleted, and nothing of it runs any more.
+    pub(super) events: Vec<PodEvent>,
+    /// An object that the pod refers to does not exist.
+    pub(super) is_missing_object: bool,
+    /// The pod is being deleted and no container runs.
     pub(super) has_stopped: bool,
 }
 
-/// Something to tell about the pod.
+/// An event about the pod.
 #[derive(Debug, PartialEq)]
-pub(super) struct Note {
+pub(super) struct PodEvent {
     pub(super) is_warning: bool,
     pub(super) reason: &'static str,
     pub(super) text: String,
 }
 
-impl Seen {
+impl PodSyncResult {
     fn normal(&mut self, reason: &'static str, text: impl Into<String>) {
-        self.notes.push(Note { is_warning: false, reason, text: text.into() });
+        self.events.push(PodEvent { is_warning: false, reason, text: text.into() });
     }
 
     fn warning(&mut self, reason: &'static str, text: impl Into<String>) {
-        self.notes.push(Note { is_warning: true, reason, text: text.into() });
+        self.events.push(PodEvent { is_warning: true, reason, text: text.into() });
     }
 
-    fn look_again(&mut self, at: Timestamp) {
+    fn requeue_at(&mut self, at: Timestamp) {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 }
@@ -86,50 +87,36 @@ fn terminated(exit: &Exit, started: Option<Timestamp>, id: Option<String>) -> Co
     ContainerState { terminated: Some(terminated), ..ContainerState::default() }
 }
 
-pub(super) fn ended(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
-    status.state.as_ref()?.terminated.as_ref()
-}
-
 /// Returns how a container that waits or has ended came to its last end.
 fn last_end(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     ended(status).or_else(|| status.last_state.as_ref()?.terminated.as_ref())
 }
 
-/// Tells whether a container is to be started again after it ended with this code.
-pub(super) fn restarts(spec: &PodSpec, container: &Container, code: i32) -> bool {
-    let is_init = spec.init_containers.iter().flatten().any(|init| init.name == container.name);
-    match container.restart_policy.as_deref().or(spec.restart_policy.as_deref()).unwrap_or("Always") {
-        "Never" => false,
-        "OnFailure" => code != 0,
-        // What runs to completion is done when it is.
-        _ => code != 0 || !is_init || is_sidecar(container),
-    }
-}
-
 /// Says how long a container waits after its end before it is started for the `restart`th time again.
 fn back_off(restart: i32, ran: SignedDuration) -> SignedDuration {
-    if restart <= 0 || ran >= RECOVERED {
+    if restart <= 0 || ran >= BACKOFF_RESET {
         return SignedDuration::ZERO;
     }
-    FIRST_WAIT.saturating_mul(1 << (restart - 1).min(8)).min(LONGEST_WAIT)
+    INITIAL_BACKOFF.saturating_mul(1 << (restart - 1).min(8)).min(MAX_BACKOFF)
 }
 
-impl Look<'_> {
-    /// Looks at the pod.
-    pub(super) fn look(&self) -> Seen {
-        let mut seen = Seen { status: self.pod.status.clone().unwrap_or_default(), ..Seen::default() };
-        let Some(spec) = &self.pod.spec else { return seen };
-        let stopping = is_deleting(self.pod) || self.is_overdue(spec, &mut seen);
-        self.admit(spec, &mut seen);
-        let before = seen.status.clone();
+impl PodSync<'_> {
+    /// Syncs the pod.
+    pub(super) fn sync_pod(&self) -> PodSyncResult {
+        let mut result =
+            PodSyncResult { status: self.pod.status.clone().unwrap_or_default(), ..PodSyncResult::default() };
+        let Some(spec) = &self.pod.spec else { return result };
+        let stopping = is_deleting(self.pod) || self.is_overdue(spec, &mut result);
+        self.admit(spec, &mut result);
+        let before = result.status.clone();
         let known = |all: &Option<Vec<ContainerStatus>>, name: &str| {
             all.iter().flatten().find(|status| status.name == name).cloned()
         };
         let unmounted = self.material.lacks_volume(self.pod).filter(|_| !has_begun(&before) && !stopping);
         if let Some(why) = &unmounted {
-            seen.warning("FailedMount", why.clone());
-            seen.lacks = true;
-            seen.look_again(self.now + AGAIN);
+            result.warning("FailedMount", why.clone());
+            result.is_missing_object = true;
+            result.requeue_at(self.now + RESYNC_INTERVAL);
         }
         let mut may_start = unmounted.is_none() && !stopping;
         let mut since = before.start_time.as_ref().map_or(self.now, |time| time.0);
@@ -137,7 +124,7 @@ impl Look<'_> {
         for container in spec.init_containers.iter().flatten() {
             let status = known(&before.init_container_statuses, &container.name);
             let status = status.unwrap_or_else(|| fresh(container, "PodInitializing"));
-            let status = self.bring_on(spec, container, status, since, may_start, stopping, &mut seen);
+            let status = self.sync_container(spec, container, status, since, may_start, stopping, &mut result);
             let is_done = match is_sidecar(container) {
                 true => status.started == Some(true),
                 false => ended(&status).is_some_and(|end| end.exit_code == 0),
@@ -152,7 +139,7 @@ impl Look<'_> {
         let mut main = Vec::new();
         for container in &spec.containers {
             let status = known(&before.container_statuses, &container.name).unwrap_or_else(|| fresh(container, first));
-            main.push(self.bring_on(spec, container, status, since, may_start, stopping, &mut seen));
+            main.push(self.sync_container(spec, container, status, since, may_start, stopping, &mut result));
         }
         // Sidecars outlive the others by nothing.
         let is_over = spec
@@ -169,19 +156,19 @@ impl Look<'_> {
         }
         let runs = |status: &ContainerStatus| status.state.as_ref().is_some_and(|state| state.running.is_some());
         let has_stopped = stopping && !init.iter().chain(&main).any(runs);
-        seen.has_stopped = has_stopped && is_deleting(self.pod);
-        seen.status.init_container_statuses = (!init.is_empty()).then_some(init);
-        seen.status.container_statuses = Some(main);
-        status::conclude(self.pod, &mut seen.status, has_stopped, self.now);
+        result.has_stopped = has_stopped && is_deleting(self.pod);
+        result.status.init_container_statuses = (!init.is_empty()).then_some(init);
+        result.status.container_statuses = Some(main);
+        status::conclude(self.pod, &mut result.status, has_stopped, self.now);
         if has_stopped {
-            seen.due = None;
+            result.due = None;
         }
-        seen
+        result
     }
 
     /// Notes when the pod came to its node, and by which addresses it is reached.
-    fn admit(&self, spec: &PodSpec, seen: &mut Seen) {
-        let status = &mut seen.status;
+    fn admit(&self, spec: &PodSpec, result: &mut PodSyncResult) {
+        let status = &mut result.status;
         if status.start_time.is_none() {
             status.start_time = Some(time(self.now));
         }
@@ -195,22 +182,22 @@ impl Look<'_> {
     }
 
     /// Tells whether the pod has used up its time, see `activeDeadlineSeconds`.
-    fn is_overdue(&self, spec: &PodSpec, seen: &mut Seen) -> bool {
+    fn is_overdue(&self, spec: &PodSpec, result: &mut PodSyncResult) -> bool {
         let Some(seconds) = spec.active_deadline_seconds else { return false };
-        let since = seen.status.start_time.as_ref().map_or(self.now, |time| time.0);
+        let since = result.status.start_time.as_ref().map_or(self.now, |time| time.0);
         let due = since.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(since);
         if due > self.now {
-            seen.look_again(due);
+            result.requeue_at(due);
             return false;
         }
-        seen.status.reason = Some("DeadlineExceeded".into());
-        seen.status.message = Some("Pod was active on the node longer than the specified deadline".into());
+        result.status.reason = Some("DeadlineExceeded".into());
+        result.status.message = Some("Pod was active on the node longer than the specified deadline".into());
         true
     }
 
-    /// Brings a container as far as it can get now.
+    /// Advances a container as far as possible at this time.
     #[expect(clippy::too_many_arguments, reason = "they are what a container depends on, and nothing else calls it")]
-    fn bring_on(
+    fn sync_container(
         &self,
         spec: &PodSpec,
         container: &Container,
@@ -218,14 +205,14 @@ impl Look<'_> {
         since: Timestamp,
         may_start: bool,
         stopping: bool,
-        seen: &mut Seen,
+        result: &mut PodSyncResult,
     ) -> ContainerStatus {
         loop {
             let state = status.state.clone().unwrap_or_default();
             if let Some(running) = &state.running {
                 if !stopping && container.image.as_deref().unwrap_or_default() != status.image {
                     let text = format!("Container {} definition changed, will be restarted", container.name);
-                    seen.normal("Killing", text);
+                    result.normal("Killing", text);
                     status = end_of(status, &Exit { code: TERMINATED, at: self.now });
                     continue;
                 }
@@ -236,14 +223,14 @@ impl Look<'_> {
                 match self.observe(&running, spec, stopping) {
                     Observed::Exited(exit) => {
                         if stopping {
-                            seen.normal("Killing", format!("Stopping container {}", container.name));
+                            result.normal("Killing", format!("Stopping container {}", container.name));
                         }
                         status = end_of(status, &exit);
                     }
                     Observed::Running { is_ready, until } => {
                         status.ready = is_ready;
                         status.started = Some(is_ready || container.startup_probe.is_none());
-                        until.into_iter().for_each(|until| seen.look_again(until));
+                        until.into_iter().for_each(|until| result.requeue_at(until));
                         return status;
                     }
                 }
@@ -262,14 +249,14 @@ impl Look<'_> {
                         && spec.init_containers.iter().flatten().any(|init| init.name == container.name);
                     return status;
                 }
-                if let Some(due) = self.back_off(container, &mut status, end, seen) {
-                    seen.look_again(due);
+                if let Some(due) = self.back_off(container, &mut status, end, result) {
+                    result.requeue_at(due);
                     return status;
                 }
             } else if !may_start {
                 return status;
             }
-            if !self.start(container, &mut status, since, end.is_some(), seen) {
+            if !self.start(container, &mut status, since, end.is_some(), result) {
                 return status;
             }
         }
@@ -298,7 +285,7 @@ impl Look<'_> {
         container: &Container,
         status: &mut ContainerStatus,
         end: &ContainerStateTerminated,
-        seen: &mut Seen,
+        result: &mut PodSyncResult,
     ) -> Option<Timestamp> {
         // What has changed is no longer what failed.
         if ended(status).is_some() && container.image.as_deref().unwrap_or_default() != status.image {
@@ -318,7 +305,7 @@ impl Look<'_> {
             self.pod.uid().unwrap_or_default()
         );
         if ended(status).is_some() {
-            seen.warning("BackOff", format!("Back-off restarting failed container {} in pod {pod}", container.name));
+            result.warning("BackOff", format!("Back-off restarting failed container {} in pod {pod}", container.name));
             let span = match (wait.as_secs() / 60, wait.as_secs() % 60) {
                 (0, seconds) => format!("{seconds}s"),
                 (minutes, seconds) => format!("{minutes}m{seconds}s"),
@@ -337,14 +324,14 @@ impl Look<'_> {
         status: &mut ContainerStatus,
         since: Timestamp,
         again: bool,
-        seen: &mut Seen,
+        result: &mut PodSyncResult,
     ) -> bool {
         let env = match self.material.environment(self.pod, container) {
             Ok(env) => env,
             Err(why) => {
-                seen.warning("Failed", format!("Error: {why}"));
-                seen.lacks = true;
-                seen.look_again(self.now + AGAIN);
+                result.warning("Failed", format!("Error: {why}"));
+                result.is_missing_object = true;
+                result.requeue_at(self.now + RESYNC_INTERVAL);
                 status.state = Some(waiting("CreateContainerConfigError", Some(why)));
                 return false;
             }
@@ -355,10 +342,10 @@ impl Look<'_> {
             Ok(Start::Started(id)) => {
                 let image = container.image.clone().unwrap_or_default();
                 if !again {
-                    seen.normal("Pulled", format!("Container image {image:?} already present on machine"));
+                    result.normal("Pulled", format!("Container image {image:?} already present on machine"));
                 }
-                seen.normal("Created", "Container created");
-                seen.normal("Started", "Container started");
+                result.normal("Created", "Container created");
+                result.normal("Started", "Container started");
                 if ended(status).is_some() {
                     status.last_state = status.state.take();
                 }
@@ -371,28 +358,17 @@ impl Look<'_> {
                 true
             }
             Ok(Start::NotYet(until)) => {
-                seen.look_again(until);
+                result.requeue_at(until);
                 false
             }
             Err(error) => {
-                seen.warning("Failed", format!("Error: {}", error.message));
-                seen.look_again(self.now + AGAIN);
+                result.warning("Failed", format!("Error: {}", error.message));
+                result.requeue_at(self.now + RESYNC_INTERVAL);
                 status.state = Some(waiting(&error.reason, Some(error.message)));
                 false
             }
         }
     }
-}
-
-/// Tells whether any container of a pod was ever started.
-pub(super) fn has_begun(status: &PodStatus) -> bool {
-    let all = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
-    all.into_iter().any(|status| status.container_id.is_some())
-}
-
-/// Tells whether any of the containers was ever started that come behind the init containers.
-pub(super) fn has_begun_main(status: &PodStatus) -> bool {
-    status.container_statuses.iter().flatten().any(|status| status.container_id.is_some())
 }
 
 /// Makes the status of a container that nothing has happened to.
@@ -415,7 +391,7 @@ fn end_of(mut status: ContainerStatus, exit: &Exit) -> ContainerStatus {
     status
 }
 
-/// What is said of a container that is not there when its pod is stopped.
+/// Status of a container that does not exist when its pod is stopped.
 fn lost(mut status: ContainerStatus) -> ContainerStatus {
     let terminated = ContainerStateTerminated {
         exit_code: KILLED,

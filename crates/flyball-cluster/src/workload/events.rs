@@ -28,14 +28,14 @@ const OBJECTS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Events {
     component: &'static str,
-    /// Who sets the fields of the events.
+    /// Field manager of the events.
     manager: &'static str,
-    known: Mutex<BTreeMap<String, Known>>,
+    known: Mutex<BTreeMap<String, ObjectEvents>>,
 }
 
-/// What was published about an object.
+/// Events published about an object.
 #[derive(Debug)]
-struct Known {
+struct ObjectEvents {
     events: BTreeMap<Said, Published>,
     tokens: u32,
     refilled: Timestamp,
@@ -52,7 +52,7 @@ struct Published {
     last: Timestamp,
 }
 
-/// What is to be sent.
+/// Request for an event.
 enum Post {
     Create(String),
     Count { name: String, count: i32 },
@@ -60,7 +60,7 @@ enum Post {
 
 impl Events {
     /// Makes the events of a controller.
-    pub(super) fn new(component: &'static str) -> Self {
+    pub(crate) fn new(component: &'static str) -> Self {
         Self { component, manager: super::MANAGER, known: Mutex::default() }
     }
 
@@ -70,7 +70,7 @@ impl Events {
     }
 
     /// Tells that something went as it should. That it cannot be told is no reason for anything else to fail.
-    pub(super) async fn normal<K: Resource, T: Resource>(
+    pub(crate) async fn normal<K: Resource, T: Resource>(
         &self,
         cx: &Context<K>,
         about: &T,
@@ -81,7 +81,7 @@ impl Events {
     }
 
     /// Tells that something needs attention.
-    pub(super) async fn warning<K: Resource, T: Resource>(
+    pub(crate) async fn warning<K: Resource, T: Resource>(
         &self,
         cx: &Context<K>,
         about: &T,
@@ -101,10 +101,10 @@ impl Events {
     ) {
         let meta = about.meta();
         let name = || format!("{}.{:016x}", about.name_any(), cx.rng().next());
-        let Some(post) = self.take(meta.uid.clone().unwrap_or_default(), &said, cx.now(), name) else { return };
+        let Some(post) = self.admit(meta.uid.clone().unwrap_or_default(), &said, cx.now(), name) else { return };
         let namespace = meta.namespace.clone().unwrap_or_else(|| "default".into());
         let events = Api::<Event>::namespaced(cx.client().clone(), &namespace);
-        let now = super::pods::time(cx.now());
+        let now = super::time(cx.now());
         let (manager, (kind, reason, message)) = (Some(self.manager.into()), said);
         let sent = match post {
             Post::Create(name) => {
@@ -143,13 +143,13 @@ impl Events {
     }
 
     /// Decides what becomes of an event; nothing, if there are too many.
-    fn take(&self, uid: String, said: &Said, now: Timestamp, name: impl FnOnce() -> String) -> Option<Post> {
+    fn admit(&self, uid: String, said: &Said, now: Timestamp, name: impl FnOnce() -> String) -> Option<Post> {
         let mut objects = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if objects.len() >= OBJECTS && !objects.contains_key(&uid) {
             let oldest = objects.iter().min_by_key(|(_, known)| known.last).map(|(uid, _)| uid.clone());
             objects.remove(&oldest?);
         }
-        let fresh = Known { events: BTreeMap::new(), tokens: BURST, refilled: now, last: now };
+        let fresh = ObjectEvents { events: BTreeMap::new(), tokens: BURST, refilled: now, last: now };
         let known = objects.entry(uid).or_insert(fresh);
         known.last = now;
         while known.tokens < BURST && now.duration_since(known.refilled) >= INTERVAL {
@@ -182,7 +182,7 @@ mod tests {
         let events = Events::new("c");
         let mut now = Timestamp::UNIX_EPOCH;
         let take = |message: &str, now| {
-            let post = events.take("uid".into(), &("Normal", "R".into(), message.into()), now, || message.into());
+            let post = events.admit("uid".into(), &("Normal", "R".into(), message.into()), now, || message.into());
             post.map(|post| match post {
                 Post::Create(name) => (name, 1),
                 Post::Count { name, count } => (name, count),

@@ -1,23 +1,18 @@
-//! What the controllers of workloads have to know of pods: which count, which are ready, which go first.
+//! Pods as controllers of workloads see them: activity, readiness and order of deletion.
 
 use super::events::Events;
 use super::owners::Selector;
 use flyball::{Context, Index, ObjectKey, Resource, Result, is_namespace_terminating, slow_start_batch};
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
-/// How many pods a reconcile makes or deletes at most.
-pub(super) const BURST: usize = 500;
+/// Maximum number of pods that a reconcile creates or deletes.
+pub(crate) const BURST: usize = 500;
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-
-/// Makes the time for a field of an object.
-pub(crate) fn time(now: Timestamp) -> Time {
-    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
-}
 
 pub(crate) fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
@@ -33,17 +28,17 @@ pub(crate) fn is_deleting(object: &impl ResourceExt) -> bool {
 }
 
 /// Tells whether a pod counts as one that a controller keeps.
-pub(super) fn is_active(pod: &Pod) -> bool {
+pub(crate) fn is_active(pod: &Pod) -> bool {
     !is_over(pod) && !is_deleting(pod)
 }
 
 /// Tells whether a pod is on its way out but not gone.
-pub(super) fn is_terminating(pod: &Pod) -> bool {
+pub(crate) fn is_terminating(pod: &Pod) -> bool {
     !is_over(pod) && is_deleting(pod)
 }
 
 /// Returns since when a pod is ready, if it is.
-pub(super) fn ready_since(pod: &Pod) -> Option<Option<Timestamp>> {
+pub(crate) fn ready_since(pod: &Pod) -> Option<Option<Timestamp>> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let ready = conditions.iter().find(|condition| condition.type_ == "Ready" && condition.status == "True")?;
     Some(ready.last_transition_time.as_ref().map(|time| time.0))
@@ -54,7 +49,7 @@ pub(crate) fn is_ready(pod: &Pod) -> bool {
 }
 
 /// Returns how long it takes until a pod is available: no time if it is, `None` if it is not even ready.
-pub(super) fn until_available(pod: &Pod, min_ready_seconds: Option<i32>, now: Timestamp) -> Option<SignedDuration> {
+pub(crate) fn until_available(pod: &Pod, min_ready_seconds: Option<i32>, now: Timestamp) -> Option<SignedDuration> {
     let since = ready_since(pod)?;
     let wait = SignedDuration::from_secs(min_ready_seconds.unwrap_or(0).into());
     if wait.is_zero() {
@@ -64,18 +59,18 @@ pub(super) fn until_available(pod: &Pod, min_ready_seconds: Option<i32>, now: Ti
     Some((wait - passed).max(SignedDuration::ZERO))
 }
 
-pub(super) fn is_available(pod: &Pod, min_ready_seconds: Option<i32>, now: Timestamp) -> bool {
+pub(crate) fn is_available(pod: &Pod, min_ready_seconds: Option<i32>, now: Timestamp) -> bool {
     until_available(pod, min_ready_seconds, now) == Some(SignedDuration::ZERO)
 }
 
 /// Returns the shortest wait after which one of the pods becomes available.
-pub(super) fn next_available(pods: &[Pod], min_ready_seconds: Option<i32>, now: Timestamp) -> Option<SignedDuration> {
+pub(crate) fn next_available(pods: &[Pod], min_ready_seconds: Option<i32>, now: Timestamp) -> Option<SignedDuration> {
     let waits = pods.iter().filter_map(|pod| until_available(pod, min_ready_seconds, now));
     waits.filter(|wait| !wait.is_zero()).min()
 }
 
 /// Makes a pod by a template.
-pub(super) fn from_template(template: &PodTemplateSpec, owner: &impl ResourceExt) -> Pod {
+pub(crate) fn from_template(template: &PodTemplateSpec, owner: &impl ResourceExt) -> Pod {
     let made = template.metadata.clone().unwrap_or_default();
     let metadata = ObjectMeta {
         generate_name: Some(format!("{}-", owner.name_any())),
@@ -88,7 +83,7 @@ pub(super) fn from_template(template: &PodTemplateSpec, owner: &impl ResourceExt
 }
 
 /// Makes pods in batches that double as long as all goes well, so that a create that is refused is not sent in hundreds.
-pub(super) async fn create<K: Resource>(
+pub(crate) async fn create<K: Resource>(
     owner: &K,
     pods: &[Pod],
     events: &Events,
@@ -110,7 +105,7 @@ pub(super) async fn create<K: Resource>(
 }
 
 /// Deletes a pod.
-pub(super) async fn delete<K: Resource>(owner: &K, pod: &Pod, events: &Events, cx: &Context<K>) -> Result<()> {
+pub(crate) async fn delete<K: Resource>(owner: &K, pod: &Pod, events: &Events, cx: &Context<K>) -> Result<()> {
     let deleted = cx.delete(pod).await;
     match &deleted {
         Ok(()) => events.normal(cx, owner, "SuccessfulDelete", format!("Deleted pod: {}", pod.name_any())).await,
@@ -120,12 +115,12 @@ pub(super) async fn delete<K: Resource>(owner: &K, pod: &Pod, events: &Events, c
 }
 
 /// Returns what the API server said was wrong, without what the client says of it.
-pub(super) fn reason(error: &flyball::Error) -> String {
+pub(crate) fn reason(error: &flyball::Error) -> String {
     error.status().map_or_else(|| error.to_string(), |status| status.message.clone())
 }
 
 /// Puts those in front that are to be deleted first. `crowd` tells how many of the owner's pods a pod's node has.
-pub(super) fn sort_for_deletion(pods: &mut [Pod], now: Timestamp, crowd: impl Fn(&Pod) -> usize) {
+pub(crate) fn sort_for_deletion(pods: &mut [Pod], now: Timestamp, crowd: impl Fn(&Pod) -> usize) {
     let phases = |pod: &Pod| match phase(pod) {
         "Running" => 2,
         "Unknown" => 1,
@@ -182,7 +177,7 @@ pub(crate) fn claims(pod: &Pod) -> impl Iterator<Item = (String, &str)> {
 }
 
 /// Pods by the node that they are on.
-pub(super) struct OnNode;
+pub(crate) struct OnNode;
 
 impl Index for OnNode {
     type Resource = Pod;
@@ -194,7 +189,7 @@ impl Index for OnNode {
 }
 
 /// Pods by the claims that they use.
-pub(super) struct UsingClaim;
+pub(crate) struct UsingClaim;
 
 impl Index for UsingClaim {
     type Resource = Pod;
@@ -206,7 +201,7 @@ impl Index for UsingClaim {
 }
 
 /// Hashes what a template says, for names and labels; the same text for the same template whatever the run.
-pub(super) fn hash(template: &impl serde::Serialize, collisions: Option<i32>) -> String {
+pub(crate) fn hash(template: &impl serde::Serialize, collisions: Option<i32>) -> String {
     let mut text = serde_json::to_string(template).unwrap_or_default();
     if let Some(collisions) = collisions {
         text.push_str(&collisions.to_string());
@@ -218,6 +213,6 @@ pub(super) fn hash(template: &impl serde::Serialize, collisions: Option<i32>) ->
 }
 
 /// Tells whether a pod has all labels of a template.
-pub(super) fn has_labels(pod: &Pod, labels: Option<&BTreeMap<String, String>>) -> bool {
+pub(crate) fn has_labels(pod: &Pod, labels: Option<&BTreeMap<String, String>>) -> bool {
     labels.and_then(Selector::equal).is_none_or(|selector| selector.matches(pod))
 }

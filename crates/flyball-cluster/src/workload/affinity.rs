@@ -1,4 +1,4 @@
-//! What a pod says of nodes: selectors, affinities, tolerations.
+//! Node selectors, node affinity and tolerations of pods.
 //!
 //! See <https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/> and
 //! <https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/>.
@@ -6,8 +6,10 @@
 use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) type Labels = BTreeMap<String, String>;
+pub(crate) type Labels = BTreeMap<String, String>;
 
+/// The taint of nodes that are not known to be ready.
+pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// The one field of nodes that terms can match.
 pub(crate) const NAME: &str = "metadata.name";
 
@@ -39,7 +41,7 @@ fn selects(term: &NodeSelectorTerm, node: &str, labels: &Labels) -> bool {
 }
 
 /// Tells whether one of the terms selects a node.
-pub(super) fn any_selects(terms: &[NodeSelectorTerm], node: &str, labels: &Labels) -> bool {
+pub(crate) fn any_selects(terms: &[NodeSelectorTerm], node: &str, labels: &Labels) -> bool {
     terms.iter().any(|term| selects(term, node, labels))
 }
 
@@ -53,7 +55,7 @@ fn required(spec: &PodSpec) -> Option<&[NodeSelectorTerm]> {
 }
 
 /// Returns the nodes that a pod may be on because its affinity names them; `None` if it names none.
-pub(super) fn named(spec: &PodSpec) -> Option<BTreeSet<&str>> {
+pub(crate) fn named(spec: &PodSpec) -> Option<BTreeSet<&str>> {
     let mut names = BTreeSet::new();
     for term in required(spec)? {
         let fields = term.match_fields.iter().flatten();
@@ -71,7 +73,7 @@ pub(crate) fn may_be_on(spec: &PodSpec, node: &str, labels: &Labels) -> bool {
 }
 
 /// Says how well a node meets the preferred affinity of a pod: the weights it earns, and all that there are.
-pub(super) fn preference(spec: &PodSpec, node: &str, labels: &Labels) -> (i64, i64) {
+pub(crate) fn preference(spec: &PodSpec, node: &str, labels: &Labels) -> (i64, i64) {
     let preferred =
         affinity(spec).and_then(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.as_deref());
     let (mut earned, mut all) = (0, 0);

@@ -1,4 +1,4 @@
-//! What pods ask of nodes and what nodes have: amounts by the names of resources.
+//! Resource requests of pods and capacities of nodes.
 //!
 //! See <https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/>.
 
@@ -7,22 +7,22 @@ use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource;
 use std::collections::BTreeMap;
 
-/// What a container that asks for nothing counts as when nodes are compared: CPU in thousandths, memory in bytes.
+/// Assumed load of a container without requests: CPU in thousandths, memory in bytes.
 const ASSUMED: Load = Load { cpu: 100, memory: 200 << 20 };
 
 /// Amounts of resources: thousandths of CPUs, and whole ones of everything else.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub(super) struct Amounts(BTreeMap<String, i64>);
+pub(crate) struct Amounts(BTreeMap<String, i64>);
 
-/// How much of a node pods take up, when nodes are compared.
+/// Load of a node, for comparisons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub(super) struct Load {
-    pub(super) cpu: i64,
-    pub(super) memory: i64,
+pub(crate) struct Load {
+    pub(crate) cpu: i64,
+    pub(crate) memory: i64,
 }
 
 impl Amounts {
-    pub(super) fn of(quantities: Option<&BTreeMap<String, resource::Quantity>>) -> Self {
+    pub(crate) fn of(quantities: Option<&BTreeMap<String, resource::Quantity>>) -> Self {
         let amount = |name: &str, quantity: &resource::Quantity| {
             let quantity: Quantity = quantity.0.parse().ok()?;
             Some(if name == "cpu" { quantity.milli_value() } else { quantity.value() })
@@ -31,23 +31,23 @@ impl Amounts {
         Self(all.filter_map(|(name, quantity)| Some((name.clone(), amount(name, quantity)?))).collect())
     }
 
-    pub(super) fn get(&self, name: &str) -> i64 {
+    pub(crate) fn get(&self, name: &str) -> i64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 
     /// Names what is more than nothing, in the order of names.
-    pub(super) fn wanted(&self) -> impl Iterator<Item = (&str, i64)> {
+    pub(crate) fn wanted(&self) -> impl Iterator<Item = (&str, i64)> {
         self.0.iter().filter(|(_, amount)| **amount > 0).map(|(name, amount)| (name.as_str(), *amount))
     }
 
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         for (name, amount) in &other.0 {
             let sum = self.0.entry(name.clone()).or_default();
             *sum = sum.saturating_add(*amount);
         }
     }
 
-    pub(super) fn subtract(&mut self, other: &Self) {
+    pub(crate) fn subtract(&mut self, other: &Self) {
         for (name, amount) in &other.0 {
             let sum = self.0.entry(name.clone()).or_default();
             *sum = sum.saturating_sub(*amount);
@@ -63,12 +63,12 @@ impl Amounts {
 }
 
 impl Load {
-    pub(super) fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.cpu = self.cpu.saturating_add(other.cpu);
         self.memory = self.memory.saturating_add(other.memory);
     }
 
-    pub(super) fn subtract(&mut self, other: Self) {
+    pub(crate) fn subtract(&mut self, other: Self) {
         self.cpu = self.cpu.saturating_sub(other.cpu);
         self.memory = self.memory.saturating_sub(other.memory);
     }
@@ -86,7 +86,7 @@ pub(crate) fn is_sidecar(container: &Container) -> bool {
 /// Adds up what a pod asks for: all that run at the same time, or an init container if that needs more.
 ///
 /// See <https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers>.
-pub(super) fn requested(pod: &Pod) -> Amounts {
+pub(crate) fn requested(pod: &Pod) -> Amounts {
     let Some(spec) = &pod.spec else { return Amounts::default() };
     let (mut running, mut most) = (Amounts::default(), Amounts::default());
     for container in spec.init_containers.iter().flatten() {
@@ -110,7 +110,7 @@ pub(super) fn requested(pod: &Pod) -> Amounts {
 }
 
 /// Says what a pod counts as when nodes are compared, where asking for nothing is not taken for needing nothing.
-pub(super) fn load(pod: &Pod) -> Load {
+pub(crate) fn load(pod: &Pod) -> Load {
     let mut load = Load::default();
     for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
         let wanted = requests(container.resources.as_ref());

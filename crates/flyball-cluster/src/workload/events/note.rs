@@ -1,6 +1,6 @@
 //! Events in the newer form, and how many of them there may be.
 
-use crate::controllers::MANAGER;
+use crate::workload::MANAGER;
 use flyball::Resource;
 use flyball_core::{Clock, Rng};
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
@@ -79,13 +79,13 @@ impl Note {
     }
 }
 
-/// How many events may be published: they are for people to read, and must not cost more than what they are about.
+/// Token bucket of events, which must not cost more than their subject.
 #[derive(Debug, Default)]
 pub(crate) struct Allowance(Mutex<Option<(u32, Instant)>>);
 
 impl Allowance {
     /// Takes one, if there is one left.
-    pub(crate) fn take(&self) -> bool {
+    pub(crate) fn try_acquire(&self) -> bool {
         let now = Instant::now();
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (left, since) = kept.unwrap_or((BURST, now));

@@ -1,4 +1,4 @@
-//! Who controls what: controllers of workloads claim what their selector matches, and let go of what it no longer does.
+//! Controller references: controllers of workloads adopt and release objects by their selector.
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/#non-template-pod-acquisitions>.
 
@@ -23,7 +23,7 @@ impl Selector {
     }
 
     /// Selects by equality, as services do.
-    pub(super) fn equal(labels: &BTreeMap<String, String>) -> Option<Self> {
+    pub(crate) fn equal(labels: &BTreeMap<String, String>) -> Option<Self> {
         Self::new(Some(&LabelSelector { match_labels: Some(labels.clone()), match_expressions: None }))
     }
 
@@ -41,17 +41,17 @@ impl Selector {
 }
 
 /// Returns the reference to the controller of an object.
-pub(super) fn controller_of(object: &impl ResourceExt) -> Option<&OwnerReference> {
+pub(crate) fn controller_of(object: &impl ResourceExt) -> Option<&OwnerReference> {
     object.owner_references().iter().find(|owner| owner.controller == Some(true))
 }
 
 /// Tells whether `owner` controls `object`.
-pub(super) fn controls(owner: &impl ResourceExt, object: &impl ResourceExt) -> bool {
+pub(crate) fn controls(owner: &impl ResourceExt, object: &impl ResourceExt) -> bool {
     controller_of(object).is_some_and(|reference| Some(&reference.uid) == owner.meta().uid.as_ref())
 }
 
 /// Objects that nobody controls, by their namespace.
-pub(super) struct Orphans<T>(PhantomData<T>);
+pub(crate) struct Orphans<T>(PhantomData<T>);
 
 impl<T: Resource> Index for Orphans<T> {
     type Resource = T;
@@ -66,7 +66,7 @@ impl<T: Resource> Index for Orphans<T> {
 }
 
 /// Finds whom an object without a controller could belong to, for [`flyball::Controller::watches`].
-pub(super) fn candidates<K: Resource, T: Resource>(
+pub(crate) fn candidates<K: Resource, T: Resource>(
     object: &T,
     owners: &flyball::Caches,
     selector: impl Fn(&K) -> Option<Selector>,
@@ -82,7 +82,7 @@ pub(super) fn candidates<K: Resource, T: Resource>(
 
 /// Returns the objects that the one being reconciled controls, after it has taken in what it selects and nobody
 /// controls, and released what it no longer selects. It takes the index of [`Orphans`].
-pub(super) async fn claim<K, T>(owner: &K, selector: &Selector, cx: &Context<K>) -> Result<Vec<T>>
+pub(crate) async fn claim<K, T>(owner: &K, selector: &Selector, cx: &Context<K>) -> Result<Vec<T>>
 where
     K: Resource,
     T: Resource + Serialize + Clone,
@@ -150,7 +150,7 @@ pub(crate) fn tolerate<T>(written: Result<T>) -> Result<Option<T>> {
 }
 
 /// Makes a reference by which `owner` controls an object.
-pub(super) fn reference_to<K: Resource>(owner: &K) -> OwnerReference {
+pub(crate) fn reference_to<K: Resource>(owner: &K) -> OwnerReference {
     OwnerReference {
         api_version: K::api_version(&()).into_owned(),
         block_owner_deletion: Some(true),

@@ -1,0 +1,35 @@
+//! Facts of a single pod of a job: its index, its end, and the back-off after it.
+
+use flyball_core::time::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+
+pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// Back-off after the first failure. It doubles with each further one.
+const INITIAL_BACKOFF: SignedDuration = SignedDuration::from_secs(10);
+const MAX_BACKOFF: SignedDuration = SignedDuration::from_mins(10);
+
+pub(super) fn index(pod: &Pod) -> Option<i32> {
+    pod.annotations().get(INDEX)?.parse().ok()
+}
+
+/// Returns the rest of the back-off after so many failures, the last of which was at `last`.
+pub(super) fn backoff(failures: u32, last: Timestamp, now: Timestamp) -> Option<SignedDuration> {
+    let doublings = failures.checked_sub(1)?.min(6);
+    let wait = (INITIAL_BACKOFF * (1 << doublings)).min(MAX_BACKOFF) - now.duration_since(last);
+    (wait > SignedDuration::ZERO).then_some(wait)
+}
+
+/// Returns when a pod ended, as well as can be told.
+pub(super) fn end(pod: &Pod, now: Timestamp) -> Timestamp {
+    let status = pod.status.as_ref();
+    let containers = status.and_then(|status| status.container_statuses.as_ref()).into_iter().flatten();
+    let finished =
+        containers.filter_map(|container| container.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref());
+    let conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
+    let unready = conditions.filter(|condition| condition.type_ == "Ready" && condition.status == "False");
+    let unready = unready.filter_map(|condition| condition.last_transition_time.as_ref()).next();
+    let meta = &pod.metadata;
+    let time = finished.max().or(unready).or(meta.deletion_timestamp.as_ref()).or(meta.creation_timestamp.as_ref());
+    time.map_or(now, |time| time.0.min(now))
+}

@@ -1,0 +1,19 @@
+//! Workloads as every component of the control plane sees them: pods, their owners, their resources, where they may run, and events
+//! about them. It imports no component.
+
+pub(crate) mod affinity;
+pub(crate) mod events;
+pub(crate) mod owners;
+pub(crate) mod pods;
+pub(crate) mod resources;
+
+use flyball_core::time::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// The field manager and event source of the controllers.
+pub(crate) const MANAGER: &str = "kube-controller-manager";
+
+/// Converts a timestamp to the time of an object's field, in whole seconds.
+pub(crate) fn time(now: Timestamp) -> Time {
+    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}
