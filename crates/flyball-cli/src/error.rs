@@ -1,4 +1,4 @@
-//! What people are told when a command fails: what went wrong, why, and what they can do.
+//! Errors of commands: message, cause, hints and exit code.
 
 use std::error::Error as StdError;
 use std::{fmt, io};
@@ -12,7 +12,7 @@ pub(crate) struct Error {
     hints: Vec<String>,
 }
 
-/// What a failure says about the command line, which gives the exit code.
+/// Kind of a failure, which gives the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
     /// The command failed.

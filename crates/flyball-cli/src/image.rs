@@ -42,7 +42,7 @@ pub(crate) struct Descriptor {
     pub(crate) platform: Option<Value>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) annotations: BTreeMap<String, String>,
-    /// What a registry of a version to come adds.
+    /// Unknown fields, which are kept.
     #[serde(flatten)]
     pub(crate) more: BTreeMap<String, Value>,
 }
@@ -105,12 +105,12 @@ pub(crate) struct Image {
     pub(crate) platform: &'static platform::Platform,
     pub(crate) blobs: Vec<Blob>,
     pub(crate) manifest: Blob,
-    /// How large the program is.
+    /// Size of the program.
     pub(crate) program: u64,
     pub(crate) layer: Descriptor,
 }
 
-/// What an image holds.
+/// Contents of an image.
 pub(crate) struct Contents<'a> {
     /// The program's file name, which is also where it is in the image.
     pub(crate) name: &'a str,

@@ -1,4 +1,4 @@
-//! How answers look: tables, YAML, differences, and what a terminal shows.
+//! Output: tables, YAML, diffs and the terminal.
 
 pub(crate) mod ask;
 pub(crate) mod diff;

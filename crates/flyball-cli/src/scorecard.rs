@@ -1,9 +1,9 @@
-//! How an operator does: what operator-sdk's scorecard reads off its manifests, and what is seen of it on a control plane.
+//! Scorecard of an operator: checks of its manifests, as by operator-sdk, and of its behavior on a control plane.
 //!
 //! See <https://sdk.operatorframework.io/docs/testing-operators/scorecard/>.
 
 mod definitions;
-mod look;
+mod inventory;
 mod play;
 
 use crate::cluster::apply;
@@ -42,19 +42,19 @@ impl Found {
 }
 
 /// Judges an operator by its definitions and its samples, and by running it with them on a control plane of its own. No step of that
-/// takes longer than `patience`; nothing stays of it.
+/// takes longer than `timeout`; nothing stays of it.
 ///
 /// # Errors
 ///
 /// When there is no such program, it is no operator, or the samples cannot be read.
-pub(crate) async fn judge(mut local: LocalArgs, samples: Option<&Path>, patience: Duration) -> Result<Vec<Check>> {
+pub(crate) async fn judge(mut local: LocalArgs, samples: Option<&Path>, timeout: Duration) -> Result<Vec<Check>> {
     let samples = samples.map(apply::read).transpose()?.unwrap_or_default();
     let program = local.build(None).await?;
     let mut definitions = program.manifests(&local.args, &BTreeMap::new()).await?;
     definitions.retain(|object| object["kind"] == "CustomResourceDefinition");
     local.program = Some(program);
     let mut checks = vec![definitions::samples(&definitions, &samples), definitions::fields(&definitions)];
-    checks.extend(play::play(local, &definitions, &samples, patience).await?);
+    checks.extend(play::play(local, &definitions, &samples, timeout).await?);
     Ok(checks)
 }
 

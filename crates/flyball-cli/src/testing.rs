@@ -1,4 +1,4 @@
-//! What `cargo test` says, as data: test programs, their tests, and what became of them.
+//! Output of `cargo test` as data: test programs, tests and results.
 //!
 //! On a stable toolchain a test program speaks to people only. Its lines have been the same for years; what is not understood
 //! is passed over, and a program that ends before it has told of all its tests is noticed.
@@ -15,10 +15,10 @@ use clap::ValueEnum;
 use serde::Serialize;
 use std::time::Duration;
 
-/// What the tests of a project's chaos suite are called.
+/// Name prefix of tests of the chaos suite.
 pub(crate) const CHAOS: &str = "chaos_";
 
-/// What became of all tests.
+/// Results of all tests.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Report {
     pub(crate) programs: Vec<Program>,
@@ -30,7 +30,7 @@ pub(crate) struct Report {
     speaker: Option<(usize, usize)>,
 }
 
-/// What a test is one of.
+/// Suite of a test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Suite {
@@ -45,7 +45,7 @@ pub(crate) enum Suite {
     Scorecard,
 }
 
-/// How many tests of a suite had which outcome.
+/// Counts of outcomes of a suite.
 #[derive(Debug, Serialize)]
 pub(crate) struct Count {
     pub(crate) suite: Suite,
@@ -58,16 +58,16 @@ pub(crate) struct Count {
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Program {
     pub(crate) name: String,
-    /// What its tests are, but for those that are called otherwise.
+    /// Default suite of its tests.
     #[serde(skip)]
     suite: Suite,
     pub(crate) tests: Vec<Test>,
-    /// How long it took.
+    /// Duration.
     pub(crate) seconds: f64,
-    /// How many tests it has, by its own word.
+    /// Number of tests as reported.
     #[serde(skip)]
     announced: usize,
-    /// Whether it came to its end.
+    /// Set if it completed.
     #[serde(skip)]
     is_over: bool,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Test {
     pub(crate) name: String,
     pub(crate) suite: Suite,
     pub(crate) outcome: Outcome,
-    /// What a test that failed said, or why one was left out.
+    /// Output of a failed test, or reason of a skipped one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) output: String,
 }

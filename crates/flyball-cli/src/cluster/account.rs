@@ -1,4 +1,4 @@
-//! Who an operator is outside of a pod: a service account, as in its pod, by a token that it gets of the cluster.
+//! Service account of an operator outside of a pod, by a token of the cluster.
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/>.
 

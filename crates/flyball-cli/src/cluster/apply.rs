@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Who sets the fields.
+/// Field manager.
 const MANAGER: &str = "flyball";
-/// How long the API server may take to serve what a new definition defines.
+/// Timeout of the API server to serve a new kind.
 const ESTABLISHED: Duration = Duration::from_secs(30);
 
 /// Reads the objects of a file, or of all YAML and JSON files of a folder in the order of their names.
@@ -64,7 +64,7 @@ pub(crate) fn flat(object: Value) -> Vec<Value> {
     }
 }
 
-/// What applying an object came to.
+/// Result of applying an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Outcome {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
-const HINT: &str = "start one with `flyball cluster up`, or name a kubeconfig with --kubeconfig";
+const HINT: &str = "start one with `flyball cluster up`, or pass --kubeconfig FILE";
 
 /// The flags that say it, for what is of the whole cluster.
 #[derive(Args, Clone, Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct ConnectionArgs {
 /// A way to a cluster.
 pub(crate) struct Connection {
     pub(crate) client: Client,
-    /// Where things go that name no namespace.
+    /// Default namespace.
     pub(crate) namespace: String,
 }
 

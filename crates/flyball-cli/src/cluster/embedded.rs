@@ -12,9 +12,9 @@ use tokio::task::JoinSet;
 
 /// A running control plane, which ends when this is dropped; nothing of it stays.
 pub(crate) struct Embedded {
-    /// What an administrator connects to.
+    /// Connection of an administrator.
     pub(crate) config: Config,
-    /// Where kubectl finds it.
+    /// Path of the kubeconfig.
     pub(crate) kubeconfig: PathBuf,
     /// Its URL.
     pub(crate) url: String,

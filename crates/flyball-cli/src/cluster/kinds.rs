@@ -19,7 +19,7 @@ pub(crate) struct Kind {
     pub(crate) plural: String,
     singular: String,
     short_names: Vec<String>,
-    /// What it is one of, such as `all`.
+    /// Categories, such as `all`.
     categories: Vec<String>,
     pub(crate) namespaced: bool,
     pub(crate) can_list: bool,
@@ -41,7 +41,7 @@ impl Kind {
     }
 
     /// Returns what an object of it is called in commands, such as `deployment.apps/web`.
-    pub(crate) fn told(&self, name: &str) -> String {
+    pub(crate) fn object_name(&self, name: &str) -> String {
         let dot = if self.group.is_empty() { "" } else { "." };
         format!("{}{dot}{}/{name}", self.singular, self.group)
     }
@@ -181,7 +181,7 @@ mod tests {
         assert!(kinds.find("deployments.other").is_none() && kinds.of("apps/v1beta2", "Deployment").is_some());
         assert_eq!(kinds.named("all").unwrap().len(), 2);
         assert!(kinds.named("pod").is_ok() && kinds.named("podz").is_err());
-        assert_eq!(kinds.find("deploy").map(|kind| kind.told("web")).as_deref(), Some("deployment.apps/web"));
+        assert_eq!(kinds.find("deploy").map(|kind| kind.object_name("web")).as_deref(), Some("deployment.apps/web"));
     }
     #[test]
     fn letters_that_differ_are_counted() {

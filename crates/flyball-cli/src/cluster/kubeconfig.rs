@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// How often a file that somebody else has locked is tried again, every 50 ms.
-const PATIENCE: u32 = 40;
+/// Attempts to lock the file, every 50 ms.
+const MAX_LOCK_ATTEMPTS: u32 = 40;
 /// The lists of a kubeconfig whose entries have names.
 const LISTS: [&str; 3] = ["clusters", "contexts", "users"];
 
@@ -84,7 +84,7 @@ pub(crate) fn write(path: &Path, config: &Value) -> Result<()> {
 }
 
 fn change<T>(path: &Path, change: impl FnOnce(&mut Map<String, Value>) -> T) -> Result<T> {
-    let _lock = Lock::take(path)?;
+    let _lock = Lock::acquire(path)?;
     let config: Value = match fs::read_to_string(path) {
         Ok(text) if !text.trim().is_empty() => {
             serde_saphyr::from_str(&text).when(format!("{} is not a kubeconfig", path.display()))?
@@ -107,18 +107,18 @@ fn change<T>(path: &Path, change: impl FnOnce(&mut Map<String, Value>) -> T) -> 
 /// left is known from one that is held; kubectl's is empty, and always taken for held.
 struct Lock(PathBuf);
 
-/// What a lock of ours begins with.
+/// First bytes of our lock files.
 const LOCK_OWNER: &str = "flyball ";
 
 impl Lock {
-    fn take(path: &Path) -> Result<Self> {
+    fn acquire(path: &Path) -> Result<Self> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).when(format!("cannot create {}", folder.display()))?;
         }
         let mut name = path.as_os_str().to_owned();
         name.push(".lock");
         let lock = PathBuf::from(name);
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_LOCK_ATTEMPTS {
             match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock) {
                 Ok(mut file) => {
                     let held = Self(lock);

@@ -1,4 +1,4 @@
-//! What a command made in a cluster that goes on without it, to be removed at its end.
+//! Record of objects that a command created in an existing cluster, to be removed at its end.
 //!
 //! It is written down as it is made, beside what is known of clusters: a command that was killed removes nothing, and the next one
 //! takes over what it left. Each command has a file of its own, `made-<pid>.json`, which is locked for as long as it runs; one line for

@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Between two looks at a Deployment.
-const LOOK: Duration = Duration::from_millis(100);
+/// Polling interval of a Deployment.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The flags that say how objects are brought there.
 #[derive(Args, Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct RolloutArgs {
     pub(crate) output: Option<Output>,
 }
 
-/// What became of one object.
+/// Result for one object.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Applied {
@@ -101,9 +101,9 @@ async fn forget_url(connection: &Connection, object: &Value) -> Result<()> {
 /// Says what can be done about a refusal.
 fn explain(error: Error, before: usize) -> Error {
     let error = match error.code() {
-        Some(401 | 403) => error.hint(
-            "the user of this kubeconfig may not do that: take another with --context, or have somebody grant it",
-        ),
+        Some(401 | 403) => {
+            error.hint("the user of this kubeconfig lacks the permission: pass another --context, or have it granted")
+        }
         Some(404) => error.hint("if the operator is limited to a namespace, create that namespace first"),
         Some(409) => error.hint("another manager owns these fields; pass --force-conflicts to take them over"),
         Some(413) => error.hint("the object is larger than the API server accepts"),
@@ -148,11 +148,11 @@ pub(crate) async fn until_ready(connection: &Connection, object: &Value, wait: D
             ));
             return Err(error.hint(format!("see its logs: flyball logs deployment/{name} -n {namespace}; for a cluster without nodes: flyball cluster node add")));
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
-/// How far a Deployment is.
+/// Progress of a Deployment.
 struct State {
     wanted: i32,
     updated: i32,

@@ -1,4 +1,4 @@
-//! Whether a definition can be changed without harm to what is stored.
+//! Checks of changes of a definition against stored objects.
 //!
 //! An API server takes many a definition by which objects that it holds are no longer right: then whoever writes one of
 //! them is refused, for something that he did not do; and fields that a schema does not name any more are lost
@@ -18,8 +18,8 @@ use std::fmt;
 const PAGE: usize = 500;
 /// So many dangers are told; more of them say nothing new.
 const TOLD: usize = 10;
-/// What an API server with etcd stores of one object, at most.
-const LARGEST: usize = 3 * 512 * 1024;
+/// Maximum size of an object that an API server with etcd stores.
+const MAX_OBJECT_BYTES: usize = 3 * 512 * 1024;
 
 /// Something that a change of a definition would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -49,9 +49,9 @@ pub(crate) async fn check(connection: &Connection, definitions: &[Value], force:
     for definition in definitions {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default();
         let size = definition.to_string().len();
-        if size > LARGEST {
+        if size > MAX_OBJECT_BYTES {
             return Err(Error::new(format!(
-                "{name} takes {size} bytes, and an API server stores no more than {LARGEST}"
+                "{name} has {size} bytes; an API server stores at most {MAX_OBJECT_BYTES}"
             ))
             .hint("shrink its schema: drop descriptions or unused versions"));
         }
@@ -119,9 +119,7 @@ fn at_large(name: &str, old: &Value, new: &Value) -> Vec<Danger> {
     }
     for stored in old["status"]["storedVersions"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         if version(new, stored).is_none() {
-            let why = format!(
-                "no longer has {stored}, in which objects are stored: store them anew with `flyball crd migrate {name}` before"
-            );
+            let why = format!("no longer has the storage version {stored}: run `flyball crd migrate {name}` first");
             dangers.push(danger("spec.versions", why));
         }
     }
@@ -180,13 +178,13 @@ fn judge(definition: &str, schema: &flyball_schema::schema::Root, object: &Value
         Ok(lost) => {
             let lost = lost.into_iter().filter(|field| !field.starts_with("metadata"));
             dangers
-                .extend(lost.map(|field| danger(field, format!("would be lost: {judged} has no such field any more"))));
+                .extend(lost.map(|field| danger(field, format!("would be lost: {judged} no longer has this field"))));
         }
         Err(error) => dangers.push(danger("metadata".into(), error.to_string())),
     }
     let mut value = Value::Object(fields);
     if prune::default(schema.node(), &mut value).is_err() {
-        dangers.push(danger("spec".into(), "would be refused: its defaults take too much memory".into()));
+        dangers.push(danger("spec".into(), "would be rejected: its defaults take too much memory".into()));
     }
     let mut errors = validate::validate(schema.node(), &value, None, "");
     if errors.is_empty() {
@@ -197,7 +195,7 @@ fn judge(definition: &str, schema: &flyball_schema::schema::Root, object: &Value
         errors.extend(cel::validate(schema.node(), &seen, None, false, &Path::ROOT).errors);
     }
     dangers.extend(errors.into_iter().map(|error| {
-        let why = format!("would not be right any more: {}", error.body());
+        let why = format!("would become invalid: {}", error.body());
         danger(error.field, why)
     }));
     dangers

@@ -36,7 +36,7 @@ pub(crate) struct ApplyArgs {
     output: Option<Output>,
 }
 
-/// What became of one object.
+/// Result for one object.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Applied {

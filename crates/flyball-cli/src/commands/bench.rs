@@ -27,8 +27,8 @@ use tokio::time::{Instant, sleep};
 
 const CALLS: &str = "rest_client_requests_total";
 const RECONCILES: &str = "controller_runtime_reconcile_total";
-/// How often the operator is asked how far it is.
-const LOOK: Duration = Duration::from_millis(50);
+/// Polling interval of the operator's metrics.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// An operator that has had nothing to do for so long has come to rest.
 const REST: Duration = Duration::from_secs(1);
 
@@ -79,7 +79,7 @@ pub(crate) struct BenchArgs {
     local: LocalArgs,
 }
 
-/// What an operator costs.
+/// Cost of an operator.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Cost {
@@ -90,7 +90,7 @@ struct Cost {
     calls_per_object: Calls,
     calls_per_idle_hour: Calls,
     budget: Budget,
-    /// What of the budget is passed.
+    /// Exceeded parts of the budget.
     passed: Vec<String>,
 }
 
@@ -131,33 +131,33 @@ async fn bench(args: &BenchArgs) -> Result<Cost> {
     operator.quiet = true;
     // Its log goes where this command's own does.
     operator.sinks = LineSinks { build: None, operator: Some(Arc::new(|line| tracing::info!("{line}"))) };
-    let look = Look { web: Web::new(Duration::from_secs(5))?, address: metrics, patience: args.timeout };
+    let poller = MetricsPoller { web: Web::new(Duration::from_secs(5))?, address: metrics, timeout: args.timeout };
     tokio::select! {
         biased;
         ended = operator.run(&mut stop) => {
             ended?;
             Err(Error::new("the operator exited before it was measured"))
         }
-        cost = measure(args, &look, &connection, &objects, budget) => cost,
+        cost = measure(args, &poller, &connection, &objects, budget) => cost,
     }
 }
 
 async fn measure(
     args: &BenchArgs,
-    look: &Look,
+    poller: &MetricsPoller,
     connection: &Connection,
     objects: &[Value],
     budget: Budget,
 ) -> Result<Cost> {
-    let (before, _) = look.until_rest(None).await?;
+    let (before, _) = poller.until_rest(None).await?;
     let begun = Instant::now();
     for object in objects {
         connection.apply(object).await?;
     }
-    let (after, rested) = look.until_rest(Some(&before)).await?;
+    let (after, rested) = poller.until_rest(Some(&before)).await?;
     let until = Instant::now();
     sleep(args.idle).await;
-    let end = Metrics::ask(&look.web, &look.address).await?;
+    let end = Metrics::ask(&poller.web, &poller.address).await?;
     let idle = until.elapsed();
 
     let calls = |from: &Metrics, to: &Metrics| {
@@ -254,14 +254,14 @@ fn copies(samples: &[Value], count: u32) -> Result<Vec<Value>> {
     Ok(copies)
 }
 
-/// Looks at how far the operator is.
-struct Look {
+/// Polls the metrics of the operator.
+struct MetricsPoller {
     web: Web,
     address: String,
-    patience: Duration,
+    timeout: Duration,
 }
 
-impl Look {
+impl MetricsPoller {
     /// Waits until the operator leads and has had nothing to do for a while, and more was done than `before`; returns what it
     /// tells then, and since when it rests.
     async fn until_rest(&self, before: Option<&Metrics>) -> Result<(Metrics, Instant)> {
@@ -278,14 +278,14 @@ impl Look {
                     return Ok((metrics, since));
                 }
             }
-            if begun.elapsed() > self.patience {
+            if begun.elapsed() > self.timeout {
                 return Err(Error::new(format!(
                     "the operator did not become idle within {} s",
-                    self.patience.as_secs()
+                    self.timeout.as_secs()
                 ))
                 .hint("inspect it with -v, or raise --timeout"));
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::cluster::kinds::Kinds;
 use crate::cluster::rollout::{self, Applied, RolloutArgs};
 use crate::cluster::safety;
 use crate::error::{Error, Result, ResultExt};
-use crate::operator::installation::{Installation, NAMESPACE, PlaceArgs, is_webhook_configuration};
+use crate::operator::installation::{Installation, NAMESPACE, TargetArgs, is_webhook_configuration};
 use crate::operator::overlay::{OverlayArgs, parse_image};
 use crate::operator::removal;
 use crate::render::terminal::{Style, paint, say};
@@ -32,7 +32,7 @@ use std::time::Duration;
 The operator's namespace is NAME-system unless --namespace is given. A second run changes nothing.")]
 pub(crate) struct DeployArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    place: TargetArgs,
     /// Image of the operator
     #[arg(long, value_name = "REF", value_parser = parse_image)]
     image: String,
@@ -53,7 +53,7 @@ pub(super) fn parse_wait(text: &str) -> Result<Duration, String> {
     nanos.map(Duration::from_nanos).ok_or_else(|| "give a time such as 30s or 2m".into())
 }
 
-/// What came of it all.
+/// Result of a deployment.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Deployed {
@@ -61,7 +61,7 @@ struct Deployed {
     namespace: String,
     dry_run: bool,
     objects: Vec<Applied>,
-    /// What an earlier deploy made, and this one needs no more.
+    /// Objects of an earlier deployment that are no longer needed.
     removed: Vec<String>,
     ready: bool,
 }

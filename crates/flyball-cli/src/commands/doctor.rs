@@ -38,7 +38,7 @@ pub(crate) struct DoctorArgs {
     output: Option<Output>,
 }
 
-/// How something is.
+/// State of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum State {
@@ -48,7 +48,7 @@ enum State {
     Wrong,
 }
 
-/// What one look came to.
+/// Result of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
     about: String,
@@ -90,7 +90,7 @@ pub(crate) fn cmd_doctor(args: &DoctorArgs) -> Result<()> {
     let Findings(findings) = findings;
     match args.output {
         Some(output) => output.say(&findings)?,
-        None => findings.iter().for_each(tell),
+        None => findings.iter().for_each(print),
     }
     match findings.iter().filter(|finding| finding.state == State::Wrong).count() {
         0 => Ok(()),
@@ -99,7 +99,7 @@ pub(crate) fn cmd_doctor(args: &DoctorArgs) -> Result<()> {
     }
 }
 
-fn tell(finding: &Finding) {
+fn print(finding: &Finding) {
     let mark = match finding.state {
         State::Good => paint(Style::Good, "+"),
         State::Absent => paint(Style::Faint, "-"),
@@ -128,7 +128,7 @@ fn toolchain(findings: &mut Findings) {
                 true => findings.good("rust", told),
                 false => findings.wrong(
                     "rust",
-                    format!("{told}, and {}.{} is the oldest that will do", RUST.0, RUST.1),
+                    format!("{told}; at least {}.{} is required", RUST.0, RUST.1),
                     "rustup update stable",
                 ),
             }
@@ -142,14 +142,14 @@ fn toolchain(findings: &mut Findings) {
     match asked("cc", &["--version"]) {
         None => findings.wrong(
             "C compiler",
-            "there is no cc, by which programs are linked",
-            "apt-get install gcc, or your system's like",
+            "no cc found; cargo needs it to link programs",
+            "install a C compiler, such as with apt-get install gcc",
         ),
         Some(told) => findings.good("C compiler", told.lines().next().unwrap_or_default()),
     }
     for (tool, component) in [("rustfmt", "rustfmt"), ("cargo-clippy", "clippy")] {
         if asked(tool, &["--version"]).is_none() {
-            findings.absent(component, "not installed", format!("to have it: rustup component add {component}"));
+            findings.absent(component, "not installed", format!("install it: rustup component add {component}"));
         }
     }
     for target in ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"] {
@@ -157,7 +157,7 @@ fn toolchain(findings: &mut Findings) {
         let about = format!("target {target}");
         match library.is_some_and(|folder| Path::new(&folder).is_dir()) {
             true => findings.good(&about, "installed"),
-            false => findings.absent(&about, "not installed", format!("images need it: rustup target add {target}")),
+            false => findings.absent(&about, "not installed", format!("needed for images: rustup target add {target}")),
         }
     }
 }
@@ -169,7 +169,11 @@ fn project(findings: &mut Findings) -> Option<Project> {
             return None;
         }
         Ok(None) => {
-            findings.absent("project", "this folder is in none", "begin one: flyball init --domain example.com FOLDER");
+            findings.absent(
+                "project",
+                "no project in this directory",
+                "create one: flyball init --domain example.com DIRECTORY",
+            );
             return None;
         }
         Ok(Some(project)) => project,
@@ -177,14 +181,14 @@ fn project(findings: &mut Findings) -> Option<Project> {
     findings.good("project", format!("{} in {}", project.project_name, project.folder.display()));
     let mut parts = BTreeMap::new();
     for path in ["Cargo.toml", LIB, "src/main.rs"] {
-        parts.insert(path.to_owned(), "take it back from version control".to_owned());
+        parts.insert(path.to_owned(), "restore it from version control".to_owned());
     }
     for resource in &project.resources {
         let names = Names::new(&project, resource);
         let group = resource.group.strip_suffix(&format!(".{}", project.domain)).unwrap_or(&resource.group);
         let create = format!("--group {group} --version {} --kind {}", resource.version, resource.kind);
         let again =
-            format!("take it back from version control, or write all of it anew: flyball create api {create} --force");
+            format!("restore it from version control, or regenerate all files: flyball create api {create} --force");
         if resource.resource {
             parts.insert(format!("src/api/{}.rs", names.module()), again.clone());
             parts.insert(format!("config/samples/{}", names.sample), again.clone());
@@ -195,11 +199,11 @@ fn project(findings: &mut Findings) -> Option<Project> {
         let webhooks = resource.webhooks;
         if webhooks.defaulting || webhooks.validation || webhooks.conversion {
             let again =
-                format!("take it back from version control, or write it anew: flyball create webhook {create} --force");
+                format!("restore it from version control, or regenerate it: flyball create webhook {create} --force");
             parts.insert(format!("src/webhooks/{}.rs", names.part()), again);
         }
         if resource.foreign && project.folder.join(format!("src/api/{}.rs", names.module())).exists() {
-            parts.insert(definition_path(&names), "tests apply it: take it back from version control".into());
+            parts.insert(definition_path(&names), "needed by tests; restore it from version control".into());
         }
     }
     let missing: Vec<(String, String)> =
@@ -220,7 +224,7 @@ fn anchors(findings: &mut Findings, project: &Project) {
     for anchor in ["api", "controllers", "webhooks", "operator"] {
         let line = format!("// +flyball:{anchor}");
         if !text.is_empty() && !text.lines().any(|known| known.trim() == line) {
-            let remedy = "without it `flyball create` says what to add by hand";
+            let remedy = "without it, `flyball create` prints what to add by hand";
             findings.absent("anchor", format!("{LIB} has no line `{line}`"), remedy);
         }
     }
@@ -230,12 +234,12 @@ async fn cluster(findings: &mut Findings, connection: &ContextArgs, project: Opt
     let connection = match connection.connect().await {
         Ok(connection) => connection,
         Err(error) => {
-            let remedy = "start one with `flyball cluster up`, or name a kubeconfig with --kubeconfig";
+            let remedy = "start one with `flyball cluster up`, or pass --kubeconfig FILE";
             return findings.wrong("cluster", error.to_string(), remedy);
         }
     };
     let version = connection.client.apiserver_version().await.map(|info| info.git_version).unwrap_or_default();
-    findings.good("cluster", format!("it answers, and is of version {version}"));
+    findings.good("cluster", format!("version {version}"));
     if let Some(project) = project {
         served(findings, &connection, project, &version).await;
     }
@@ -253,7 +257,7 @@ async fn served(findings: &mut Findings, connection: &Connection, project: &Proj
         let objects = match apply::read(file) {
             Ok(objects) => objects,
             Err(error) => {
-                findings.wrong("manifest", error.to_string(), "write it as YAML of Kubernetes objects");
+                findings.wrong("manifest", error.to_string(), "it must contain Kubernetes objects in YAML");
                 continue;
             }
         };
@@ -282,12 +286,12 @@ async fn served(findings: &mut Findings, connection: &Connection, project: &Proj
         let is_kubernetes = !group.contains('.') || group.ends_with(".k8s.io");
         match instead {
             Some(instead) => {
-                let remedy = format!("write it in {instead}, which this cluster serves, in {files}");
+                let remedy = format!("use {instead}, which this cluster serves, in {files}");
                 findings.wrong("manifest", found, remedy);
             }
             None if is_kubernetes => findings.wrong("manifest", found, format!("applying {files} will fail")),
             // Such as those of Prometheus' operator, which not every cluster has.
-            None => findings.absent("manifest", found, format!("before {files}, install what defines the kind")),
+            None => findings.absent("manifest", found, format!("install the kind before {files}")),
         }
     }
     if wrong == 0 {

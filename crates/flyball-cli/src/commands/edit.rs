@@ -1,6 +1,6 @@
 //! `flyball edit`: has plugins change a project.
 
-use crate::commands::init::tell;
+use crate::commands::init::print_written;
 use crate::error::Result;
 use crate::project::Project;
 use crate::project::plugins::{Asking, PluginArgs};
@@ -24,5 +24,5 @@ pub(crate) struct EditArgs {
 pub(crate) fn cmd_edit(args: &EditArgs) -> Result<()> {
     let mut changes = Changes::new(&Project::here()?.folder);
     args.plugins.extend(Asking::Edit, &[], &mut changes)?;
-    tell(&changes.commit()?, args.output)
+    print_written(&changes.commit()?, args.output)
 }

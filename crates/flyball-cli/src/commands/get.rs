@@ -6,7 +6,7 @@ use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
 use crate::cluster::kinds::{Kind, Kinds};
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
-use crate::render::table::{Shown, TABLE, Table};
+use crate::render::table::{TABLE, Table, TableOptions};
 use crate::render::terminal::{complain, say};
 use clap::{Args, ValueEnum};
 use http::header::ACCEPT;
@@ -114,7 +114,7 @@ async fn tables(args: &GetArgs, connection: &Connection, kinds: &[Kind], wide: b
             say("");
         }
         shown += 1;
-        let show = Shown { wide, namespaces: args.all_namespaces && kind.namespaced };
+        let show = TableOptions { wide, namespaces: args.all_namespaces && kind.namespaced };
         table.lines(show).iter().for_each(|line| say(line));
     }
     if shown == 0 {
@@ -160,7 +160,7 @@ fn tidy(object: &mut Value) {
 
 async fn names(args: &GetArgs, connection: &Connection, kinds: &[Kind]) -> Result<()> {
     for (kind, object) in fetch(args, connection, kinds).await? {
-        say(&kind.told(object["metadata"]["name"].as_str().unwrap_or_default()));
+        say(&kind.object_name(object["metadata"]["name"].as_str().unwrap_or_default()));
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ enum Command {
     Sbom(sbom::SbomArgs),
 }
 
-/// Where images are unless told otherwise.
+/// Default directory of images.
 const FOLDER: &str = "target/image";
 
 pub(crate) fn cmd_image(args: ImageArgs) -> Result<()> {

@@ -55,7 +55,7 @@ fn repo(text: &str) -> Result<String, String> {
 }
 
 pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
-    let folder = workspace::whole(&args.folder)?;
+    let folder = workspace::absolute(&args.folder)?;
     let folder = folder.canonicalize().unwrap_or(folder);
     is_empty(&folder)?;
     let name = match &args.name {
@@ -76,7 +76,7 @@ pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
     told.extend(args.repo.as_deref().map(|repo| ("repo", repo)));
     args.plugins.extend(Asking::Init, &told, &mut changes)?;
     let written = changes.commit()?;
-    tell(&written, args.output)?;
+    print_written(&written, args.output)?;
     if args.output.is_none() {
         say(&format!("\nCreated project {name}. Next{}:", inside(&args.folder)));
         say("  flyball create api --group cache --version v1alpha1 --kind Redis");
@@ -126,7 +126,7 @@ fn name_of(folder: &Path) -> Result<String> {
 }
 
 /// Says what was written.
-pub(crate) fn tell(written: &[Written], output: Option<Output>) -> Result<()> {
+pub(crate) fn print_written(written: &[Written], output: Option<Output>) -> Result<()> {
     if let Some(output) = output {
         return output.say(&written);
     }

@@ -4,7 +4,7 @@ use crate::cluster::connection::{Connection, ContextArgs, block_on};
 use crate::cluster::rollout::{self, RolloutArgs};
 use crate::cluster::safety;
 use crate::error::{Error, Result};
-use crate::operator::installation::{Installation, PlaceArgs};
+use crate::operator::installation::{Installation, TargetArgs};
 use clap::Args;
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ use serde_json::Value;
   flyball install --program ./site-operator --context staging --dry-run")]
 pub(crate) struct InstallArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    place: TargetArgs,
     #[command(flatten)]
     connection: ContextArgs,
     #[command(flatten)]

@@ -52,7 +52,7 @@ enum Format {
     Yaml,
 }
 
-/// What came of all proofs.
+/// Results of all proofs.
 #[derive(Debug, Serialize)]
 struct Report {
     /// The highest level that is proven with all below it, 0 if there is none. Absent if not all levels were asked for.
@@ -61,18 +61,18 @@ struct Report {
     levels: Vec<Level>,
 }
 
-/// What came of the proofs of one level.
+/// Results of the proofs of one level.
 #[derive(Debug, Serialize)]
 struct Level {
     level: u8,
     name: &'static str,
-    outcome: Standing,
+    outcome: ProofState,
     proofs: Vec<Proof>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Standing {
+enum ProofState {
     Proven,
     Failed,
     Missing,
@@ -122,7 +122,7 @@ fn shown(manifest: &Path) -> String {
 impl Report {
     fn of(proofs: Vec<Proof>, only: Option<u8>) -> Self {
         let mut levels: Vec<Level> = (1..).zip(LEVELS).map(|(level, name)| Level::new(level, name, &proofs)).collect();
-        let reached = levels.iter().take_while(|level| level.outcome == Standing::Proven).count();
+        let reached = levels.iter().take_while(|level| level.outcome == ProofState::Proven).count();
         levels.retain(|level| only.is_none_or(|only| only == level.level));
         Self { level: only.is_none().then(|| u8::try_from(reached).unwrap_or(u8::MAX)), levels }
     }
@@ -155,7 +155,7 @@ impl Report {
         }
         match (self.level, &self.levels[..]) {
             (Some(0), _) => Err(Error::new("level 1 is not proven")),
-            (None, [only]) if only.outcome != Standing::Proven => {
+            (None, [only]) if only.outcome != ProofState::Proven => {
                 Err(Error::new(format!("level {} is not proven", only.level)))
             }
             _ => Ok(()),
@@ -167,21 +167,21 @@ impl Level {
     fn new(level: u8, name: &'static str, proofs: &[Proof]) -> Self {
         let proofs: Vec<Proof> = proofs.iter().filter(|proof| proof.level == level).cloned().collect();
         let outcome = match () {
-            () if proofs.iter().any(|proof| proof.outcome == Outcome::Failed) => Standing::Failed,
+            () if proofs.iter().any(|proof| proof.outcome == Outcome::Failed) => ProofState::Failed,
             // What was not run proves nothing.
             () if proofs.is_empty() || proofs.iter().any(|proof| proof.outcome == Outcome::Ignored) => {
-                Standing::Missing
+                ProofState::Missing
             }
-            () => Standing::Proven,
+            () => ProofState::Proven,
         };
         Self { level, name, outcome, proofs }
     }
 
     fn row(&self) -> Vec<String> {
         let outcome = match self.outcome {
-            Standing::Proven => "proven",
-            Standing::Failed => "failed",
-            Standing::Missing => "missing",
+            ProofState::Proven => "proven",
+            ProofState::Failed => "failed",
+            ProofState::Missing => "missing",
         };
         let passed = self.proofs.iter().filter(|proof| proof.outcome == Outcome::Passed).count();
         vec![self.level.to_string(), self.name.into(), outcome.into(), format!("{passed}/{}", self.proofs.len())]

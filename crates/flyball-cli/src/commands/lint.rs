@@ -4,7 +4,7 @@ mod chaos;
 
 use crate::cluster::connection::block_on;
 use crate::error::{Error, Result};
-use crate::operator::installation::{Installation, PlaceArgs, is_webhook_configuration};
+use crate::operator::installation::{Installation, TargetArgs, is_webhook_configuration};
 use crate::operator::overlay::OverlayArgs;
 use crate::operator::program::Program;
 use crate::render::output::Output;
@@ -26,7 +26,7 @@ use serde_json::Value;
   flyball lint --program ./site-operator --patch env.yaml -o json")]
 pub(crate) struct LintArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    place: TargetArgs,
     #[command(flatten)]
     overlay: OverlayArgs,
     /// Skip the rules that run tests of the project
@@ -44,7 +44,7 @@ struct Finding {
     rule: &'static str,
     /// None if it was not checked.
     passed: Option<bool>,
-    /// What is wrong, and what to do about it; or why it was not checked.
+    /// Problem and remedy, or reason why it was not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
 }
@@ -101,9 +101,9 @@ fn chaos(args: &LintArgs) -> Result<[Finding; 2]> {
     let unchecked = match () {
         () if args.no_tests => "left out by --no-tests",
         () if !args.place.source.is_of_project() => {
-            "a program has no tests: leave out --program in the project's folder"
+            "a program has no tests: run without --program in the project's directory"
         }
-        () if Program::here().is_some() => "a chart or a role has no tests that cargo runs",
+        () if Program::here().is_some() => "charts and roles have no cargo tests",
         () => {
             let chaos = Chaos::run()?;
             return Ok([Finding::of(rules[0], chaos.is_missing()), Finding::of(rules[1], chaos.is_harmful())]);
@@ -123,7 +123,7 @@ fn one_deployment(deployments: &[&Value]) -> Option<String> {
     let name = |object: &&Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     match deployments {
         [_] => None,
-        [] => Some("there is none: an operator is installed by a Deployment".into()),
+        [] => Some("no Deployment found".into()),
         several => Some(format!("there are {}", several.iter().map(name).collect::<Vec<_>>().join(", "))),
     }
 }
@@ -132,7 +132,7 @@ fn one_controller(description: &Description) -> Option<String> {
     let mut kinds: Vec<&str> = description.controllers.iter().map(|one| one.reconciles.as_str()).collect();
     kinds.sort_unstable();
     let twice = kinds.windows(2).find(|pair| pair[0] == pair[1])?;
-    Some(format!("two controllers reconcile {}: make one of them, or split the kind", twice[0]))
+    Some(format!("two controllers reconcile {}: merge them, or split the kind", twice[0]))
 }
 
 fn wildcard(objects: &[Value]) -> Option<String> {
@@ -148,13 +148,13 @@ fn wildcard(objects: &[Value]) -> Option<String> {
         .filter(is_bound)
         .find(|role| role["rules"].as_array().is_some_and(|rules| rules.iter().any(everything)))?;
     let name = role["metadata"]["name"].as_str().unwrap_or_default();
-    Some(format!("{name} has a rule with *: name what the operator does"))
+    Some(format!("{name} has a rule with *: list the permissions"))
 }
 
 fn leader(description: &Description, deployments: &[&Value]) -> Option<String> {
     let several = deployments.iter().any(|one| one["spec"]["replicas"].as_u64().unwrap_or(1) > 1);
     let none = description.lease.is_none();
-    (several && none).then(|| "all replicas would act at the same time: pass --leader-elect".into())
+    (several && none).then(|| "all replicas would act at once: pass --leader-elect".into())
 }
 
 /// Finds the containers of the operator.

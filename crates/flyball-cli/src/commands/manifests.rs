@@ -4,7 +4,7 @@ use crate::cluster::apply;
 use crate::cluster::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
 use crate::files::generated::{self, Change, Step};
-use crate::operator::installation::{HEADER, Installation, PlaceArgs, Samples, files};
+use crate::operator::installation::{HEADER, Installation, Samples, TargetArgs, files};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, paint, say};
 use clap::Args;
@@ -26,7 +26,7 @@ Files without the line `Made by flyball manifests` are never changed or removed.
 delete that line.")]
 pub(crate) struct ManifestsArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    place: TargetArgs,
     /// Namespace of the operator; defaults to the prefix and `system`
     #[arg(short, long)]
     namespace: Option<String>,
@@ -41,7 +41,7 @@ pub(crate) struct ManifestsArgs {
     output: Option<Output>,
 }
 
-/// What became of one file.
+/// Result for one file.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct File {
@@ -64,7 +64,7 @@ pub(crate) fn cmd_manifests(args: &ManifestsArgs) -> Result<()> {
         None if args.check => {
             changes.iter().filter(|change| change.is_change()).for_each(|change| show(&change.diff()))
         }
-        None => tell(&changes),
+        None => print(&changes),
     }
     let drifted = changes.iter().filter(|change| change.is_change()).count();
     if args.check && drifted > 0 {
@@ -75,7 +75,7 @@ pub(crate) fn cmd_manifests(args: &ManifestsArgs) -> Result<()> {
     Ok(())
 }
 
-fn tell(changes: &[Change]) {
+fn print(changes: &[Change]) {
     for change in changes {
         let (style, word) = match change.step {
             Step::Written => (Style::Good, "written"),

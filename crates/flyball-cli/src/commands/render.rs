@@ -2,7 +2,7 @@
 
 use crate::cluster::connection::block_on;
 use crate::error::Result;
-use crate::operator::installation::{Installation, PlaceArgs};
+use crate::operator::installation::{Installation, TargetArgs};
 use crate::operator::overlay::{OverlayArgs, parse_image};
 use crate::render::output::Output;
 use crate::render::terminal::say;
@@ -19,7 +19,7 @@ A strategic merge patch is an object with the changed fields; its name may omit 
   {target: {kind: Deployment}, patch: [{op: replace, path: /spec/replicas, value: 2}]}")]
 pub(crate) struct RenderArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    place: TargetArgs,
     /// Namespace of the operator; defaults to the prefix and `system`
     #[arg(short, long)]
     namespace: Option<String>,

@@ -13,8 +13,8 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a step may take unless told otherwise.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Default timeout of a step.
+pub(crate) const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Run checks on an operator with its samples and roles, including a crash and a restart
 ///
@@ -62,14 +62,14 @@ pub(crate) fn cmd_scorecard(args: ScorecardArgs) -> Result<()> {
 }
 
 /// Judges an operator until told to stop; returns how long it took as well.
-pub(crate) fn run(local: LocalArgs, samples: Option<&Path>, patience: Duration) -> Result<(Vec<Check>, Duration)> {
+pub(crate) fn run(local: LocalArgs, samples: Option<&Path>, timeout: Duration) -> Result<(Vec<Check>, Duration)> {
     block_on_threads(async {
         let stop = told_to_stop()?;
         let begun = tokio::time::Instant::now();
         tokio::select! {
             biased;
             () = stop => Err(Error::new("interrupted")),
-            checks = judge(local, samples, patience) => Ok((checks?, begun.elapsed())),
+            checks = judge(local, samples, timeout) => Ok((checks?, begun.elapsed())),
         }
     })
 }

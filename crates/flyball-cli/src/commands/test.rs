@@ -62,16 +62,16 @@ struct Told<'a> {
     permissions: Option<BTreeMap<String, Permissions>>,
 }
 
-/// What an operator may do, over all tests.
+/// Permissions of an operator over all tests.
 #[derive(Default, Serialize)]
 struct Permissions {
-    /// What it was denied, and where it asked for that.
+    /// Denied requests with their places in the code.
     missing: BTreeSet<String>,
-    /// What it may do and never did.
+    /// Unused permissions.
     unused: BTreeSet<String>,
 }
 
-/// What one test tells of them.
+/// Report of one test.
 #[derive(Deserialize)]
 struct Line {
     operator: String,
@@ -119,7 +119,7 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
         (None, found) => {
             say("");
             lines(&report.counts()).iter().for_each(|line| say(line));
-            found.iter().for_each(tell);
+            found.iter().for_each(print);
         }
     }
     match (failed, succeeded) {
@@ -192,7 +192,7 @@ impl TestArgs {
         }
         let local =
             LocalArgs { program: Some(program), bin: None, release: false, env_from: Vec::new(), args: Vec::new() };
-        let (checks, took) = scorecard::run(local, local::samples(None).as_deref(), scorecard::PATIENCE)?;
+        let (checks, took) = scorecard::run(local, local::samples(None).as_deref(), scorecard::STEP_TIMEOUT)?;
         voice.say("");
         scorecard::lines(&checks).iter().for_each(|line| voice.say(line));
         Ok(Ok(Report::of_scorecard(&checks, took)))
@@ -237,7 +237,7 @@ fn sum(path: &Path) -> Result<BTreeMap<String, Permissions>> {
     Ok(all.into_iter().map(unused).collect())
 }
 
-fn tell(found: &BTreeMap<String, Permissions>) {
+fn print(found: &BTreeMap<String, Permissions>) {
     if found.is_empty() {
         complain(
             "note",

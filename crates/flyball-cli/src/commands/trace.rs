@@ -23,10 +23,10 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 /// Objects in one tree; a larger one is cut.
-const LONGEST: usize = 1000;
-/// Between two looks.
-const LOOK: Duration = Duration::from_secs(1);
-/// What lists ask for: all that owner references need.
+const MAX_OBJECTS: usize = 1000;
+/// Refresh interval.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+/// Content type of lists: metadata only.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// Trace the effects of an object: Deployment, ReplicaSet, Pod, scheduled, running
@@ -60,7 +60,7 @@ pub(crate) fn cmd_trace(args: &TraceArgs) -> Result<()> {
         let kind = kinds.named(kind)?[0];
         let (mut board, mut told) = (Board::default(), None);
         loop {
-            let tree = look(&client, &kinds, kind, &namespace, name).await?;
+            let tree = build_tree(&client, &kinds, kind, &namespace, name).await?;
             match args.output {
                 Some(_) if told.as_ref() == Some(&tree) => {}
                 Some(output) if args.watch => output.say_next(&tree)?,
@@ -71,13 +71,13 @@ pub(crate) fn cmd_trace(args: &TraceArgs) -> Result<()> {
             if !args.watch {
                 return Ok(());
             }
-            sleep(LOOK).await;
+            sleep(REFRESH_INTERVAL).await;
         }
     })
 }
 
 /// Reads everything there is to say of an object now.
-async fn look(client: &Client, kinds: &Kinds, kind: &Kind, namespace: &str, name: &str) -> Result<Node> {
+async fn build_tree(client: &Client, kinds: &Kinds, kind: &Kind, namespace: &str, name: &str) -> Result<Node> {
     let scope = kind.namespaced.then_some(namespace);
     let object = get(client, &kind.path(scope, Some(name)), "application/json").await;
     let object = object.when(format!("cannot read {} {name}", kind.kind))?;
@@ -111,7 +111,7 @@ async fn look(client: &Client, kinds: &Kinds, kind: &Kind, namespace: &str, name
     // Without the right to read events there is still the rest.
     let events = get(client, &events, "application/json").await.unwrap_or_default();
     let root = &above[above.len() - 1];
-    Ok(story::tell(root, &objects, events["items"].as_array().map(Vec::as_slice).unwrap_or_default()))
+    Ok(story::tree_of(root, &objects, events["items"].as_array().map(Vec::as_slice).unwrap_or_default()))
 }
 
 /// Finds all that an object owns, by any number of steps; kinds that may not be listed are passed over.
@@ -143,7 +143,7 @@ async fn descendants<'a>(
     while let Some(uid) = open.pop() {
         // Taking the list out makes sure that a circle ends.
         for child in owned.remove(&uid).unwrap_or_default() {
-            if found.len() < LONGEST {
+            if found.len() < MAX_OBJECTS {
                 open.push(story::uid(&child.1).to_owned());
                 found.push(child);
             }

@@ -3,7 +3,7 @@
 use super::deploy::{is_ours, parse_wait};
 use crate::cluster::connection::{Connection, ConnectionArgs, ContextArgs, block_on};
 use crate::error::{Result, ResultExt};
-use crate::operator::installation::{Installation, NAMESPACE, PlaceArgs, is_webhook_configuration};
+use crate::operator::installation::{Installation, NAMESPACE, TargetArgs, is_webhook_configuration};
 use crate::operator::removal::{self, Resources};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, paint, say};
@@ -25,7 +25,7 @@ use std::time::Duration;
   flyball undeploy --keep-definitions     keeps CRDs and custom resources")]
 pub(crate) struct UndeployArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    place: TargetArgs,
     #[command(flatten)]
     connection: ConnectionArgs,
     /// Keep the CRDs and all custom resources
@@ -62,14 +62,14 @@ struct RemovalArgs {
   flyball uninstall --yes")]
 pub(crate) struct UninstallArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    place: TargetArgs,
     #[command(flatten)]
     connection: ContextArgs,
     #[command(flatten)]
     how: RemovalArgs,
 }
 
-/// What goes, or went.
+/// Removed objects, or objects to remove.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Removal {

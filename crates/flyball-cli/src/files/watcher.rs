@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tokio::time::sleep;
 
-/// How often they are looked at; what comes in quicker succession is one change.
-const LOOK: Duration = Duration::from_millis(100);
+/// Polling interval. Changes in quicker succession are one change.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Files beyond this number are passed over.
-const MOST: usize = 20_000;
+const MAX_FILES: usize = 20_000;
 
-/// What tells one state of a file from another; none if it is not there.
+/// Modification time and size of a file; none if it does not exist.
 type State = Option<(SystemTime, u64)>;
 
-/// Files as they were when they were looked at.
+/// Watches files by polling.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct FileWatcher(BTreeMap<PathBuf, State>);
 
@@ -25,7 +25,7 @@ impl FileWatcher {
     /// Looks at files. Those that were known stay as they were known.
     pub(crate) fn add(&mut self, files: impl IntoIterator<Item = PathBuf>) {
         for file in files {
-            if self.0.len() < MOST {
+            if self.0.len() < MAX_FILES {
                 self.0.entry(file).or_insert_with_key(|file| state(file));
             }
         }
@@ -35,8 +35,8 @@ impl FileWatcher {
     pub(crate) async fn change(&mut self) {
         let mut changed = false;
         loop {
-            sleep(LOOK).await;
-            let changes = self.look();
+            sleep(POLL_INTERVAL).await;
+            let changes = self.poll();
             if changed && !changes {
                 return;
             }
@@ -45,7 +45,7 @@ impl FileWatcher {
     }
 
     /// Takes the present states, and tells whether they are others.
-    fn look(&mut self) -> bool {
+    fn poll(&mut self) -> bool {
         let mut changed = false;
         for (file, known) in &mut self.0 {
             let now = state(file);
@@ -84,7 +84,7 @@ pub(crate) fn within(path: &Path, files: &mut Vec<PathBuf>) {
         return;
     };
     for entry in entries.flatten() {
-        if entry.file_name().to_string_lossy().starts_with('.') || files.len() >= MOST {
+        if entry.file_name().to_string_lossy().starts_with('.') || files.len() >= MAX_FILES {
             continue;
         }
         // Links are not followed, since they may lead back.
@@ -120,14 +120,14 @@ mod tests {
         let file = folder.join("src/inner/a.rs");
         let mut saved = FileWatcher::default();
         saved.add([file.clone(), folder.join("src/b.rs")]);
-        assert!(!saved.look());
+        assert!(!saved.poll());
         for text in [Some("a"), Some("ab"), None] {
             match text {
                 Some(text) => fs::write(&file, text).unwrap(),
                 None => fs::remove_file(&file).unwrap(),
             }
             saved.change().await;
-            assert!(!saved.look(), "a change is told once");
+            assert!(!saved.poll(), "a change is told once");
         }
         fs::write(folder.join("Cargo.toml"), "").unwrap();
         fs::write(&file, "").unwrap();

@@ -1,4 +1,4 @@
-//! Who one is at a registry, by Docker's configuration.
+//! Credentials of registries from Docker's configuration.
 //!
 //! See <https://docs.docker.com/reference/cli/docker/login/#credential-stores> for the programs that keep secrets, and
 //! <https://github.com/docker/docker-credential-helpers> for how they are asked. Secrets are in no message and no log: the type
@@ -18,10 +18,10 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// How long a program may take that somebody may have to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of credential helpers, which may ask a person.
+const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What proves who one is.
+/// Credentials for a registry.
 #[derive(Clone)]
 pub(crate) enum Credentials {
     Password {
@@ -33,8 +33,8 @@ pub(crate) enum Credentials {
 }
 
 impl Credentials {
-    /// Returns who it is, for people.
-    pub(crate) fn told(&self) -> String {
+    /// Describes the identity for messages.
+    pub(crate) fn describe(&self) -> String {
         match self {
             Self::Password { user, .. } => format!("user {user}"),
             Self::Identity(_) => "this identity token".into(),
@@ -101,7 +101,7 @@ struct Auth {
     identitytoken: Option<String>,
 }
 
-/// What such a program answers.
+/// Response of a credential helper.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Answer {
@@ -169,7 +169,7 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credentials>> {
         }
         child.wait_with_output().await
     };
-    let answer = timeout(PATIENCE, work).await.when(what())?.when(what())?;
+    let answer = timeout(HELPER_TIMEOUT, work).await.when(what())?.when(what())?;
     if !answer.status.success() {
         let said = String::from_utf8_lossy(&answer.stdout);
         // The words of the protocol for what is no failure.

@@ -1,15 +1,15 @@
-//! What a program file tells of itself, see the System V ABI's chapter on object files.
+//! Reader of ELF headers, see the System V ABI's chapter on object files.
 
 /// A program for Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Elf {
     /// The kind of machine that it runs on.
     pub(crate) machine: u16,
-    /// Whether it needs a loader, and with it libraries.
+    /// Set if it is dynamically linked.
     pub(crate) needs_loader: bool,
 }
 
-/// What the header says is needed to find libraries and load them.
+/// Type of the program header of a loader.
 const INTERPRETER: u32 = 3;
 
 impl Elf {

@@ -1,4 +1,4 @@
-//! What an image is made of, and how it came to be: two documents that are attached to it.
+//! SBOM and provenance, the two documents attached to an image.
 //!
 //! The first is a bill of materials in the form of [CycloneDX](https://cyclonedx.org/docs/1.5/json/), the second a statement in
 //! that of [SLSA](https://slsa.dev/spec/v1.0/provenance). Neither holds what differs from one build to the next.
@@ -53,7 +53,7 @@ fn component(package: &Package, kind: &str) -> Value {
     component
 }
 
-/// How an image came to be.
+/// Provenance of an image.
 pub(crate) struct Origin<'a> {
     pub(crate) name: &'a str,
     pub(crate) platform: &'a str,

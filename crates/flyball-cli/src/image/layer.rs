@@ -6,7 +6,7 @@ use flyball_core::time::Timestamp;
 use std::io::{self, Write};
 use tar::{Builder, EntryType, Header};
 
-/// Who the program runs as. It owns nothing.
+/// User of the program, who owns no files.
 const PASSWD: &str = "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n";
 const GROUP: &str = "root:x:0:\nnonroot:x:65532:\n";
 

@@ -12,7 +12,7 @@ const MARK: &str = "oci-layout";
 /// A folder with images.
 pub(crate) struct Layout {
     folder: PathBuf,
-    /// What its index names.
+    /// Entries of the index.
     pub(crate) manifests: Vec<Descriptor>,
 }
 

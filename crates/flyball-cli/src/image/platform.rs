@@ -8,7 +8,7 @@ use std::process::Command;
 /// A platform that images are made for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Platform {
-    /// What people call it.
+    /// Name of the platform.
     pub(crate) name: &'static str,
     architecture: &'static str,
     variant: Option<&'static str>,
@@ -16,7 +16,7 @@ pub(crate) struct Platform {
     musl: &'static str,
     /// The target whose programs need none if they are told so.
     gnu: &'static str,
-    /// What programs for it say, see [`elf`](super::elf).
+    /// ELF machine type, see [`elf`](super::elf).
     pub(crate) machine: u16,
 }
 
@@ -38,11 +38,11 @@ pub(crate) const PLATFORMS: [Platform; 4] = [
     platform("linux/riscv64", "riscv64", None, "riscv64gc-unknown-linux-musl", "riscv64gc-unknown-linux-gnu", 243),
 ];
 
-/// How programs for a platform are built here.
+/// Toolchain for a platform on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) name: &'static str,
-    /// Whether glibc is put into the program.
+    /// Link glibc statically.
     pub(crate) is_gnu: bool,
 }
 

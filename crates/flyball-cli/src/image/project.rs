@@ -1,4 +1,4 @@
-//! What cargo and git know of the project that an image is made of.
+//! Project of an image, as known to cargo and git.
 
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::program::{Program, cargo};
@@ -32,7 +32,7 @@ pub(crate) struct Package {
     pub(crate) repository: Option<String>,
     source: Option<String>,
     targets: Vec<Target>,
-    /// What the lock file says of its contents.
+    /// Checksum from the lock file.
     #[serde(skip)]
     pub(crate) checksum: Option<String>,
 }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub(crate) const NAME: &str = "org.opencontainers.image.ref.name";
 /// The annotation that holds the whole name, for containerd and what is built on it.
 pub(crate) const FULL_NAME: &str = "io.containerd.image.name";
-/// Where names without a registry lead to.
+/// Default registry.
 const DOCKER: &str = "docker.io";
 
 /// A name, such as `registry.example.com:5000/team/site-operator:1.0`.

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long an answer may take: that to a layer comes when all of it is there.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// What a registry with an interface for referrers says when it has understood that a manifest is one.
+/// Timeout of a response. A layer is acknowledged after its last byte.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(600);
+/// Response header of registries that support referrers.
 const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 
 /// One repository of a registry.
@@ -27,7 +27,7 @@ pub(crate) struct Registry {
     base: Uri,
     reference: Reference,
     credentials: Option<Credentials>,
-    /// What is said of who one is, once it is known how.
+    /// Authorization header, once the scheme is known.
     authorization: Option<String>,
 }
 
@@ -36,12 +36,12 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// When nobody answers there, or one is not let in.
+    /// When no response there, or one is not let in.
     pub(crate) async fn connect(reference: &Reference, plain: bool) -> Result<Self> {
         let scheme = if plain { "http" } else { "https" };
         let base: Uri = format!("{scheme}://{}/", reference.server()).parse().when("invalid registry address")?;
         let credentials = Credentials::find(reference).await?;
-        let web = Web::new(PATIENCE)?;
+        let web = Web::new(RESPONSE_TIMEOUT)?;
         let mut registry = Self { web, base, reference: reference.clone(), credentials, authorization: None };
         // Asked for something small, it says what it wants to know before something large is on its way.
         let answer = registry.send(Method::GET, "/v2/", &[], Bytes::new()).await?;
@@ -263,7 +263,7 @@ impl Registry {
         let file = super::credentials::path().map(|path| path.display().to_string()).unwrap_or_default();
         match &self.credentials {
             Some(credentials) => {
-                Error::new(format!("{registry} refused {} to push to {repository}", credentials.told()))
+                Error::new(format!("{registry} refused {} to push to {repository}", credentials.describe()))
                     .hint(format!("check the entry for {registry} in {file}, or log in again: docker login {registry}"))
             }
             None => Error::new(format!("{registry} requires authentication to push to {repository}"))
@@ -319,7 +319,7 @@ fn is_related(one: &str, other: &str) -> bool {
     one.eq_ignore_ascii_case(other) || domain(one).is_some_and(|domain_of_one| Some(domain_of_one) == domain(other))
 }
 
-/// How a registry asks who one is, see <https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1>.
+/// Authentication challenge, see <https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1>.
 #[derive(Debug, Default, PartialEq)]
 struct Challenge {
     scheme: String,

@@ -24,9 +24,9 @@ use std::path::Path;
 const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 /// The annotation of a payload's descriptor that holds the signature, in base64.
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
-/// What a payload says that it is.
+/// Type of a payload.
 const PAYLOAD_TYPE: &str = "cosign container image signature";
-/// What a public key for ECDSA P-256 begins with (RFC 5480); the point follows.
+/// DER prefix of an ECDSA P-256 public key (RFC 5480), before the point.
 const P256_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,

@@ -1,4 +1,4 @@
-//! What an operator is installed by: all objects that have to be in the cluster for it to work there.
+//! Installation of an operator: all objects that it needs in the cluster.
 //!
 //! Half of them comes from the operator's own program, which knows its kinds, permissions, webhooks and policies. The
 //! other half is the same for every operator, and made here: its account, its bindings, its Deployment, and
@@ -8,12 +8,12 @@ mod base;
 mod manager;
 mod monitoring;
 mod network;
-mod place;
 mod rbac;
 pub(crate) mod sample;
+mod target;
 
 pub(crate) use base::{HEADER, Samples, files};
-pub(crate) use place::{NAMESPACE, Place, PlaceArgs};
+pub(crate) use target::{InstallTarget, NAMESPACE, TargetArgs};
 
 use crate::error::Result;
 use crate::operator::program::Program;
@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(crate) struct Installation {
     pub(crate) description: Description,
-    pub(crate) place: Place,
+    pub(crate) place: InstallTarget,
     pieces: Vec<Piece>,
 }
 
@@ -35,7 +35,7 @@ struct Piece {
     folder: Folder,
     file: String,
     object: Value,
-    /// What its file says about it in comments, in whole lines.
+    /// Comment lines of its file.
     note: &'static str,
 }
 
@@ -83,17 +83,17 @@ impl Piece {
 
 impl Installation {
     /// Asks a program what it needs at a place, and adds what every operator needs.
-    pub(crate) async fn ask(args: &PlaceArgs, namespace: Option<&str>, image: Option<&str>) -> Result<Self> {
+    pub(crate) async fn ask(args: &TargetArgs, namespace: Option<&str>, image: Option<&str>) -> Result<Self> {
         let program = Program::find(&args.source).await?;
         let description = program.describe(&args.args, &BTreeMap::new()).await?;
-        let place = Place::of(&description, args, namespace, image)?;
+        let place = InstallTarget::of(&description, args, namespace, image)?;
         let mut flags = args.args.clone();
         flags.extend(place.flags(&description));
         let told = program.manifests(&flags, &BTreeMap::new()).await?;
         Ok(Self::new(description, place, told))
     }
 
-    fn new(description: Description, place: Place, told: Vec<Value>) -> Self {
+    fn new(description: Description, place: InstallTarget, told: Vec<Value>) -> Self {
         let mut pieces: Vec<Piece> = Vec::new();
         for object in told {
             pieces.extend(piece(object, &place));
@@ -135,7 +135,7 @@ pub(crate) fn is_webhook_configuration(object: &Value) -> bool {
 }
 
 /// Says where an object that the program told of belongs.
-fn piece(object: Value, place: &Place) -> Vec<Piece> {
+fn piece(object: Value, place: &InstallTarget) -> Vec<Piece> {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let part = place.part(&name).to_owned();

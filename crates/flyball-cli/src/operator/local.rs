@@ -93,20 +93,20 @@ impl FromStr for Source {
 pub(crate) struct Local {
     pub(crate) args: LocalArgs,
     pub(crate) connection: Connection,
-    /// How the operator is told which cluster to connect to.
+    /// Cluster connection of the operator.
     pub(crate) flags: Vec<OsString>,
-    /// What its environment holds besides this process's own.
+    /// Additional environment variables.
     pub(crate) variables: BTreeMap<String, String>,
-    /// What leads to the cluster, if it is to be there as somebody of its own, and the kubeconfig to write for that.
+    /// Service account of the operator and its kubeconfig, if it has its own.
     pub(crate) own_account: Option<(Config, PathBuf)>,
     /// The file or folder of objects to apply.
     pub(crate) samples: Option<PathBuf>,
-    /// Whether it is replaced whenever a file of it is saved.
+    /// Rebuild and restart on changes.
     pub(crate) watch: bool,
     pub(crate) sinks: LineSinks,
-    /// Whether people are not told what is applied.
+    /// Do not print applied objects.
     pub(crate) quiet: bool,
-    /// What was made in the cluster that had not been there, in order, if it is to be known.
+    /// Objects created in the cluster, in order, if tracked.
     pub(crate) made: Option<Made>,
     account: Option<Account>,
     /// The program that is installed, its files as they were then, and the samples that are applied.
@@ -122,7 +122,7 @@ struct Pointed {
     uid: Option<String>,
 }
 
-/// How long the objects that point at an operator may take to be removed, once it has ended.
+/// Timeout of the removal of webhook configurations after the operator has stopped.
 const MAX_WITHDRAWAL: Duration = Duration::from_secs(10);
 
 /// A page that an operator serves at a usual address, which another operator on this machine may have taken.
@@ -168,7 +168,7 @@ fn is_free(address: &str) -> bool {
     TcpListener::bind(address).is_ok()
 }
 
-/// Who hears what cargo and the operator say; they speak for themselves unless given.
+/// Sinks for the output of cargo and the operator; inherited by default.
 #[derive(Clone, Default)]
 pub(crate) struct LineSinks {
     pub(crate) build: Option<LineSink>,

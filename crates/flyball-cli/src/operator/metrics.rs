@@ -1,4 +1,4 @@
-//! What an operator tells of itself at `/metrics`.
+//! Metrics of an operator at `/metrics`.
 
 use crate::error::{Error, Result, ResultExt};
 use crate::web::Web;

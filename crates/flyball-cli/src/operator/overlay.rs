@@ -1,4 +1,4 @@
-//! What somebody wants to be otherwise than an operator's program says: images, and patches of their own.
+//! Overlays of manifests: images and patches.
 
 mod image;
 mod patch;
@@ -6,7 +6,7 @@ mod patch;
 pub(crate) use image::parse_image;
 
 use crate::error::{Error, Result};
-use crate::operator::installation::Place;
+use crate::operator::installation::InstallTarget;
 use clap::Args;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ impl FromStr for SetImage {
 
 impl OverlayArgs {
     /// Changes objects as the flags say: images first, so that patches have the last word.
-    pub(crate) fn lay_over(&self, objects: &mut Vec<Value>, place: &Place) -> Result<()> {
+    pub(crate) fn lay_over(&self, objects: &mut Vec<Value>, place: &InstallTarget) -> Result<()> {
         for SetImage { name, image } in &self.set_image {
             let mut there = Vec::new();
             let mut changed = false;

@@ -15,10 +15,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// How long a line may get before it is taken for two.
-const LONGEST: u64 = 64 << 10;
-/// How long a process may take to stop; an operator itself gives its reconciles 25 seconds.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer lines are split.
+const MAX_LINE_BYTES: u64 = 64 << 10;
+/// Timeout of a process to stop. An operator itself gives its reconciles 25 seconds.
+pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Takes the lines of a process's output.
 pub(crate) type LineSink = Arc<dyn Fn(&str) + Send + Sync>;
@@ -29,7 +29,7 @@ pub(crate) fn relay(from: impl AsyncRead + Unpin + Send + 'static, sink: LineSin
         let (mut from, mut line) = (BufReader::new(from), Vec::new());
         loop {
             line.clear();
-            match (&mut from).take(LONGEST).read_until(b'\n', &mut line).await {
+            match (&mut from).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).await {
                 Ok(0) | Err(_) => return,
                 Ok(_) => sink(String::from_utf8_lossy(&line).trim_end()),
             }
@@ -100,7 +100,7 @@ impl Process {
             biased;
             ended = self.ended() => return Ok(Some(ended?).filter(|status| status.signal() != Some(Signal::TERM.as_raw()))),
             () = again => {}
-            () = sleep(PATIENCE) => {}
+            () = sleep(STOP_TIMEOUT) => {}
         }
         self.kill().await.map(Some)
     }

@@ -17,21 +17,21 @@ use std::process::Stdio;
 use std::str::FromStr;
 use tokio::process::Command;
 
-/// What says which charts, roles and playbooks are for which kinds, in a project that is made of those.
+/// Name of the file that maps charts, roles and playbooks to kinds.
 const WATCHES: &str = "watches.yaml";
 
-/// How to build the project in this folder.
+/// Options of a build of the project in this folder.
 #[derive(Clone, Default)]
 pub(crate) struct Build {
     /// Which of its programs, if it has several.
     pub(crate) bin: Option<String>,
     /// Cargo's profile; `dev` unless given.
     pub(crate) profile: Option<String>,
-    /// Whether what `cargo test` built is taken: the features of what tests depend on may differ, and all would be built again.
+    /// Use the build of `cargo test`, whose features of dependencies may differ from those of `cargo build`.
     pub(crate) of_tests: bool,
-    /// What it is to run on; this machine unless given.
+    /// Target triple; this machine by default.
     pub(crate) target: Option<String>,
-    /// What cargo finds in its environment besides ours.
+    /// Additional environment variables of cargo.
     pub(crate) variables: BTreeMap<String, String>,
     /// Takes the output of cargo; standard error unless given.
     pub(crate) sink: Option<LineSink>,
@@ -281,12 +281,12 @@ fn tidy(definition: &mut Value) {
         if let Some(status) = schema.pointer_mut("/properties/status").and_then(Value::as_object_mut) {
             status.remove("nullable");
         }
-        whole(schema);
+        write_integers(schema);
     }
 }
 
-/// Writes bounds that are whole numbers as such.
-fn whole(schema: &mut Value) {
+/// Writes integral bounds as integers.
+fn write_integers(schema: &mut Value) {
     match schema {
         Value::Number(number) => {
             let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15);
@@ -295,8 +295,8 @@ fn whole(schema: &mut Value) {
                 *schema = whole.into();
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(whole),
-        Value::Object(fields) => fields.values_mut().for_each(whole),
+        Value::Array(items) => items.iter_mut().for_each(write_integers),
+        Value::Object(fields) => fields.values_mut().for_each(write_integers),
         Value::Null | Value::Bool(_) | Value::String(_) => {}
     }
 }

@@ -3,7 +3,7 @@
 use crate::cluster::connection::Connection;
 use crate::cluster::kinds::Kinds;
 use crate::error::{Error, Result, ResultExt};
-use crate::operator::installation::Place;
+use crate::operator::installation::InstallTarget;
 use crate::render::terminal::{Style, is_lively, paint, say, tell_in_place};
 use http::Request;
 use kube::api::{DeleteParams, Preconditions};
@@ -16,8 +16,8 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Between two looks at what is still there.
-const LOOK: Duration = Duration::from_millis(100);
+/// Polling interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// So many objects are named that do not go.
 const NAMED: usize = 5;
 
@@ -43,7 +43,7 @@ struct Found {
 }
 
 impl Found {
-    fn told(&self) -> String {
+    fn key(&self) -> String {
         self.namespace.as_ref().map_or_else(|| self.name.clone(), |namespace| format!("{namespace}/{}", self.name))
     }
 }
@@ -117,7 +117,7 @@ impl Resources {
             if begin.elapsed() >= wait {
                 return Err(self.stuck(&left, wait));
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -130,13 +130,13 @@ impl Resources {
                     [] => "came back, or is not gone yet".to_owned(),
                     finalizers => format!("is held by finalizer {}", finalizers.join(", ")),
                 };
-                format!("\n  {} {} {why}", self.kind, found.told())
+                format!("\n  {} {} {why}", self.kind, found.key())
             })
             .collect();
         if left.len() > NAMED {
             lines.push(format!("\n  and {} more", left.len() - NAMED));
         }
-        let first = left.first().map(Found::told).unwrap_or_default();
+        let first = left.first().map(Found::key).unwrap_or_default();
         Error::new(format!("timed out after {} s with {} {} left:{}", wait.as_secs(), left.len(), self.kind, lines.concat()))
             .hint("the operator removes finalizers after cleaning up: check that it runs, and its logs (flyball logs); it was not removed")
             .hint(format!("if no operator is left to clean up, remove the finalizers of {first} yourself"))
@@ -163,7 +163,7 @@ const PASSING: [(&str, &str); 11] = [
 pub(crate) async fn stale(
     connection: &Connection,
     kinds: &Kinds,
-    place: &Place,
+    place: &InstallTarget,
     objects: &[Value],
 ) -> Result<Vec<Value>> {
     let selector = format!("app.kubernetes.io/managed-by=flyball,app.kubernetes.io/name={}", place.name());
@@ -245,7 +245,7 @@ pub(crate) async fn remove(
                 wait.as_secs()
             )));
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
     if !quiet {
         say(&format!("{told} {}", paint(Style::Good, "deleted")));

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 /// Name of the file.
 pub(crate) const FILE: &str = "PROJECT";
-/// What the files of a project are like, so that a later program knows which one it meets.
+/// Version of the layout of a project.
 pub(crate) const LAYOUT: &str = "flyball/1";
-/// What the file begins with.
+/// First lines of the file.
 const HEAD: &str = "# What `flyball init` and `flyball create` wrote. They read and extend it.\n";
 
 /// A project, as its file tells of it.
@@ -21,11 +21,11 @@ const HEAD: &str = "# What `flyball init` and `flyball create` wrote. They read 
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Project {
     pub(crate) layout: String,
-    /// What the groups of its resources end with, such as `acme.io`.
+    /// Domain of its API groups, such as `acme.io`.
     pub(crate) domain: String,
     /// Name of the package and of the operator.
     pub(crate) project_name: String,
-    /// Where its source is published, such as `github.com/acme/redis-operator`.
+    /// Source repository, such as `github.com/acme/redis-operator`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) repo: Option<String>,
     /// In the order in which they were created.
@@ -40,7 +40,7 @@ pub(crate) struct Project {
     pub(crate) folder: PathBuf,
 }
 
-/// What the operator may cost, see `flyball bench`.
+/// Budget of API calls, see `flyball bench`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Budget {
@@ -64,22 +64,22 @@ pub(crate) struct Resource {
     pub(crate) plural: String,
     #[serde(default)]
     pub(crate) namespaced: bool,
-    /// Whether its types are the project's own: its definition is among the manifests.
+    /// Types belong to the project; the definition is among its manifests.
     #[serde(default)]
     pub(crate) resource: bool,
-    /// Whether a controller of the project reconciles it.
+    /// Reconciled by a controller of the project.
     #[serde(default)]
     pub(crate) controller: bool,
     #[serde(default, skip_serializing_if = "Webhooks::is_none")]
     pub(crate) webhooks: Webhooks,
-    /// Whether somebody else defines it: Kubernetes, or another operator.
+    /// Defined by Kubernetes or another operator.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) foreign: bool,
     #[serde(flatten)]
     pub(crate) unknown: Map<String, Value>,
 }
 
-/// What the API server asks the project about a kind.
+/// Webhooks of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct Webhooks {
@@ -118,13 +118,13 @@ fn is_false(flag: &bool) -> bool {
 
 impl Resource {
     /// Returns what it is called in messages, such as `cache.acme.io/v1alpha1 Redis`.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn api_kind(&self) -> String {
         let slash = if self.group.is_empty() { "" } else { "/" };
         format!("{}{slash}{} {}", self.group, self.version, self.kind)
     }
 
     fn check(&self) -> Result<(), String> {
-        let wrong = |what: &str, error: String| format!("resource {}: {what} {error}", self.told());
+        let wrong = |what: &str, error: String| format!("resource {}: {what} {error}", self.api_kind());
         if !self.group.is_empty() {
             names::group(&self.group).map_err(|error| wrong("group", error))?;
         }
@@ -184,7 +184,7 @@ impl Project {
             resource.check()?;
             if project.resources[..at].iter().any(|other| other.is(&resource.group, &resource.version, &resource.kind))
             {
-                return Err(format!("resource {} is listed twice", resource.told()));
+                return Err(format!("resource {} is listed twice", resource.api_kind()));
             }
         }
         Ok(project)

@@ -1,4 +1,4 @@
-//! What things of a project may be called. Each returns the name, or says what is wrong with it.
+//! Validation of names. Each function returns the name or an error message.
 
 use flyball_core::names;
 
@@ -82,7 +82,7 @@ pub(crate) fn plural(text: &str) -> Result<String, String> {
 pub(crate) fn project(text: &str) -> Result<String, String> {
     let mut wrong = names::dns_1035_label(text);
     if wrong.is_empty() && (RESERVED.contains(&text) || CRATES.contains(&text)) {
-        wrong.push("Rust, or a crate that the project needs, is called so".into());
+        wrong.push("the name is taken by Rust or a crate of the project".into());
     }
     given(text, wrong)
 }

@@ -6,7 +6,7 @@
 //! <https://book.kubebuilder.io/plugins/extending/external-plugins>.
 
 mod flags;
-mod place;
+mod program;
 mod protocol;
 
 use crate::cluster::connection::block_on;
@@ -16,14 +16,14 @@ use crate::project::scaffold::changes::Changes;
 use crate::render::terminal::{columns, say};
 use clap::Args;
 use flags::Flag;
-use place::{Name, Plugin};
+use program::{Name, Plugin};
 use protocol::{Request, Response};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Component, Path};
 
 /// Files larger than this are no source that somebody would edit.
-const LARGEST: u64 = 1 << 20;
+const MAX_SOURCE_BYTES: u64 = 1 << 20;
 
 /// Files and folders that hold passwords or keys.
 #[rustfmt::skip]
@@ -32,7 +32,7 @@ const SECRET_NAMES: &[&str] = &[
     ".vault-token", "_netrc", "credentials", "credentials.json", "credentials.toml", "htpasswd", "id_dsa", "id_ecdsa",
     "id_ed25519", "id_rsa", "kubeconfig",
 ];
-/// What the names of others end with.
+/// Name suffixes of files with secrets.
 #[rustfmt::skip]
 const SECRET_ENDINGS: &[&str] = &[
     ".age", ".env", ".gpg", ".jks", ".key", ".keystore", ".kubeconfig", ".p12", ".pem", ".pfx", ".tfstate",
@@ -97,7 +97,7 @@ impl PluginArgs {
             for plugin in &plugins {
                 request.universe = universe(changes)?;
                 let answer = plugin.ask(changes.root(), &request).await?;
-                take(plugin, answer, &request.universe, changes)?;
+                apply_response(plugin, answer, &request.universe, changes)?;
             }
             Ok(())
         })
@@ -119,7 +119,8 @@ impl PluginArgs {
             }
         }
         if self.plugin_args.iter().any(|arg| arg == "--help") {
-            let rows = flags.iter().map(|flag| vec![format!("  --{} {}", flag.name, flag.kind), flag.told()]).collect();
+            let rows =
+                flags.iter().map(|flag| vec![format!("  --{} {}", flag.name, flag.kind), flag.usage()]).collect();
             columns(rows).iter().for_each(|line| say(line));
             std::process::exit(0);
         }
@@ -152,7 +153,7 @@ fn read(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> Res
         }
         if kind.is_dir() && ![".git", "target"].iter().any(|name| entry.file_name() == *name) {
             read(root, &path, files)?;
-        } else if kind.is_file() && entry.metadata().when(what())?.len() <= LARGEST {
+        } else if kind.is_file() && entry.metadata().when(what())?.len() <= MAX_SOURCE_BYTES {
             let name = path.strip_prefix(root).ok().and_then(Path::to_str);
             if let (Some(name), Ok(text)) = (name, fs::read_to_string(&path)) {
                 files.insert(name.to_owned(), text);
@@ -169,7 +170,12 @@ fn is_secret(name: &str) -> bool {
 }
 
 /// Takes over what a plugin has new or different.
-fn take(plugin: &Plugin, answer: Response, before: &BTreeMap<String, String>, changes: &mut Changes) -> Result<()> {
+fn apply_response(
+    plugin: &Plugin,
+    answer: Response,
+    before: &BTreeMap<String, String>,
+    changes: &mut Changes,
+) -> Result<()> {
     for (path, text) in answer.universe {
         if before.get(&path) == Some(&text) {
             continue;

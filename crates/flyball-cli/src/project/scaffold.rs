@@ -4,8 +4,8 @@
 //! to the disk, all of it or nothing.
 
 pub(crate) mod api;
+pub(crate) mod built_in;
 pub(crate) mod changes;
-pub(crate) mod known;
 pub(crate) mod library;
 pub(crate) mod package;
 pub(crate) mod sample;

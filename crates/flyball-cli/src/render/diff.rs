@@ -1,9 +1,9 @@
-//! How two texts differ, line by line, as `diff -u` tells it.
+//! Unified diffs of two texts, as by `diff -u`.
 
 /// Lines that are shown around what differs.
 const CONTEXT: usize = 3;
 /// With more lines to compare than this, all are told as replaced: what is that different needs no comparison.
-const LONGEST: usize = 4_000_000;
+const MAX_CELLS: usize = 4_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -56,7 +56,7 @@ fn steps(old: &[&str], new: &[&str]) -> Vec<Step> {
     let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
     let (old, new) = (&old[..old.len() - tail], &new[..new.len() - tail]);
     let mut steps = vec![Step::Same; head];
-    if old.len().saturating_mul(new.len()) > LONGEST {
+    if old.len().saturating_mul(new.len()) > MAX_CELLS {
         steps.extend(old.iter().map(|_| Step::Gone).chain(new.iter().map(|_| Step::New)));
     } else {
         // How many lines can be kept of what is left from each pair of places on.

@@ -1,4 +1,4 @@
-//! What is shown of an object that a command waited for in vain.
+//! Summary of an object after a timeout.
 
 use crate::render::yaml;
 use serde_json::{Value, json};

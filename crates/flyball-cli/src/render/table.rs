@@ -36,9 +36,9 @@ struct Row {
     object: Value,
 }
 
-/// What of a table is shown besides its main columns.
+/// Optional columns of a table.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct TableOptions {
     /// The columns that are of use to few.
     pub(crate) wide: bool,
     /// The namespace of each object, in front.
@@ -49,7 +49,7 @@ pub(crate) struct Shown {
 pub(crate) async fn fetch(client: &Client, path: &str) -> Result<Vec<String>> {
     let request = Request::get(path).header(ACCEPT, TABLE).body(Vec::new()).when("cannot build the request")?;
     let table: Table = client.request(request).await.when("cannot get the table")?;
-    Ok(table.lines(Shown::default()))
+    Ok(table.lines(TableOptions::default()))
 }
 
 impl Table {
@@ -70,12 +70,12 @@ impl Table {
     }
 
     /// Lays the table out as kubectl does.
-    pub(crate) fn lines(&self, show: Shown) -> Vec<String> {
+    pub(crate) fn lines(&self, show: TableOptions) -> Vec<String> {
         self.lines_after(show, &mut Vec::new())
     }
 
     /// Lays it out below lines whose columns had these widths, which grow: without a heading, if there is one already.
-    pub(crate) fn lines_after(&self, show: Shown, widths: &mut Vec<usize>) -> Vec<String> {
+    pub(crate) fn lines_after(&self, show: TableOptions, widths: &mut Vec<usize>) -> Vec<String> {
         let shown: Vec<usize> = (0..self.column_definitions.len())
             .filter(|column| show.wide || self.column_definitions[*column].priority == 0)
             .collect();
@@ -142,14 +142,14 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(
-            table.lines(Shown::default()),
+            table.lines(TableOptions::default()),
             [
                 "NAME    PHASE     CURRENT   LAST_MESSAGE",
                 "vg-1    RUNNING   3         successfully reconciled VmGroup",
                 "vg-22   PENDING",
             ]
         );
-        let all = table.lines(Shown { wide: true, namespaces: true });
+        let all = table.lines(TableOptions { wide: true, namespaces: true });
         assert_eq!(all[0], "NAMESPACE   NAME    PHASE     CURRENT   HIDDEN   LAST_MESSAGE");
         assert_eq!(all[1], "a           vg-1    RUNNING   3         x        successfully reconciled VmGroup");
     }
@@ -160,10 +160,10 @@ mod tests {
             "columnDefinitions": [{"name": "Name"}, {"name": "Phase"}], "rows": [{"cells": ["vg-1", "RUNNING"]}]}))
         .unwrap();
         let mut widths = Vec::new();
-        assert_eq!(table.lines_after(Shown::default(), &mut widths), ["NAME   PHASE", "vg-1   RUNNING"]);
+        assert_eq!(table.lines_after(TableOptions::default(), &mut widths), ["NAME   PHASE", "vg-1   RUNNING"]);
         let mut next = |name: &str| {
             table.show_next(&mut json!({"columnDefinitions": null, "rows": [{"cells": [name, "ERROR"]}]})).unwrap();
-            table.lines_after(Shown::default(), &mut widths)
+            table.lines_after(TableOptions::default(), &mut widths)
         };
         assert_eq!(next("a-long-one"), ["a-long-one   ERROR"]);
         assert_eq!(next("b"), ["b            ERROR"]);

@@ -1,4 +1,4 @@
-//! How the program speaks: in colours and in place on a terminal, in plain lines elsewhere.
+//! Terminal output: colors and updates in place on a terminal, plain lines elsewhere.
 
 use crate::error::Error;
 use std::io::{IsTerminal, Write, stderr, stdout};

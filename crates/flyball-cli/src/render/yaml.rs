@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
-/// What comes first, at every level.
+/// Keys that come first at every level.
 const FIRST: [&str; 5] = ["apiVersion", "kind", "metadata", "name", "namespace"];
 /// Words that mean something but themselves, in lower case.
 const WORDS: [&str; 13] = ["", "null", "~", "true", "false", "yes", "no", "on", "off", "y", "n", ".nan", ".inf"];

@@ -1,4 +1,4 @@
-//! What definitions and samples say, without anything being run.
+//! Static checks of definitions and samples.
 
 use super::{Check, Found, few};
 use serde_json::{Map, Value};
@@ -12,8 +12,8 @@ pub(super) fn samples(definitions: &[Value], samples: &[Value]) -> Check {
     let found = match () {
         () if definitions.is_empty() => Found::skipped("the operator defines no kinds"),
         () if !missing.is_empty() => Found::failed(
-            format!("there is none with a spec of {}", few(&missing)),
-            "write one to config/samples, or name a folder that has one: --samples PATH",
+            format!("no sample with a spec of {}", few(&missing)),
+            "add one to config/samples, or pass --samples PATH",
         ),
         () => Found::Passed,
     };
@@ -34,10 +34,9 @@ pub(super) fn fields(definitions: &[Value]) -> Check {
     }
     let found = match () {
         () if definitions.is_empty() => Found::skipped("the operator defines no kinds"),
-        () if !lacking.is_empty() => Found::failed(
-            few(&lacking),
-            "write what it is above the field of the type: `flyball get` and editors show it",
-        ),
+        () if !lacking.is_empty() => {
+            Found::failed(few(&lacking), "add a doc comment to the field; `flyball get` and editors show it")
+        }
         () => Found::Passed,
     };
     Check { name: "each field has a type and a description", found }

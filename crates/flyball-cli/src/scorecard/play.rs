@@ -3,7 +3,7 @@
 //! It is a service account with the roles of its manifests and no others, as it will be in its pod.
 
 use super::definitions::is_of;
-use super::look::look;
+use super::inventory::inventory_of;
 use super::{Check, Found, few};
 use crate::cluster::connection::Connection;
 use crate::cluster::embedded::Embedded;
@@ -20,14 +20,14 @@ use http::Request;
 use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(200);
-/// What was not written to for so long has come to rest.
-const REST: Duration = Duration::from_secs(3);
-/// Where to look when the operator does something strange.
-const LOG: &str = "see what it says with -v";
+/// Polling interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Objects without writes for this period are idle.
+const IDLE_PERIOD: Duration = Duration::from_secs(3);
+/// Hint for unexpected behavior of the operator.
+const LOG: &str = "see its output with -v";
 
 struct Play<'a> {
     operator: Local,
@@ -43,9 +43,9 @@ struct Play<'a> {
     /// Those that the API server took.
     samples: Vec<&'a Value>,
     kinds: Option<Kinds>,
-    /// What there was before the samples.
+    /// Inventory before the samples.
     before: Inventory,
-    patience: Duration,
+    timeout: Duration,
     // It is there for as long as this is.
     _own: Embedded,
     _folder: PrivateFolder,
@@ -74,9 +74,9 @@ pub(super) async fn play(
     args: LocalArgs,
     definitions: &[Value],
     samples: &[Value],
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Vec<Check>> {
-    let mut play = Play::new(args, definitions, patience).await?;
+    let mut play = Play::new(args, definitions, timeout).await?;
     let mut checks = Checks::default();
     if !checks.make("it starts", play.start()).await {
         checks.skip = Some("it does not start");
@@ -97,7 +97,7 @@ pub(super) async fn play(
 }
 
 impl<'a> Play<'a> {
-    async fn new(args: LocalArgs, definitions: &'a [Value], patience: Duration) -> Result<Self> {
+    async fn new(args: LocalArgs, definitions: &'a [Value], timeout: Duration) -> Result<Self> {
         let own = Embedded::start("flyball-scorecard", 1).await?;
         let folder = PrivateFolder::new("flyball-scorecard-operator")?;
         let connection = Connection::open(own.config.clone()).await?;
@@ -125,7 +125,7 @@ impl<'a> Play<'a> {
             samples: Vec::new(),
             kinds: None,
             before: Inventory::default(),
-            patience,
+            timeout,
             _own: own,
             _folder: folder,
         })
@@ -134,7 +134,7 @@ impl<'a> Play<'a> {
     async fn start(&mut self) -> Result<Found> {
         let found = self.launch().await?;
         self.kinds = Some(Kinds::discover(&self.connection.client).await?);
-        self.before = self.look().await?;
+        self.before = self.inventory().await?;
         Ok(found)
     }
 
@@ -142,7 +142,7 @@ impl<'a> Play<'a> {
     async fn launch(&mut self) -> Result<Found> {
         let process = self.process.insert(self.operator.launch().await?);
         let page = format!("http://{}/readyz", self.health);
-        let mut lacks = "nobody answers".to_owned();
+        let mut lacks = "no response".to_owned();
         let ready = async {
             loop {
                 let request = Request::get(&page).body(Bytes::new()).when("invalid address")?;
@@ -151,7 +151,7 @@ impl<'a> Play<'a> {
                     Ok(answer) => lacks = unready(&String::from_utf8_lossy(answer.body())),
                     Err(_) => {}
                 }
-                sleep(LOOK).await;
+                sleep(POLL_INTERVAL).await;
             }
         };
         tokio::select! {
@@ -159,12 +159,12 @@ impl<'a> Play<'a> {
             ended = process.ended() => {
                 let (ended, said) = (ended?, self.said.lock().unwrap_or_else(PoisonError::into_inner));
                 let said = if said.is_empty() { "nothing" } else { &said };
-                return Ok(Found::failed(format!("it ended with {ended}, and said last: {said}"), LOG));
+                return Ok(Found::failed(format!("it exited with {ended}; last output: {said}"), LOG));
             }
             ready = ready => return ready,
-            () = sleep(self.patience) => {}
+            () = sleep(self.timeout) => {}
         }
-        let why = format!("/readyz does not say that it is ready within {} s: {lacks}", self.patience.as_secs());
+        let why = format!("/readyz did not report ready within {} s: {lacks}", self.timeout.as_secs());
         Ok(Found::failed(why, LOG))
     }
 
@@ -179,7 +179,7 @@ impl<'a> Play<'a> {
         Ok(match () {
             () if samples.is_empty() => Found::skipped("there are none: --samples PATH"),
             () if refused.is_empty() => Found::Passed,
-            () => Found::failed(refused.join("; "), "correct the samples, or the rules of the kind"),
+            () => Found::failed(refused.join("; "), "fix the samples or the validation of the kind"),
         })
     }
 
@@ -191,8 +191,8 @@ impl<'a> Play<'a> {
                 let Some(schema) = self.status_schema(sample) else { continue };
                 judged += 1;
                 let found = self.connection.read(sample).await?;
-                let lacks = lacks(&found, !schema["properties"]["conditions"].is_null());
-                lacking.extend(lacks.map(|what| {
+                let missing = missing_in(&found, !schema["properties"]["conditions"].is_null());
+                lacking.extend(missing.map(|what| {
                     format!(
                         "{} {} {what}",
                         sample["kind"].as_str().unwrap_or_default(),
@@ -206,13 +206,13 @@ impl<'a> Play<'a> {
             if lacking.is_empty() {
                 return Ok(Found::Passed);
             }
-            if begun.elapsed() >= self.patience {
+            if begun.elapsed() >= self.timeout {
                 return Ok(Found::failed(
                     few(&lacking),
                     "set it in each reconcile, a Condition::new for each condition included: cx.set_status",
                 ));
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -226,13 +226,13 @@ impl<'a> Play<'a> {
 
     async fn comes_to_rest(&self) -> Result<Found> {
         let moving = self.rest().await?;
-        let why = format!("after {} s there are still writes to {}", self.patience.as_secs(), few(&moving));
-        let remedy = "write only what has changed: what a reconcile writes must not make the next one write";
+        let why = format!("after {} s still writing to {}", self.timeout.as_secs(), few(&moving));
+        let remedy = "write only changes: a reconcile's writes must not cause the next reconcile to write";
         Ok(if moving.is_empty() { Found::Passed } else { Found::failed(why, remedy) })
     }
 
     async fn survive(&mut self) -> Result<Found> {
-        let made = self.look().await?;
+        let made = self.inventory().await?;
         if let Some(process) = &mut self.process {
             process.kill().await?;
         }
@@ -242,9 +242,9 @@ impl<'a> Play<'a> {
         }
         // That it comes to rest is another matter.
         let _ = self.rest().await?;
-        let harmed = made.harmed(&self.look().await?);
+        let harmed = made.harmed(&self.inventory().await?);
         let remedy =
-            "leave alone what is there already: cx.apply changes what differs, and cx.create makes what is missing";
+            "do not rewrite existing objects: cx.apply changes only differences, cx.create creates missing objects";
         Ok(if harmed.is_empty() { Found::Passed } else { Found::failed(few(&harmed), remedy) })
     }
 
@@ -254,41 +254,41 @@ impl<'a> Play<'a> {
         }
         let begun = Instant::now();
         loop {
-            let left: Vec<String> = self.look().await?.names().map(str::to_owned).collect();
+            let left: Vec<String> = self.inventory().await?.names().map(str::to_owned).collect();
             if left.is_empty() {
                 return Ok(Found::Passed);
             }
-            if begun.elapsed() >= self.patience {
-                let why = format!("{} s later there are still {}", self.patience.as_secs(), few(&left));
+            if begun.elapsed() >= self.timeout {
+                let why = format!("after {} s these still exist: {}", self.timeout.as_secs(), few(&left));
                 let remedy = "make it by cx.apply or cx.create, by which samples own it, or take it away in finalize; \
                               what has a finalizer goes when finalize returns Action::done()";
                 return Ok(Found::failed(why, remedy));
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
     async fn measure(&self) -> Result<Found> {
-        let remedy = "run the operator by Operator::main, which serves them";
+        let remedy = "run the operator with Operator::main, which serves them";
         Ok(match Metrics::ask(&self.web, &self.metrics).await {
             Ok(metrics) if metrics.series("controller_runtime_reconcile_total").next().is_some() => Found::Passed,
-            Ok(_) => Found::failed("no reconciles are counted in /metrics", remedy),
-            Err(error) => Found::failed(format!("nobody serves /metrics: {error}"), remedy),
+            Ok(_) => Found::failed("/metrics has no reconcile counters", remedy),
+            Err(error) => Found::failed(format!("/metrics is not served: {error}"), remedy),
         })
     }
 
     async fn stop(&mut self) -> Result<Found> {
         let Some(mut process) = self.process.take() else { return Ok(Found::skipped("it does not run")) };
-        let patience = self.patience.min(process::PATIENCE);
-        let remedy = "run the operator by Operator::main, and end what its tasks and reconciles have begun within Operator::grace";
+        let limit = self.timeout.min(process::STOP_TIMEOUT);
+        let remedy = "run the operator with Operator::main, and finish tasks and reconciles within Operator::grace";
         process.terminate();
-        let Ok(status) = timeout(patience, process.ended()).await else {
+        let Ok(status) = tokio::time::timeout(limit, process.ended()).await else {
             process.kill().await?;
-            return Ok(Found::failed(format!("{} s after SIGTERM it still ran", patience.as_secs()), remedy));
+            return Ok(Found::failed(format!("still running {} s after SIGTERM", limit.as_secs()), remedy));
         };
         Ok(match status? {
             status if status.success() => Found::Passed,
-            status => Found::failed(format!("SIGTERM ended it with {status}"), remedy),
+            status => Found::failed(format!("exited with {status} after SIGTERM"), remedy),
         })
     }
 
@@ -297,31 +297,31 @@ impl<'a> Play<'a> {
         let request = Request::get("/metrics").body(Vec::new()).when("invalid address")?;
         let told = self.connection.client.request_text(request).await.when("the control plane did not respond")?;
         let denied: Vec<String> = Metrics::from(&*told).denied();
-        let remedy = "declare what its controllers do: Controller::owns, watches, reads, replaces or allows";
+        let remedy = "declare them on its controllers: Controller::owns, watches, reads, replaces or allows";
         let why = format!("it was denied {}", few(&denied));
         Ok(if denied.is_empty() { Found::Passed } else { Found::failed(why, remedy) })
     }
 
     /// Looks at the samples and at what was made since they were applied.
-    async fn look(&self) -> Result<Inventory> {
+    async fn inventory(&self) -> Result<Inventory> {
         let kinds = self.kinds.as_ref().ok_or_else(|| Error::new("the control plane's kinds are unknown"))?;
-        Ok(look(&self.connection.client, kinds).await?.without(&self.before))
+        Ok(inventory_of(&self.connection.client, kinds).await?.without(&self.before))
     }
 
     /// Waits until nothing was written to them for a while; names what was written to last if that does not come about.
     async fn rest(&self) -> Result<Vec<String>> {
         let begun = Instant::now();
-        let (mut last, mut since, mut moving) = (self.look().await?, begun, Vec::new());
+        let (mut last, mut since, mut moving) = (self.inventory().await?, begun, Vec::new());
         loop {
-            sleep(LOOK).await;
-            let next = self.look().await?;
+            sleep(POLL_INTERVAL).await;
+            let next = self.inventory().await?;
             let moved = last.moved(&next);
             if !moved.is_empty() {
                 (last, since, moving) = (next, Instant::now(), moved);
-            } else if since.elapsed() >= REST {
+            } else if since.elapsed() >= IDLE_PERIOD {
                 return Ok(Vec::new());
             }
-            if begun.elapsed() >= self.patience {
+            if begun.elapsed() >= self.timeout {
                 return Ok(moving);
             }
         }
@@ -336,7 +336,7 @@ fn unready(page: &str) -> String {
 }
 
 /// Says what a status lacks.
-fn lacks(object: &Value, has_conditions: bool) -> Option<&'static str> {
+fn missing_in(object: &Value, has_conditions: bool) -> Option<&'static str> {
     let status = object["status"].as_object().filter(|status| !status.is_empty());
     let Some(status) = status else { return Some("has none") };
     let conditions = status.get("conditions").and_then(Value::as_array).filter(|all| !all.is_empty());
@@ -367,8 +367,8 @@ mod tests {
             (conditions(json!(1)), Some("has a condition whose observedGeneration is not the object's")),
             (conditions(Value::Null), Some("has a condition whose observedGeneration is not the object's")),
         ] {
-            assert_eq!(lacks(&object(status.clone()), true), expected, "{status}");
+            assert_eq!(missing_in(&object(status.clone()), true), expected, "{status}");
         }
-        assert_eq!(lacks(&object(json!({"phase": "x"})), false), None);
+        assert_eq!(missing_in(&object(json!({"phase": "x"})), false), None);
     }
 }

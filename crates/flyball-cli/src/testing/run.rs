@@ -6,17 +6,17 @@ use crate::render::terminal::{complain, say};
 use std::io::{BufRead, BufReader, Read, Write, pipe, stderr};
 use std::process::{Command, Stdio};
 
-/// How long a line may get before it is taken for two.
-const LONGEST: u64 = 1 << 20;
+/// Longer lines are split.
+const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// What people hear meanwhile.
+/// Destination of the output of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Voice {
     /// All that is said.
     Aloud,
     /// The same on standard error: the answer is for programs.
     Aside,
-    /// What cargo says of building, and what the tests said that failed, on standard error.
+    /// Build messages and the output of failed tests, on standard error.
     Quiet,
 }
 
@@ -53,7 +53,8 @@ pub(crate) fn run(mut cargo: Command, voice: Voice) -> Result<(Report, bool)> {
     let (mut report, mut reader, mut line) = (Report::default(), BufReader::new(reader), Vec::new());
     loop {
         line.clear();
-        if (&mut reader).take(LONGEST).read_until(b'\n', &mut line).when("cannot read the output of cargo")? == 0 {
+        if (&mut reader).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).when("cannot read the output of cargo")? == 0
+        {
             break;
         }
         let text = String::from_utf8_lossy(&line);

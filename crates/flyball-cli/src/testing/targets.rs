@@ -1,10 +1,10 @@
-//! What there is to test in the project in this folder, as cargo tells of it.
+//! Test targets of the project in this folder, from cargo metadata.
 
 use crate::error::{Error, Result, ResultExt};
 use serde::Deserialize;
 use std::process::{Command, Stdio};
 
-/// What cargo would test here.
+/// Packages that cargo would test here.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Targets {
     pub(crate) has_library: bool,

@@ -93,7 +93,7 @@ fn a_directory_that_cannot_be_used_is_left_alone() {
     let up = |path: &str| home.run(&["cluster", "up", "--data-dir", path]);
     fs::create_dir(home.0.join("mine")).unwrap();
     fs::write(home.0.join("mine/notes"), "dear diary").unwrap();
-    up("mine").fails_with(&["is not empty and no data directory", "empty or not there yet"]);
+    up("mine").fails_with(&["is not empty and no data directory", "empty or new directory"]);
     fs::write(home.0.join("file"), "").unwrap();
     up("file").fails_with(&["cannot make", "can be written to"]);
     // The second run's writes follow the first one's: what is damaged before them was acknowledged.
@@ -108,7 +108,7 @@ fn a_directory_that_cannot_be_used_is_left_alone() {
     let mut bytes = fs::read(&log).unwrap();
     bytes[100] ^= 1;
     fs::write(&log, bytes).unwrap();
-    up("ok").fails_with(&["000000000001.log is damaged at byte 52", "put back a copy of the whole directory"]);
+    up("ok").fails_with(&["000000000001.log is damaged at byte 52", "restore a copy of the whole directory"]);
     fs::write(home.0.join("ok/format"), "99\n").unwrap();
     up("ok").fails_with(&["has format 99", "use the release that wrote it"]);
 }

@@ -497,22 +497,22 @@ fn definitions_that_would_do_harm_are_refused() {
     assert_eq!(
         said.err,
         "error: this would do harm to what is stored:
-  sites.example.com default/b: spec.size would not be right any more: Invalid value: 12: spec.size in body should be less than or equal to 9
-  sites.example.com default/b: spec.title would not be right any more: Required value
+  sites.example.com default/b: spec.size would become invalid: Invalid value: 12: spec.size in body should be less than or equal to 9
+  sites.example.com default/b: spec.title would become invalid: Required value
 hint: change the objects first, or add the schema as a new version; override with --force
 "
     );
     let mut without = spec.clone();
     without["properties"].as_object_mut().unwrap().remove("title");
     install(&sites(&without), &[])
-        .fails_with(&["sites.example.com default/a: spec.title would be lost: v1 has no such field any more"]);
+        .fails_with(&["sites.example.com default/a: spec.title would be lost: v1 no longer has this field"]);
     let mut ruled = spec.clone();
     ruled["x-kubernetes-validations"] = json!([{"rule": "self.size < 10", "message": "too large"}]);
-    install(&sites(&ruled), &[])
-        .fails_with(&["sites.example.com default/b: spec would not be right any more", "too large"]);
+    install(&sites(&ruled), &[]).fails_with(&["sites.example.com default/b: spec would become invalid", "too large"]);
     let mut renamed = sites(&spec);
     renamed["spec"]["versions"][0]["name"] = "v2".into();
-    install(&renamed, &[]).fails_with(&["spec.versions no longer has v1", "flyball crd migrate sites.example.com"]);
+    install(&renamed, &[])
+        .fails_with(&["spec.versions no longer has the storage version v1", "flyball crd migrate sites.example.com"]);
     let mut moved = sites(&spec);
     moved["spec"]["scope"] = "Cluster".into();
     install(&moved, &[]).fails_with(&["sites.example.com: spec.scope changes from Namespaced to Cluster"]);

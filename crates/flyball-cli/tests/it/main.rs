@@ -1,6 +1,7 @@
 //! The program as people run it: in a home directory of its own, with nothing else installed.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod architecture;
 mod bench;
 mod cluster;
 mod data_dir;

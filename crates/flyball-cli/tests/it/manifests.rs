@@ -458,16 +458,17 @@ spec: {selector: null, jobLabel: app}
     let render = |flags: &[&str]| home.run(&[&["render", "--program", &vm], flags].concat());
     assert_eq!(render(&["--image", "Not an image"]).code, Some(2));
     assert!(render(&["--image", "a:"]).err.contains("is no tag"));
-    render(&["--set-image", "web=a"]).fails_with(&["no container is called web", "available: manager (controller)"]);
+    render(&["--set-image", "web=a"])
+        .fails_with(&["no container has the name or image web", "available: manager (controller)"]);
     fs::write(home.0.join("none.yaml"), "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}").unwrap();
     render(&["--patch", "none.yaml"]).fails_with(&[
-        "the patch in none.yaml fits nothing: there is no Deployment web",
-        "there is: Deployment vm-operator-controller-manager",
+        "the patch in none.yaml matches no object: no Deployment web",
+        "available: Deployment vm-operator-controller-manager",
     ]);
     fs::write(home.0.join("ops.yaml"), "{target: {kind: Deployment}, patch: [{op: remove, path: /spec/none}]}")
         .unwrap();
     render(&["--patch", "ops.yaml"])
-        .fails_with(&["the patch in ops.yaml cannot be laid over Deployment vm-operator-controller-manager"]);
+        .fails_with(&["cannot apply the patch in ops.yaml to Deployment vm-operator-controller-manager"]);
     fs::write(home.0.join("odd.yaml"), "- {op: remove, path: /spec}").unwrap();
     render(&["--patch", "odd.yaml"]).fails_with(&["odd.yaml", "target"]);
     let typo = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: controller-manager}, spec: {replica: 2}}";
@@ -490,8 +491,8 @@ no permission for everything                           kept
 leader election with several replicas                  kept
 probes and bounds of memory                            kept
 no root                                                kept
-the chaos suite exists and passes                      not checked   a program has no tests: leave out --program in the project's folder
-killed for ten minutes, it leaves what it made alone   not checked   a program has no tests: leave out --program in the project's folder
+the chaos suite exists and passes                      not checked   a program has no tests: run without --program in the project's directory
+killed for ten minutes, it leaves what it made alone   not checked   a program has no tests: run without --program in the project's directory
 "
     );
     let patch =

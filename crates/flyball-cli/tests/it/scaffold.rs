@@ -177,7 +177,7 @@ fn what_no_project_can_be_called_is_named() {
         ("init", "--domain"),
         ("init --domain acme_io", "'--domain <DOMAIN>': \"acme_io\" is invalid: a lowercase RFC 1123 subdomain"),
         ("init --domain -", "is invalid"),
-        ("init --domain acme.io --name tokio", "Rust, or a crate that the project needs, is called so"),
+        ("init --domain acme.io --name tokio", "the name is taken by Rust or a crate of the project"),
         ("init --domain acme.io --name Redis", "\"Redis\" is invalid"),
         ("init --domain acme.io --repo redis", "a repository is like github.com/acme/redis-operator"),
         ("init --domain acme.io --flyball-path a --flyball-git b", "cannot be used with"),
@@ -386,8 +386,7 @@ fn what_is_not_understood_ends_with_2_and_the_rest_with_1() {
         .fails_with(&["has no other version", "--version v1"]);
     home.within(&folder, &format!("create api {REDIS} --resource=false")).ok();
     fs::write(folder.join("PROJECT"), "layout: [").unwrap();
-    home.within(&folder, &format!("create api {REDIS}"))
-        .fails_with(&["redis-operator/PROJECT is broken", "version control"]);
+    home.within(&folder, &format!("create api {REDIS}")).fails_with(&["redis-operator/PROJECT", "version control"]);
 }
 
 #[test]
@@ -473,8 +472,8 @@ created tests/crontab.rs
     for words in [
         "x part: there is no src/controllers/crontab.rs",
         "x manifest: apiextensions.k8s.io/v1beta1 CustomResourceDefinition is not served by Kubernetes v1.",
-        "write it in apiextensions.k8s.io/v1, which this cluster serves, in config/old.yaml",
-        "+ cluster: it answers, and is of version v1.",
+        "use apiextensions.k8s.io/v1, which this cluster serves, in config/old.yaml",
+        "+ cluster: version v1.",
     ] {
         assert!(said.out.contains(words), "{words}: {said:?}");
     }

@@ -59,20 +59,24 @@ fn an_operator_that_does_all_wrong_fails_all_checks() {
         &said,
         &[
             ("each kind has a sample", "a spec of Spare", "config/samples"),
-            ("each field has a type and a description", "spec.size of Gadget v1 has no description", "above the field"),
-            ("samples are accepted", "cannot apply Gadget default/nothing: ", "correct the samples"),
+            (
+                "each field has a type and a description",
+                "spec.size of Gadget v1 has no description",
+                "doc comment to the field",
+            ),
+            ("samples are accepted", "cannot apply Gadget default/nothing: ", "fix the samples"),
             ("each sample gets a status", "Gadget lamp has no conditions", "cx.set_status"),
-            ("it comes to rest", "after 5 s there are still writes to Gadget default/lamp", "only what has changed"),
+            ("it comes to rest", "after 5 s still writing to Gadget default/lamp", "write only changes"),
             ("killed, it leaves what it made as it was", "ConfigMap default/lamp-parts was replaced", "cx.apply"),
-            ("nothing is left of deleted samples", "still ConfigMap default/lamp-parts", "finalize"),
-            ("metrics are served", "nobody serves /metrics: 127.0.0.1:", "Operator::main"),
-            ("told to stop, it ends", "5 s after SIGTERM it still ran", "Operator::grace"),
+            ("nothing is left of deleted samples", "these still exist: ConfigMap default/lamp-parts", "finalize"),
+            ("metrics are served", "/metrics is not served: 127.0.0.1:", "Operator::main"),
+            ("told to stop, it ends", "still running 5 s after SIGTERM", "Operator::grace"),
             ("it asks for nothing that its roles do not permit", "it was denied list secrets", "Controller::owns"),
         ],
     );
     let said = Said::of(&home.command(&args).env("BAD_START", "1").output().unwrap());
     said.fails_with(&["3 of 11 checks failed"]);
-    let last = "it ended with exit status: 3, and said last: bad: the moon is not full";
+    let last = "it exited with exit status: 3; last output: bad: the moon is not full";
     has_failed(&said, &[("it starts", last, "-v")]);
 }
 
@@ -95,15 +99,15 @@ fn what_an_operator_lacks_is_named_with_its_remedy() {
     has_failed(
         &said,
         &[
-            ("each kind has a sample", "there is none with a spec of MyApp", "--samples PATH"),
+            ("each kind has a sample", "no sample with a spec of MyApp", "--samples PATH"),
             (
                 "each field has a type and a description",
                 "spec.images of MyApp v1alpha1 has no description",
-                "above the field",
+                "doc comment to the field",
             ),
             (
                 "it starts",
-                "/readyz does not say that it is ready within 2 s: watch deployments.apps failed: not listed yet, failing for ",
+                "/readyz did not report ready within 2 s: watch deployments.apps failed: not listed yet, failing for ",
                 "-v",
             ),
             ("it asks for nothing that its roles do not permit", "deployments.apps", "Controller::owns"),

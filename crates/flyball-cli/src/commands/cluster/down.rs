@@ -9,8 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::thread;
 use std::time::Duration;
 
-/// How often a cluster that stops is looked for, every 10 ms.
-const PATIENCE: u32 = 1000;
+/// Polls for the end of the process, every 10 ms.
+const MAX_STOP_POLLS: u32 = 1000;
 
 /// Stop a control plane; its objects are lost unless it has a data directory
 #[derive(Args, Debug)]
@@ -44,7 +44,7 @@ pub(crate) fn cmd_down(args: &DownArgs) -> Result<()> {
     let record = record.ok_or_else(|| Error::new(format!("cluster {name} is starting or stopping")))?;
     let pid = Pid::from_raw(record.pid).ok_or_else(|| Error::new("the cluster's record has no process"))?;
     kill_process(pid, Signal::TERM).when(format!("cannot stop process {}", record.pid))?;
-    for _ in 0..PATIENCE {
+    for _ in 0..MAX_STOP_POLLS {
         if files.lock()?.is_some() {
             quietly(match &record.data_dir {
                 Some(path) => format!("{name} is down; its objects are in {}", path.display()),

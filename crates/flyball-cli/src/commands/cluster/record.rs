@@ -1,4 +1,4 @@
-//! Where clusters are written down: `$XDG_STATE_HOME/flyball`, else `~/.local/state/flyball`.
+//! Records of clusters in `$XDG_STATE_HOME/flyball`, else `~/.local/state/flyball`.
 
 use crate::error::{Result, ResultExt};
 use crate::files::private;
@@ -7,7 +7,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What is known of a running cluster.
+/// Record of a running cluster.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Record {
@@ -21,7 +21,7 @@ pub(super) struct Record {
     /// The context that was current there.
     pub(super) context_before: Option<String>,
     pub(super) started: String,
-    /// Where its objects are kept, if they are.
+    /// Data directory, if any.
     #[serde(default)]
     pub(super) data_dir: Option<PathBuf>,
 }

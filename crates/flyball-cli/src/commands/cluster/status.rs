@@ -35,7 +35,7 @@ pub(crate) fn cmd_status(args: &StatusArgs) -> Result<()> {
     }
     match args.output {
         Some(output) => output.say(&status)?,
-        None => tell(&status),
+        None => print(&status),
     }
     match status["ready"].as_bool() {
         Some(true) => Ok(()),
@@ -46,7 +46,7 @@ pub(crate) fn cmd_status(args: &StatusArgs) -> Result<()> {
     }
 }
 
-fn tell(status: &Value) {
+fn print(status: &Value) {
     let ready = status["ready"] == true;
     if !ready {
         return;

@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
-/// How often a cluster that starts is looked for.
+/// Polling interval of a starting cluster.
 const START_POLL: Duration = Duration::from_millis(10);
-/// How long a start may go without progress.
+/// Timeout of a start without progress.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often the progress of a start is written down, and told.
+/// Interval of progress reports of a start.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Start a control plane and return when it is ready
@@ -85,7 +85,7 @@ pub(crate) fn cmd_up(args: UpArgs, verbose: u8) -> Result<()> {
     drop(lock);
     let record = spawn(&args, &files, verbose)?;
     if !args.quiet {
-        tell(&record);
+        print(&record);
         hint_at_nodes(&args);
     }
     Ok(())
@@ -110,12 +110,12 @@ fn already_up(files: &Files, args: &UpArgs) -> Result<()> {
     }
     if !args.quiet {
         say(&format!("{} already runs", paint(Style::Strong, name)));
-        tell(&record);
+        print(&record);
     }
     Ok(())
 }
 
-fn tell(record: &Record) {
+fn print(record: &Record) {
     let pairs = [("server", record.url.clone()), ("process", record.pid.to_string())];
     say(&format!("{} {}", paint(Style::Good, "ready"), paint(Style::Strong, &record.name)));
     for (what, value) in pairs {
@@ -166,7 +166,7 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
             // What it said is said once more, without the word that will stand in front again.
             let words = words.strip_prefix("error: ").unwrap_or(&words);
             return Err(Error::new(if words.is_empty() {
-                format!("the cluster ended: {status}")
+                format!("the cluster exited: {status}")
             } else {
                 words.into()
             }));
@@ -232,7 +232,7 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
         }
         let record = write_down(args, files, &endpoint, started)?;
         if !args.quiet {
-            tell(&record);
+            print(&record);
             hint_at_nodes(args);
         }
         let stop = async {
@@ -312,18 +312,18 @@ fn refuse(error: EndpointError, args: &UpArgs) -> Error {
 /// Says what to do about a data directory that cannot be used.
 fn unusable(error: DataDirError, args: &UpArgs) -> Error {
     let hint = match &error {
-        DataDirError::InUse { .. } => "stop that process, or give another --data-dir",
-        DataDirError::Newer { .. } => "use the release that wrote it, or give another --data-dir",
-        DataDirError::Foreign { .. } => "give a directory that is empty or not there yet",
+        DataDirError::InUse { .. } => "stop that process, or pass another --data-dir",
+        DataDirError::Newer { .. } => "use the release that wrote it, or pass another --data-dir",
+        DataDirError::Foreign { .. } => "pass an empty or new directory",
         DataDirError::Damaged { .. } | DataDirError::Missing { .. } => {
-            "put back a copy of the whole directory, or move it away to begin anew"
+            "restore a copy of the whole directory, or move it away to start empty"
         }
-        DataDirError::NotOwned { .. } => "run as that user, or give another --data-dir",
+        DataDirError::NotOwned { .. } => "run as that user, or pass another --data-dir",
         DataDirError::Exposed { .. } => {
-            "if nobody else has written to it: chmod 700 for the directory and 600 for its files; else give another --data-dir"
+            "if no other user wrote to it, run chmod 700 on the directory and 600 on its files; otherwise pass another --data-dir"
         }
-        DataDirError::NotAFile { .. } => "somebody else may have put it there: give another --data-dir",
-        DataDirError::Io { .. } => "give a --data-dir that can be written to and has room",
+        DataDirError::NotAFile { .. } => "another user may have created it; pass another --data-dir",
+        DataDirError::Io { .. } => "pass a --data-dir that is writable and has free space",
     };
     let what = args.data_dir.as_ref().map_or_else(String::new, |path| format!("no cluster in {}", path.display()));
     Err::<(), _>(error).when(what).expect_err("it is one").hint(hint)

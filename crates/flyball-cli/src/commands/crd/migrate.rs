@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 /// Objects that are stored at the same time.
 const AT_ONCE: usize = 8;
-/// How often the definition is tried again when somebody else changes it.
+/// Attempts to write the definition on conflicts.
 const ATTEMPTS: u32 = 5;
 
 /// Rewrite all objects of a CRD in its storage version and remove other versions from status.storedVersions
@@ -44,7 +44,7 @@ pub(crate) struct MigrateArgs {
     output: Option<Output>,
 }
 
-/// What came of it.
+/// Result of a migration.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {
@@ -70,7 +70,7 @@ struct Failed {
     message: String,
 }
 
-/// What matters of a definition.
+/// Parts of a definition that a migration needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Definition {
     group: String,
@@ -100,7 +100,7 @@ pub(crate) async fn cmd_migrate(args: &MigrateArgs) -> Result<()> {
     }
     match args.output {
         Some(output) => output.say(&report)?,
-        None => tell(&report),
+        None => print(&report),
     }
     stored?;
     match report.failed.len() {
@@ -110,7 +110,7 @@ pub(crate) async fn cmd_migrate(args: &MigrateArgs) -> Result<()> {
     }
 }
 
-fn tell(report: &Report) {
+fn print(report: &Report) {
     let versions = |versions: &[String]| versions.join(", ");
     for failed in &report.failed {
         complain("failed", &format!("{}: {}", failed.object, failed.message));
@@ -276,7 +276,7 @@ fn broke_off(error: kube::Error, behind: &str) -> Error {
     }
 }
 
-/// What became of one object.
+/// Result for one object.
 enum Stored {
     Rewritten,
     Unchanged,

@@ -3,13 +3,13 @@
 use super::misused;
 use crate::cluster::apply;
 use crate::cluster::connection::{ContextArgs, block_on};
-use crate::commands::init::tell;
+use crate::commands::init::print_written;
 use crate::error::{Error, Result, ResultExt};
 use crate::project::plugins::{Asking, PluginArgs};
 use crate::project::scaffold::api::{self, Names, known_resource};
 use crate::project::scaffold::changes::Changes;
 use crate::project::scaffold::types::Definition;
-use crate::project::scaffold::{known, versions};
+use crate::project::scaffold::{built_in, versions};
 use crate::project::{FILE, Project, Resource, names};
 use crate::render::ask;
 use crate::render::output::Output;
@@ -46,7 +46,7 @@ pub(crate) struct ApiArgs {
     /// Generate a controller for the kind
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     controller: Option<bool>,
-    /// Whether the kind is namespaced; defaults to true
+    /// Namespaced kind; defaults to true
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     namespaced: Option<bool>,
     /// Plural resource name; derived from the kind by default
@@ -68,12 +68,12 @@ pub(crate) struct ApiArgs {
     output: Option<Output>,
 }
 
-/// What is to be added.
-struct Wanted {
+/// API to add.
+struct NewApi {
     resource: Resource,
     types: bool,
     controller: bool,
-    /// What somebody else says of the kind.
+    /// Definition of a foreign kind.
     definition: Option<(Definition, Value)>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn cmd_api(args: &ApiArgs) -> Result<()> {
         Some(crd) => {
             let (definition, kept) = defined(crd, args.version.as_deref(), args.kubeconfig.as_ref())?;
             let (resource, controller) = (definition.resource.clone(), args.controller != Some(false));
-            Wanted { resource, types: true, controller, definition: Some((definition, kept)) }
+            NewApi { resource, types: true, controller, definition: Some((definition, kept)) }
         }
         None => wanted(args, &project)?,
     };
@@ -93,7 +93,7 @@ pub(crate) fn cmd_api(args: &ApiArgs) -> Result<()> {
     let Resource { group, version, kind, .. } = &wanted.resource;
     let told = [("group", group.as_str()), ("version", version.as_str()), ("kind", kind.as_str())];
     args.plugins.extend(Asking::CreateApi, &told, &mut changes)?;
-    tell(&changes.commit()?, args.output)?;
+    print_written(&changes.commit()?, args.output)?;
     if args.output.is_none() {
         say("\nNext: cargo test");
     }
@@ -121,13 +121,13 @@ fn chosen(said: Option<bool>, question: &str) -> Result<bool> {
     }
 }
 
-fn wanted(args: &ApiArgs, project: &Project) -> Result<Wanted> {
+fn wanted(args: &ApiArgs, project: &Project) -> Result<NewApi> {
     let group = given("group", args.group.as_ref(), None, names::group_or_core)?;
     let version = given("version", args.version.as_ref(), Some("v1alpha1"), names::version)?;
     let kind = given("kind", args.kind.as_ref(), None, names::kind)?;
-    let known = known::find(&group, &version, &kind).filter(|_| args.resource != Some(true));
+    let known = built_in::find(&group, &version, &kind).filter(|_| args.resource != Some(true));
     if let Some(known) = known {
-        return Ok(Wanted {
+        return Ok(NewApi {
             resource: known_resource(&known),
             types: false,
             controller: args.controller != Some(false),
@@ -152,11 +152,11 @@ fn wanted(args: &ApiArgs, project: &Project) -> Result<Wanted> {
     if let (Some(other), true) = (other, of_other.is_some_and(|known| known != (plural.clone(), namespaced))) {
         return Err(Error::new(format!(
             "{} has another plural or scope, and all versions of a kind share them",
-            other.told()
+            other.api_kind()
         ))
         .hint("drop --plural and --namespaced"));
     }
-    Ok(Wanted {
+    Ok(NewApi {
         resource: Resource { group, version, kind, plural, namespaced, ..Resource::default() },
         types,
         controller,
@@ -173,8 +173,10 @@ fn check_version(args: &ApiArgs, first: &Resource) -> Result<()> {
         return Ok(());
     }
     let Resource { group, version, kind, .. } = first;
-    let error =
-        format!("the controller of {kind} is that of {}, in which objects are stored: a kind has one", first.told());
+    let error = format!(
+        "the controller of {kind} is that of {}, in which objects are stored: a kind has one",
+        first.api_kind()
+    );
     Err(Error::new(error).hint(match first.controller {
         true => "leave out --controller: objects of all versions come to it".into(),
         false => format!(
@@ -208,9 +210,9 @@ pub(super) fn defined(crd: &str, version: Option<&str>, kubeconfig: Option<&Path
     Ok((definition, kept))
 }
 
-fn add(changes: &mut Changes, project: &mut Project, wanted: &Wanted, force: bool) -> Result<()> {
-    let Wanted { resource, types, controller, .. } = wanted;
-    let told = resource.told();
+fn add(changes: &mut Changes, project: &mut Project, wanted: &NewApi, force: bool) -> Result<()> {
+    let NewApi { resource, types, controller, .. } = wanted;
+    let told = resource.api_kind();
     if !types && !controller {
         return Err(Error::new(format!("nothing to create for {told}: neither types nor a controller"))
             .hint("drop --resource=false or --controller=false"));
@@ -233,7 +235,7 @@ fn add(changes: &mut Changes, project: &mut Project, wanted: &Wanted, force: boo
             && (&other.group, &other.kind) == (&resource.group, &resource.kind)
             && other.version != resource.version
     });
-    let known = known::find(&resource.group, &resource.version, &resource.kind).filter(|_| resource.foreign);
+    let known = built_in::find(&resource.group, &resource.version, &resource.kind).filter(|_| resource.foreign);
     match (known, first) {
         _ if wanted.definition.is_some() => foreign(changes, &names, wanted, &mut now, force)?,
         (Some(known), _) => {
@@ -262,7 +264,7 @@ fn first_of<'a>(project: &'a Project, resource: &Resource) -> Option<&'a Resourc
     project.resources.iter().find(|other| (&other.group, &other.kind) == (&resource.group, &resource.kind))
 }
 
-fn foreign(changes: &mut Changes, names: &Names, wanted: &Wanted, now: &mut Resource, force: bool) -> Result<()> {
+fn foreign(changes: &mut Changes, names: &Names, wanted: &NewApi, now: &mut Resource, force: bool) -> Result<()> {
     let Some((definition, kept)) = &wanted.definition else { return Ok(()) };
     let kept = serde_saphyr::to_string(kept).when("cannot write the definition")?;
     api::foreign(changes, names, definition.code(names), &kept, force)?;
@@ -274,14 +276,14 @@ fn foreign(changes: &mut Changes, names: &Names, wanted: &Wanted, now: &mut Reso
     Ok(())
 }
 
-fn own(changes: &mut Changes, names: &Names, wanted: &Wanted, now: &mut Resource, force: bool) -> Result<()> {
+fn own(changes: &mut Changes, names: &Names, wanted: &NewApi, now: &mut Resource, force: bool) -> Result<()> {
     let had_types = now.resource;
     if wanted.types && (!had_types || force) {
         api::types(changes, names, force)?;
         now.resource = true;
     }
     if !now.resource {
-        return Err(Error::new(format!("the controller of {} needs its types, which do not exist", now.told()))
+        return Err(Error::new(format!("the controller of {} needs its types, which do not exist", now.api_kind()))
             .hint("drop --resource=false"));
     }
     if wanted.controller && (!now.controller || force) {

@@ -2,14 +2,14 @@
 
 use super::api::defined;
 use super::misused;
-use crate::commands::init::tell;
+use crate::commands::init::print_written;
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::installation::sample;
 use crate::project::plugins::{Asking, PluginArgs};
 use crate::project::scaffold::api::{self, Names, definition_path, known_resource};
 use crate::project::scaffold::changes::Changes;
 use crate::project::scaffold::types::Definition;
-use crate::project::scaffold::{known, webhook};
+use crate::project::scaffold::{built_in, webhook};
 use crate::project::{FILE, Project, Resource, names};
 use crate::render::output::Output;
 use crate::render::terminal::say;
@@ -81,7 +81,7 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
     if args.conversion && first.foreign {
         return Err(Error::new(format!(
             "{} is not defined by this project, so it cannot convert its versions",
-            first.told()
+            first.api_kind()
         ))
         .hint("drop --conversion"));
     }
@@ -92,7 +92,7 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
         project.resources.iter().filter(is_other).map(|other| Names::new(&project, other)).collect();
     if args.conversion && others.is_empty() {
         let Resource { group, kind, .. } = &first;
-        return Err(Error::new(format!("{} has no other version to convert to", first.told()))
+        return Err(Error::new(format!("{} has no other version to convert to", first.api_kind()))
             .hint(format!("create one: flyball create api --group {group} --version v1 --kind {kind}")));
     }
     let taken = [
@@ -101,7 +101,7 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
         (args.conversion && first.webhooks.conversion, "conversion"),
     ];
     if let Some((_, duty)) = taken.into_iter().find(|(is_taken, _)| *is_taken && !args.force) {
-        return Err(Error::new(format!("{} already has a {duty} webhook", first.told()))
+        return Err(Error::new(format!("{} already has a {duty} webhook", first.api_kind()))
             .hint("overwrite its test with --force"));
     }
 
@@ -132,7 +132,7 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
     changes.put(FILE, project.text()?)?;
     let told = [("group", first.group.as_str()), ("version", first.version.as_str()), ("kind", first.kind.as_str())];
     args.plugins.extend(Asking::CreateWebhook, &told, &mut changes)?;
-    tell(&changes.commit()?, args.output)?;
+    print_written(&changes.commit()?, args.output)?;
     if args.output.is_none() {
         say("\nNext: cargo test");
     }
@@ -144,7 +144,7 @@ fn wanted(args: &WebhookArgs, project: &mut Project) -> Result<Resource> {
     let text = |argument: &Option<String>| argument.clone().unwrap_or_default();
     let (named, version, kind) = (text(&args.group), text(&args.version), text(&args.kind));
     let group = project.group(&named);
-    let known = known::find(&named, &version, &kind);
+    let known = built_in::find(&named, &version, &kind);
     let Some(found) = project.resource(&group, &version, &kind).cloned() else {
         let Some(known) = known else {
             return Err(unknown(project, &named, &version, &kind));
@@ -161,10 +161,10 @@ fn wanted(args: &WebhookArgs, project: &mut Project) -> Result<Resource> {
         Some(first) if first.version != version => {
             let hint = format!("name that version instead: --version {}", first.version);
             let what = "objects are asked about in the version that they are stored in, whatever they are written in";
-            Err(Error::new(format!("{what}, and that is {}", first.told())).hint(hint))
+            Err(Error::new(format!("{what}, and that is {}", first.api_kind())).hint(hint))
         }
         Some(first) => Ok(first.clone()),
-        None => Err(Error::new(format!("{} has no types in this project", found.told())).hint(format!(
+        None => Err(Error::new(format!("{} has no types in this project", found.api_kind())).hint(format!(
             "write them: flyball create api --group {named} --version {version} --kind {kind} --resource"
         ))),
     }
@@ -174,15 +174,15 @@ fn wanted(args: &WebhookArgs, project: &mut Project) -> Result<Resource> {
 fn unknown(project: &Project, named: &str, version: &str, kind: &str) -> Error {
     let wanted =
         Resource { group: project.group(named), version: version.into(), kind: kind.into(), ..Resource::default() };
-    let all: Vec<String> = project.resources.iter().map(|resource| resource.told()).collect();
+    let all: Vec<String> = project.resources.iter().map(|resource| resource.api_kind()).collect();
     let all = if all.is_empty() { "nothing yet".to_owned() } else { all.join(", ") };
-    let mut error = Error::new(format!("{} not found in the project; it has {all}", wanted.told()));
+    let mut error = Error::new(format!("{} not found in the project; it has {all}", wanted.api_kind()));
     let flags = |group: &str, version: &str, kind: &str| {
         let group = if group.is_empty() { "\"\"" } else { group };
         format!("--group {group} --version {version} --kind {kind}")
     };
     let of_project = project.resources.iter().map(|one| (one.group.as_str(), one.version.as_str(), one.kind.as_str()));
-    let of_kubernetes = known::all().map(|one| (one.group, one.version, one.kind));
+    let of_kubernetes = built_in::all().map(|one| (one.group, one.version, one.kind));
     let namesake = |(_, _, other): &(&str, &str, &str)| other.eq_ignore_ascii_case(kind);
     let namesakes: Vec<_> = of_project.chain(of_kubernetes).filter(namesake).take(MAX_NAMESAKES).collect();
     for (group, version, kind) in &namesakes {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const NAME: &str = "films";
 
-/// What may be done with it.
+/// Commands to try.
 pub(super) const COMMANDS: [&str; 3] =
     ["get demovolumes,persistentvolumeclaims", "delete persistentvolumeclaim films", "delete demovolume films"];
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// How long the cluster may take to serve the kind.
+/// Timeout of the cluster to serve the kind.
 const CRD_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running operator.

@@ -1,4 +1,4 @@
-//! What all shows have in common: steps that are told, and that end the show if they do not come to pass.
+//! Steps of demos, which are printed and fail the demo on timeout.
 
 use super::stage::Stage;
 use crate::error::{Error, Result, ResultExt};
@@ -14,9 +14,9 @@ use std::fs;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long a step may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How often is looked.
+/// Timeout of a step.
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Polling interval.
 pub(super) const GLANCE: Duration = Duration::from_millis(25);
 /// The name under which the shows write.
 pub(super) const MANAGER: &str = "flyball-demo";
@@ -54,10 +54,10 @@ pub(super) fn check<T>(what: &str, began: Instant, object: &T) -> Result<()>
 where
     T: Resource<DynamicType = ()> + Serialize,
 {
-    if began.elapsed() < PATIENCE {
+    if began.elapsed() < STEP_TIMEOUT {
         return Ok(());
     }
-    let step = format!("step {what:?} was not reached within {} s", PATIENCE.as_secs());
+    let step = format!("step {what:?} was not reached within {} s", STEP_TIMEOUT.as_secs());
     let mut value = serde_json::to_value(object).when(step.clone())?;
     value["kind"] = T::kind(&()).into();
     Err(Error::new(format!("{step}; last seen:\n{}", summary(&value))))

@@ -1,4 +1,4 @@
-//! Where the demo plays: an embedded control plane of its own, or a cluster that somebody else runs.
+//! Cluster of a demo: an embedded control plane, or an existing cluster.
 
 use crate::cluster::connection::config_of;
 use crate::cluster::embedded::Embedded;
@@ -20,20 +20,20 @@ use tokio::time::{sleep, timeout};
 pub(super) const MARK: (&str, &str) = ("app.kubernetes.io/managed-by", "flyball-demo");
 /// Name of what the operator is installed as.
 pub(super) const OPERATOR: &str = "flyball-demo-operator";
-/// How long cleaning up may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of the cleanup.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The place, and how to get there.
 pub(super) struct Stage {
     /// A client that may install things.
     pub(super) admin: Client,
-    /// What clients of whatever user connect to.
+    /// Connection without a user.
     pub(super) config: Config,
-    /// Where the demo's objects are.
+    /// Namespace of the demo's objects.
     pub(super) namespace: &'static str,
-    /// What the operator reconciles.
+    /// Kind of the operator.
     pub(super) crd: CustomResourceDefinition,
-    /// Where kubectl finds the cluster.
+    /// Path of the kubeconfig.
     pub(super) kubeconfig: PathBuf,
     pub(super) context: Option<String>,
     /// The control plane, if it is the demo's own.
@@ -132,7 +132,7 @@ impl Stage {
             return Ok(());
         }
         say(&paint(Style::Faint, "cleaning up"));
-        let cleared = timeout(PATIENCE, self.remove_all()).await;
+        let cleared = timeout(CLEANUP_TIMEOUT, self.remove_all()).await;
         let hint = format!("what is left carries the label {}={}", MARK.0, MARK.1);
         let cleared = cleared.when("cleanup timed out").and_then(|cleared| cleared);
         cleared.map_err(|error| error.hint(hint))

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const NAME: &str = "site";
 
-/// What may be done with it.
+/// Commands to try.
 pub(super) const COMMANDS: [&str; 3] = [
     "get visitorsapps,deployments,services",
     "patch visitorsapp site --type=merge -p '{\"spec\":{\"size\":5}}'",

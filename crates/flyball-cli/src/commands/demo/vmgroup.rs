@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long the operator lets a group be before it looks for what changed in vCenter.
+/// Resync interval of groups.
 const RESYNC: Duration = Duration::from_secs(1);
 const NAME: &str = "vg-1";
 

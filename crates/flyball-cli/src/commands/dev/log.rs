@@ -4,7 +4,7 @@ use crate::operator::process::LineSink;
 use crate::render::terminal::{Style, say_as};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the operator said, as far as it is remembered.
+/// Recent output of the operator.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     last_error: Mutex<Option<String>>,

@@ -1,4 +1,4 @@
-//! How the operator is, on one line, from its own metrics.
+//! Status line of the operator, from its metrics.
 
 use super::log::Log;
 use crate::error::Result;
@@ -9,8 +9,8 @@ use std::future::pending;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How often it is asked.
-const LOOK: Duration = Duration::from_secs(1);
+/// Polling interval.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Shows it on a terminal, again and again; does nothing elsewhere.
 ///
@@ -21,14 +21,14 @@ pub(super) async fn show(address: &str, log: &Log) -> Result<()> {
     if !is_lively() {
         return pending().await;
     }
-    let web = Web::new(LOOK)?;
+    let web = Web::new(POLL_INTERVAL)?;
     loop {
         let line = match Metrics::ask(&web, address).await {
             Ok(metrics) => line(&metrics, log.last_error().as_deref()),
             Err(_) => "the operator is not up".to_owned(),
         };
         keep_below(&line);
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -8,7 +8,7 @@ use crate::cluster::connection::Connection;
 use crate::cluster::kinds::Kind;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
-use crate::render::table::{Shown, TABLE, Table};
+use crate::render::table::{TABLE, Table, TableOptions};
 use crate::render::terminal::say_on;
 use futures_util::TryStreamExt;
 use http::header::ACCEPT;
@@ -18,7 +18,7 @@ use kube::core::WatchEvent;
 use serde_json::Value;
 use std::pin::pin;
 
-/// How the API server says that it does not know any more what came after a version.
+/// Status code of an expired resource version.
 const GONE: u16 = 410;
 
 pub(super) async fn watch(args: &GetArgs, connection: &Connection, kinds: &[Kind]) -> Result<()> {
@@ -71,13 +71,13 @@ fn version_of(object: &Value) -> String {
     object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
 }
 
-/// How objects are shown. What shows them tells whether somebody still reads.
+/// Printer of watched objects. It reports whether the output is still read.
 enum View<'a> {
     /// Lines below one heading, whose columns get wider and never narrower.
     Table {
         table: Option<Table>,
         widths: Vec<usize>,
-        shown: Shown,
+        shown: TableOptions,
     },
     Name(&'a Kind),
     Object(&'a Kind, Output),
@@ -86,7 +86,7 @@ enum View<'a> {
 impl<'a> View<'a> {
     fn new(args: &GetArgs, kind: &'a Kind) -> Self {
         let namespaces = args.all_namespaces && kind.namespaced;
-        let table = |wide| Self::Table { table: None, widths: Vec::new(), shown: Shown { wide, namespaces } };
+        let table = |wide| Self::Table { table: None, widths: Vec::new(), shown: TableOptions { wide, namespaces } };
         match args.output {
             None => table(false),
             Some(Format::Wide) => table(true),
@@ -128,7 +128,7 @@ impl<'a> View<'a> {
                 table.iter_mut().try_for_each(|table| table.show_next(&mut object))?;
                 Ok(self.show_table())
             }
-            Self::Name(kind) => Ok(say_on(&kind.told(object["metadata"]["name"].as_str().unwrap_or_default()))),
+            Self::Name(kind) => Ok(say_on(&kind.object_name(object["metadata"]["name"].as_str().unwrap_or_default()))),
             Self::Object(kind, output) => {
                 // Lists leave out what is the same for all.
                 object["apiVersion"] = kind.api_version().into();

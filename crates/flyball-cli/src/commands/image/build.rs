@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where machines keep the certificates that they trust.
+/// Paths of CA bundles.
 const BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -79,7 +79,7 @@ struct Part {
     lock: Option<String>,
 }
 
-/// What was made.
+/// The built image.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Made {
@@ -112,13 +112,13 @@ pub(crate) fn cmd_build(args: BuildArgs) -> Result<()> {
         let made = make(&args, &parts, &certificates, epoch).await?;
         match args.output {
             Some(output) => output.say(&made)?,
-            None => tell(&made),
+            None => print(&made),
         }
         Ok(())
     })
 }
 
-fn tell(made: &Made) {
+fn print(made: &Made) {
     say(&format!("{} {}", paint(Style::Good, "image"), paint(Style::Strong, &made.name)));
     say(&format!("  {:<11} {}", "digest", made.digest));
     for one in &made.platforms {

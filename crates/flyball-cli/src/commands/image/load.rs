@@ -39,11 +39,11 @@ pub(super) struct LoadArgs {
     output: Option<Output>,
 }
 
-/// Where the image is.
+/// Result of a load.
 #[derive(Serialize)]
 struct Loaded {
     name: String,
-    /// What brought it there.
+    /// Tool that loaded it.
     by: &'static str,
     nodes: Vec<String>,
 }

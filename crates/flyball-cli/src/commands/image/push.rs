@@ -40,13 +40,13 @@ pub(super) struct PushArgs {
     output: Option<Output>,
 }
 
-/// What was pushed.
+/// Result of a push.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Pushed {
     name: String,
     digest: String,
-    /// How much had to be sent, in bytes, and how much was there.
+    /// Bytes sent, and bytes already present.
     sent: u64,
     there: u64,
     /// Digests that were signed.

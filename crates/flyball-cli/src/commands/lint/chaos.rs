@@ -1,4 +1,4 @@
-//! What a project's chaos suite shows: how its tests end, and what they did to the operator, which they tell in a file.
+//! Results of a project's chaos suite: outcomes of its tests, and the faults that they report in a file.
 //!
 //! A test's name says that it is one of the suite, and nothing more: what counts is told by `flyball_cluster::testing`.
 
@@ -10,10 +10,10 @@ use std::fs;
 
 /// Names the file that gets a line of whatever is done to an operator.
 const FILE: &str = "FLYBALL_TEST_CHAOS";
-/// How long an operator has to be away until that shows anything, in seconds.
+/// Minimum downtime of an operator in seconds, for a meaningful test.
 const LONG: u64 = 600;
 
-/// What came of the suite.
+/// Results of the suite.
 pub(super) struct Chaos {
     report: Report,
     succeeded: bool,

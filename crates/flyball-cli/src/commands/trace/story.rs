@@ -17,7 +17,7 @@ pub(super) struct Node {
     pub(super) uid: String,
     #[serde(serialize_with = "write_some", skip_serializing_if = "Option::is_none")]
     pub(super) created: Option<Timestamp>,
-    /// How it is now, in a word or two.
+    /// Current state, in a word or two.
     pub(super) state: String,
     pub(super) steps: Vec<Step>,
     pub(super) children: Vec<Node>,
@@ -29,7 +29,7 @@ pub(super) struct Step {
     #[serde(serialize_with = "write")]
     pub(super) time: Timestamp,
     pub(super) what: String,
-    /// Who did or said it.
+    /// Component that did or reported it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) by: String,
 }
@@ -86,7 +86,7 @@ fn time(value: &Value) -> Option<Timestamp> {
 }
 
 /// Tells the story of an object and of those among `objects` that it caused.
-pub(super) fn tell(root: &Value, objects: &BTreeMap<String, Value>, events: &[Value]) -> Node {
+pub(super) fn tree_of(root: &Value, objects: &BTreeMap<String, Value>, events: &[Value]) -> Node {
     let mut children: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     for object in objects.values() {
         if let Some(owner) = controller(object).filter(|owner| owner.uid != uid(object)) {
@@ -138,7 +138,7 @@ fn state(object: &Value) -> String {
     items(&status["conditions"]).find(decisive).map(|condition| text(&condition["type"]).to_owned()).unwrap_or_default()
 }
 
-/// What comes first within a second: most times are of whole seconds, and causes come before effects.
+/// Order within a second: most times have whole seconds, and causes come before effects.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
     Created,
@@ -294,7 +294,7 @@ mod tests {
         ]);
         let event = json!({"involvedObject": {"uid": "p"}, "reason": "Pulled", "message": "m\nn", "count": 3,
             "firstTimestamp": "2026-01-01T00:00:02Z", "source": {"component": "kubelet"}});
-        let tree = tell(&objects["d"], &objects, &[event]);
+        let tree = tree_of(&objects["d"], &objects, &[event]);
         assert_eq!((tree.state.as_str(), tree.children.len()), ("1/2 ready", 1));
         let pod = &tree.children[0].children[0];
         let told: Vec<String> = pod.steps.iter().map(|step| format!("{} [{}]", step.what, step.by)).collect();
@@ -331,7 +331,7 @@ mod tests {
             );
             pod.1["metadata"]["creationTimestamp"] = second.into();
             let objects = BTreeMap::from([pod]);
-            let steps = tell(&objects["p"], &objects, &events).steps;
+            let steps = tree_of(&objects["p"], &objects, &events).steps;
             steps.iter().map(|step| step.what.split([':', ' ']).next().unwrap().to_owned()).collect::<Vec<_>>()
         };
         let expected = ["created", "Scheduled", "taken", "Pulled", "Created", "Started", "container"];
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn owners_in_a_circle_end() {
         let objects = BTreeMap::from([object("A", "a", Some("b"), json!({})), object("A", "b", Some("a"), json!({}))]);
-        let tree = tell(&objects["a"], &objects, &[]);
+        let tree = tree_of(&objects["a"], &objects, &[]);
         assert_eq!((tree.children.len(), tree.children[0].children.len()), (1, 1));
         assert!(tree.children[0].children[0].children.is_empty());
     }

@@ -3,7 +3,7 @@
 //! The files hold names without the prefix and the namespace `system`; `config/default` puts both on. So an overlay that wants
 //! others needs no more than a kustomization of its own.
 
-use super::{Folder, Installation, Place, sample};
+use super::{Folder, InstallTarget, Installation, sample};
 use crate::render::yaml;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,7 +90,7 @@ fn kustomization(resources: Value) -> Value {
 }
 
 /// Has kustomize put prefix and namespace on.
-fn put_on(built: &mut Value, place: &Place, fixed: bool) {
+fn put_on(built: &mut Value, place: &InstallTarget, fixed: bool) {
     built["namePrefix"] = place.prefix.as_str().into();
     if !fixed {
         built["namespace"] = place.namespace.as_str().into();
@@ -113,7 +113,7 @@ fn references() -> Value {
 }
 
 /// Takes prefix and namespace off an object, and off what names others.
-fn based(mut object: Value, place: &Place, system: &str) -> Value {
+fn based(mut object: Value, place: &InstallTarget, system: &str) -> Value {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     match kind.as_str() {
         "CustomResourceDefinition" => {}
@@ -136,20 +136,20 @@ fn based(mut object: Value, place: &Place, system: &str) -> Value {
     object
 }
 
-fn take_service_off(service: Option<&mut Value>, place: &Place, system: &str) {
+fn take_service_off(service: Option<&mut Value>, place: &InstallTarget, system: &str) {
     if let Some(service) = service {
         take_prefix_off(service.get_mut("name"), place);
         take_namespace_off(service.get_mut("namespace"), place, system);
     }
 }
 
-fn take_prefix_off(name: Option<&mut Value>, place: &Place) {
+fn take_prefix_off(name: Option<&mut Value>, place: &InstallTarget) {
     if let Some(Value::String(name)) = name {
         *name = place.part(name).to_owned();
     }
 }
 
-fn take_namespace_off(namespace: Option<&mut Value>, place: &Place, system: &str) {
+fn take_namespace_off(namespace: Option<&mut Value>, place: &InstallTarget, system: &str) {
     if let Some(Value::String(name)) = namespace
         && *name == place.namespace
     {

@@ -1,6 +1,6 @@
 //! The operator itself: its namespace, its Deployment, and the Service of its metrics.
 
-use super::{Folder, Piece, Place, object};
+use super::{Folder, InstallTarget, Piece, object};
 use flyball::Description;
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ const USER: u32 = 65532;
 pub(super) const METRICS_PORT: u16 = 8443;
 const HEALTH_PORT: u16 = 8081;
 
-pub(super) fn pieces(description: &Description, place: &Place, others: &[Piece]) -> Vec<Piece> {
+pub(super) fn pieces(description: &Description, place: &InstallTarget, others: &[Piece]) -> Vec<Piece> {
     let namespace = object("v1", "Namespace", &place.namespace, None);
     let mut service = object("v1", "Service", &place.named("metrics"), Some(&place.namespace));
     service["spec"] = json!({
@@ -29,7 +29,7 @@ pub(super) fn webhook_port(pieces: &[Piece]) -> Option<Value> {
     Some(service.object["spec"]["ports"][0]["targetPort"].clone())
 }
 
-fn deployment(description: &Description, place: &Place, webhooks: Option<Value>) -> Value {
+fn deployment(description: &Description, place: &InstallTarget, webhooks: Option<Value>) -> Value {
     let mut args = vec![format!("--metrics-addr=:{METRICS_PORT}"), "--metrics-secure".to_owned()];
     args.push(format!("--health-addr=:{HEALTH_PORT}"));
     if description.lease.is_some() {

@@ -1,22 +1,22 @@
-//! What shows how the operator is: how a Prometheus finds its metrics, what is worth being woken for, and a dashboard.
+//! Monitoring of an operator: ServiceMonitor, alerts and dashboard.
 //!
 //! Both alerts and dashboard go by the golden signals that every operator tells of itself: how long an object waits, how
 //! many are looked at, how many fail, how busy the workers are. See
 //! <https://sre.google/sre-book/monitoring-distributed-systems/>.
 
-use super::{Folder, Piece, Place, object};
+use super::{Folder, InstallTarget, Piece, object};
 use flyball::Description;
 use serde_json::{Value, json};
 
 const MONITORING: &str = "monitoring.coreos.com/v1";
-/// What the file of the ServiceMonitor says about `insecureSkipVerify`.
+/// Comment about `insecureSkipVerify` in the file of the ServiceMonitor.
 const CERTIFICATE_NOTE: &str = "\
 # Each pod of the operator serves metrics with a self-signed certificate that it makes in memory, so there is no CA to verify it
 # with. To have it verified, give the operator a certificate (--metrics-cert-dir) and set tlsConfig.ca and tlsConfig.serverName:
 # see \"Certificate of the metrics\" in Flyball's docs/deploy.md.
 ";
 
-pub(super) fn pieces(description: &Description, place: &Place) -> Vec<Piece> {
+pub(super) fn pieces(description: &Description, place: &InstallTarget) -> Vec<Piece> {
     let mut monitor = object(MONITORING, "ServiceMonitor", &place.named("metrics"), Some(&place.namespace));
     monitor["spec"] = json!({
         "endpoints": [{
@@ -43,11 +43,11 @@ pub(super) fn pieces(description: &Description, place: &Place) -> Vec<Piece> {
 }
 
 /// Selects the series of this operator.
-fn of(place: &Place) -> String {
+fn of(place: &InstallTarget) -> String {
     format!("namespace=\"{}\",job=\"{}\"", place.namespace, place.named("metrics"))
 }
 
-fn alerts(description: &Description, place: &Place) -> Vec<Value> {
+fn alerts(description: &Description, place: &InstallTarget) -> Vec<Value> {
     let (of, name) = (of(place), place.name());
     let alert = |alert: &str, severity: &str, wait: &str, expr: String, summary: String| {
         json!({
@@ -142,7 +142,7 @@ fn alerts(description: &Description, place: &Place) -> Vec<Value> {
 }
 
 /// Draws a dashboard for Grafana, see <https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/>.
-fn dashboard(description: &Description, place: &Place) -> Value {
+fn dashboard(description: &Description, place: &InstallTarget) -> Value {
     let of = of(place);
     let mut panels = vec![
         (

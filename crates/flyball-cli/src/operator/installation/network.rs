@@ -1,14 +1,14 @@
-//! Who may call the operator: the API server its webhooks, and who collects metrics its metrics.
+//! Network policies: webhooks for the API server, metrics for their collectors.
 //!
 //! The API server is no pod that a selector could find; its addresses are known to whoever runs the cluster and to nobody else.
 //! So the port of webhooks is open to everybody, and the operator itself bounds what a caller may cost it. Where the addresses are
 //! known, an overlay should name them by `ipBlock`.
 
 use super::manager::{METRICS_PORT, webhook_port};
-use super::{Folder, Piece, Place, object};
+use super::{Folder, InstallTarget, Piece, object};
 use serde_json::json;
 
-pub(super) fn piece(place: &Place, others: &[Piece]) -> Piece {
+pub(super) fn piece(place: &InstallTarget, others: &[Piece]) -> Piece {
     let mut ingress = vec![json!({
         "from": [{"namespaceSelector": {"matchLabels": {"metrics": "enabled"}}}],
         "ports": [{"port": METRICS_PORT, "protocol": "TCP"}],

@@ -1,6 +1,6 @@
-//! Who may do what: the operator by what its program derives, people by what they need of its kinds.
+//! Roles: of the operator, derived by its program, and of users of its kinds.
 
-use super::{Folder, Piece, Place, object};
+use super::{Folder, InstallTarget, Piece, object};
 use flyball::Description;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ const API: &str = "rbac.authorization.k8s.io";
 const VERSION: &str = "rbac.authorization.k8s.io/v1";
 
 /// Makes of a role that the program told of the roles that are installed, and their bindings.
-pub(super) fn granted(mut role: Value, part: &str, place: &Place) -> Vec<Piece> {
+pub(super) fn granted(mut role: Value, part: &str, place: &InstallTarget) -> Vec<Piece> {
     let namespace = role["metadata"]["namespace"].as_str().map(str::to_owned);
     if part == "metrics-reader" {
         return vec![Piece::new(Folder::Rbac, "metrics_reader_role", role)];
@@ -62,7 +62,7 @@ fn summed(rules: Vec<Value>) -> Vec<Value> {
 }
 
 /// Binds a role to the operator's account.
-fn bound(role: Value, file: &str, place: &Place) -> [Piece; 2] {
+fn bound(role: Value, file: &str, place: &InstallTarget) -> [Piece; 2] {
     let (kind, name) = (role["kind"].as_str().unwrap_or_default().to_owned(), role["metadata"]["name"].clone());
     let namespace = role["metadata"]["namespace"].as_str();
     let binding_name = format!("{}binding", name.as_str().unwrap_or_default());
@@ -73,7 +73,7 @@ fn bound(role: Value, file: &str, place: &Place) -> [Piece; 2] {
 }
 
 /// Makes the account, and for each kind the roles of those who look at it, use it, and hand it on.
-pub(super) fn pieces(description: &Description, place: &Place) -> Vec<Piece> {
+pub(super) fn pieces(description: &Description, place: &InstallTarget) -> Vec<Piece> {
     let account = object("v1", "ServiceAccount", &place.account(), Some(&place.namespace));
     let mut pieces = vec![Piece::new(Folder::Rbac, "service_account", account)];
     let kinds: Vec<&str> = description.definitions.iter().map(|definition| definition.kind.as_str()).collect();

@@ -1,4 +1,4 @@
-//! How images are named, see <https://github.com/distribution/reference>.
+//! Names of images, see <https://github.com/distribution/reference>.
 
 /// Checks the reference of an image: a host if any, a path, and a tag, a digest, or both.
 pub(crate) fn parse_image(text: &str) -> Result<String, String> {

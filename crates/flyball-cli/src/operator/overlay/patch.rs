@@ -4,7 +4,7 @@
 
 use crate::cluster::apply;
 use crate::error::{Error, Result, ResultExt};
-use crate::operator::installation::Place;
+use crate::operator::installation::InstallTarget;
 use flyball_schema::decode::decode;
 use flyball_schema::patch::{json, merge, strategic};
 use flyball_server::built_in_schema;
@@ -73,7 +73,7 @@ impl Patch {
     }
 
     /// Lays the patch over all objects that it fits. Names may lack the prefix, as in `config`.
-    pub(super) fn lay_over(&self, objects: &mut Vec<Value>, place: &Place, file: &Path) -> Result<()> {
+    pub(super) fn lay_over(&self, objects: &mut Vec<Value>, place: &InstallTarget, file: &Path) -> Result<()> {
         let fits = |object: &Value| {
             let metadata = &object["metadata"];
             let has_name =
@@ -94,18 +94,18 @@ impl Patch {
             let same: Vec<String> =
                 objects.iter().filter(|object| object["kind"] == self.kind.as_str()).map(told).collect();
             let hint = match &same[..] {
-                [] => format!("there is no {} at all: `flyball render` shows what there is", self.kind),
-                same => format!("there is: {}", same.join(", ")),
+                [] => format!("no {} in the manifests; list them with `flyball render`", self.kind),
+                same => format!("available: {}", same.join(", ")),
             };
             return Err(Error::new(format!(
-                "the patch in {} fits nothing: there is no {}{name}",
+                "the patch in {} matches no object: no {}{name}",
                 file.display(),
                 self.kind
             ))
             .hint(hint));
         }
         for object in objects.iter_mut().filter(|object| fits(object)) {
-            let what = format!("the patch in {} cannot be laid over {}", file.display(), told(object));
+            let what = format!("cannot apply the patch in {} to {}", file.display(), told(object));
             self.change(object).and_then(|()| self.check(object)).when(what)?;
         }
         // A patch may take an object away.

@@ -30,7 +30,7 @@ colour: blue
 #[test]
 fn what_is_read_is_written_byte_by_byte() {
     let project = Project::parse(REDIS).unwrap();
-    assert_eq!(project.resources[0].told(), "cache.acme.io/v1alpha1 Redis");
+    assert_eq!(project.resources[0].api_kind(), "cache.acme.io/v1alpha1 Redis");
     assert!(project.resource("apps", "v1", "Deployment").unwrap().foreign);
     assert_eq!(project.text().unwrap(), REDIS);
     assert_eq!(Project::new(Path::new("."), "a", "b.c", None).text().unwrap().lines().count(), 4);

@@ -18,7 +18,7 @@ pub(super) struct Flag {
 
 impl Flag {
     /// Says what it is for.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn usage(&self) -> String {
         match self.default.as_str() {
             "" => self.usage.clone(),
             default => format!("{} [default: {default}]", self.usage),

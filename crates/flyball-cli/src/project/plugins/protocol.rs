@@ -1,4 +1,4 @@
-//! What is asked and answered: version v1alpha1 of kubebuilder's protocol, see
+//! Messages of version v1alpha1 of kubebuilder's plugin protocol, see
 //! <https://pkg.go.dev/sigs.k8s.io/kubebuilder/v4/pkg/plugin/external>.
 
 use super::flags::Flag;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 pub(super) const VERSION: &str = "v1alpha1";
 
-/// What a plugin is asked.
+/// Request to a plugin.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Request {
@@ -27,7 +27,7 @@ impl Request {
     }
 }
 
-/// What it answers.
+/// Response of a plugin.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Response {
@@ -46,7 +46,7 @@ pub(super) struct Response {
     pub(super) flags: Vec<Flag>,
 }
 
-/// What a command of the plugin does. Go names these fields as its types do.
+/// Description of a command of the plugin. Fields are named as in Go.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Metadata {
     #[serde(default, alias = "Description")]

@@ -1,13 +1,13 @@
 //! A kind: its types, its controller, a sample, a test.
 
+use super::built_in::{self, BuiltInKind};
 use super::changes::{Changes, order};
-use super::known::{self, Known};
 use super::template::fill;
 use crate::error::Result;
 use crate::project::names::unreserved;
 use crate::project::{Project, Resource};
 
-/// Where the parts of the operator are put together.
+/// Path of the file that assembles the operator.
 pub(crate) const LIB: &str = "src/lib.rs";
 
 /// Names that the written code uses for other things. A kind of such a name has a type of another.
@@ -52,7 +52,7 @@ const TAKEN: &[&str] = &[
     "Webhook",
 ];
 
-/// What one version of a kind is called throughout the code.
+/// Names of one version of a kind in the code.
 #[derive(Debug)]
 pub(crate) struct Names {
     pub(crate) resource: Resource,
@@ -72,7 +72,7 @@ impl Names {
         let short = resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
         let first = project.resources.iter().find(|other| other.kind.to_lowercase() == lower);
         let is_first = first.is_none_or(|first| first.group == resource.group);
-        let is_known = known::find(&resource.group, &resource.version, &resource.kind).is_some();
+        let is_known = built_in::find(&resource.group, &resource.version, &resource.kind).is_some();
         let taken = TAKEN.contains(&resource.kind.as_str()) && !is_known;
         Self {
             library: project.project_name.replace('-', "_"),
@@ -91,7 +91,7 @@ impl Names {
     /// Returns the path of its type: Kubernetes' own, or one in a module of the project, which is called so.
     pub(crate) fn type_path(&self, project: &str) -> String {
         let Resource { group, version, kind, foreign, .. } = &self.resource;
-        match known::find(group, version, kind).filter(|_| *foreign) {
+        match built_in::find(group, version, kind).filter(|_| *foreign) {
             Some(known) => known.path(),
             None => format!("{project}::api::{}::{}", self.module(), self.kind_type),
         }
@@ -268,7 +268,7 @@ pub(crate) fn definition_path(names: &Names) -> String {
 }
 
 /// Returns the resource that a kind of Kubernetes is to a project.
-pub(crate) fn known_resource(known: &Known) -> Resource {
+pub(crate) fn known_resource(known: &BuiltInKind) -> Resource {
     Resource {
         group: known.group.into(),
         version: known.version.into(),

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What is to become of the files of one folder.
+/// Pending changes of the files of one folder.
 #[derive(Debug)]
 pub(crate) struct Changes {
     root: PathBuf,
@@ -24,7 +24,7 @@ struct Change {
     after: String,
 }
 
-/// What became of a file, for people and programs.
+/// Result for one file.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Written {
     pub(crate) file: String,

@@ -1,11 +1,11 @@
-//! Where a project gets the library from.
+//! Source of the library of a project.
 
 use crate::error::{Error, Result, ResultExt};
 use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the library is published.
+/// Repository of the library.
 const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 /// The version of this program, and so of the library that it belongs to.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

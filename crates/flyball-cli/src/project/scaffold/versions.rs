@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// Writes a version of the kind whose first version is there.
 pub(crate) fn add(changes: &mut Changes, names: &Names, first: &Names, force: bool) -> Result<()> {
     let source = format!("src/api/{}.rs", first.module());
-    let hint = format!("put it back, or give the types of {} yourself in its manner", names.resource.told());
+    let hint = format!("put it back, or give the types of {} yourself in its manner", names.resource.api_kind());
     let Some(text) = changes.read(&source)? else {
         return Err(Error::new(format!("{source} not found; the new version is a copy of it")).hint(hint));
     };

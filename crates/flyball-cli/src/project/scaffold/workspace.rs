@@ -108,8 +108,8 @@ fn is_matched(member: &str, path: &str) -> bool {
     member.len() == path.len() && member.iter().zip(&path).all(part)
 }
 
-/// Returns the whole name of a folder that may not be there yet.
-pub(crate) fn whole(folder: &Path) -> Result<PathBuf> {
+/// Returns the absolute path of a folder that may not exist yet.
+pub(crate) fn absolute(folder: &Path) -> Result<PathBuf> {
     std::path::absolute(folder).when(format!("cannot find {}", folder.display()))
 }
 

@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// How long nodes may take until they are ready.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Timeout of nodes to become ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Add simulated nodes and return when they are ready
 ///
@@ -126,9 +126,10 @@ pub(super) fn cmd_add(args: AddArgs) -> Result<()> {
     let added = ask(&args.named, async |client| {
         let added = nodes.add_to(&client).await.when("cannot add the nodes")?;
         if !args.no_wait {
-            let ready = timeout(PATIENCE, ready(&client, &added)).await;
-            let late =
-                || Error::new(format!("timed out after {} s waiting for all nodes to be ready", PATIENCE.as_secs()));
+            let ready = timeout(READY_TIMEOUT, ready(&client, &added)).await;
+            let late = || {
+                Error::new(format!("timed out after {} s waiting for all nodes to be ready", READY_TIMEOUT.as_secs()))
+            };
             let hint = "the controllers kubelet and node-lifecycle-controller make them ready: do they run?";
             ready.map_err(|_| late().hint(hint))??;
         }

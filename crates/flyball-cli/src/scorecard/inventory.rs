@@ -1,4 +1,4 @@
-//! What there is on a control plane at one moment, as far as it is somebody's doing.
+//! Inventory of the objects of a control plane.
 
 use crate::cluster::kinds::{Kind, Kinds};
 use crate::error::{Result, ResultExt};
@@ -7,19 +7,19 @@ use http::Request;
 use kube::api::{DynamicObject, ObjectList};
 use kube::{Client, ResourceExt};
 
-/// Looks at all objects, which are called `Pod default/web-0`.
-pub(super) async fn look(client: &Client, kinds: &Kinds) -> Result<Inventory> {
+/// Lists all objects, named like `Pod default/web-0`.
+pub(super) async fn inventory_of(client: &Client, kinds: &Kinds) -> Result<Inventory> {
     let mut found = Vec::new();
     for kind in kinds.all().iter().filter(|kind| kind.can_list && !Inventory::PASSING.contains(&kind.plural.as_str())) {
         let what = || format!("cannot list {}", kind.plural);
         let request = Request::get(kind.path(None, None)).body(Vec::new()).when(what())?;
         let list: ObjectList<DynamicObject> = client.request(request).await.when(what())?;
-        found.extend(list.items.into_iter().map(|object| (told(kind, &object), object)));
+        found.extend(list.items.into_iter().map(|object| (display_name(kind, &object), object)));
     }
     Ok(found.iter().map(|(name, object)| (name.clone(), object)).collect())
 }
 
-fn told(kind: &Kind, object: &DynamicObject) -> String {
+fn display_name(kind: &Kind, object: &DynamicObject) -> String {
     let place = object.namespace().map(|namespace| format!("{namespace}/")).unwrap_or_default();
     format!("{} {place}{}", kind.kind, object.name_any())
 }

@@ -1,4 +1,4 @@
-//! Where plugins are, and how they are run.
+//! Finds and runs the programs of plugins.
 
 use super::protocol::{Request, Response, VERSION};
 use crate::error::{Error, Result, ResultExt};
@@ -14,20 +14,20 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// What an answer may hold.
-const LONGEST: u64 = 64 << 20;
+/// Maximum size of a response.
+const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
-/// How long a plugin may take to answer.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// Says so in seconds, in place of that.
-const PATIENCE_VARIABLE: &str = "FLYBALL_PLUGIN_TIMEOUT";
+/// Timeout of a plugin.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+/// Overrides the timeout, in seconds.
+const TIMEOUT_VARIABLE: &str = "FLYBALL_PLUGIN_TIMEOUT";
 
-fn patience() -> Duration {
-    let seconds = std::env::var(PATIENCE_VARIABLE).ok().and_then(|seconds| seconds.parse().ok());
-    seconds.map_or(PATIENCE, Duration::from_secs)
+fn plugin_timeout() -> Duration {
+    let seconds = std::env::var(TIMEOUT_VARIABLE).ok().and_then(|seconds| seconds.parse().ok());
+    seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs)
 }
 
-/// What a plugin is called, with its version or without.
+/// Name of a plugin, with or without its version.
 #[derive(Clone, Debug)]
 pub(super) struct Name(pub(super) String);
 
@@ -121,14 +121,16 @@ impl Plugin {
                     // One that does not read all of it may answer nevertheless.
                     let _ = input.expect("it is piped").write_all(&question).await;
                 },
-                async { output.expect("it is piped").take(LONGEST).read_to_end(&mut answer).await.map(drop) }
+                async {
+                    output.expect("it is piped").take(MAX_RESPONSE_BYTES).read_to_end(&mut answer).await.map(drop)
+                }
             );
             heard?;
             child.wait().await
         };
-        let ended = timeout(patience(), work).await.map_err(|_| {
-            Error::new(format!("plugin {told} timed out after {} s", patience().as_secs()))
-                .hint(format!("nothing was written; raise the timeout with {PATIENCE_VARIABLE}=SECONDS"))
+        let ended = timeout(plugin_timeout(), work).await.map_err(|_| {
+            Error::new(format!("plugin {told} timed out after {} s", plugin_timeout().as_secs()))
+                .hint(format!("nothing was written; raise the timeout with {TIMEOUT_VARIABLE}=SECONDS"))
         })?;
         let ended = ended.when(what())?;
         if !ended.success() {

@@ -1,11 +1,11 @@
-//! The kinds that Kubernetes brings, whose types are in k8s-openapi.
+//! Built-in kinds of Kubernetes, whose types are in k8s-openapi.
 
 /// One of them a line: group, version, kind, plural, scope, module of k8s-openapi.
-const KINDS: &str = include_str!("known.txt");
+const KINDS: &str = include_str!("built_in.txt");
 
-/// A kind of Kubernetes.
+/// A built-in kind of Kubernetes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct BuiltInKind {
     /// Empty for the core group.
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
@@ -15,7 +15,7 @@ pub(crate) struct Known {
     module: &'static str,
 }
 
-impl Known {
+impl BuiltInKind {
     /// Returns the path of its type.
     pub(crate) fn path(&self) -> String {
         format!("k8s_openapi::{}::{}", self.module, self.kind)
@@ -23,10 +23,10 @@ impl Known {
 }
 
 /// Lists them all.
-pub(crate) fn all() -> impl Iterator<Item = Known> {
+pub(crate) fn all() -> impl Iterator<Item = BuiltInKind> {
     KINDS.lines().filter_map(|line| {
         let mut words = line.split(' ');
-        Some(Known {
+        Some(BuiltInKind {
             group: words.next().map(|group| if group == "core" { "" } else { group })?,
             version: words.next()?,
             kind: words.next()?,
@@ -38,8 +38,8 @@ pub(crate) fn all() -> impl Iterator<Item = Known> {
 }
 
 /// Finds a kind; its group may be given without `.k8s.io`, the core group as `core`.
-pub(crate) fn find(group: &str, version: &str, kind: &str) -> Option<Known> {
-    let is = |known: &Known| {
+pub(crate) fn find(group: &str, version: &str, kind: &str) -> Option<BuiltInKind> {
+    let is = |known: &BuiltInKind| {
         let short = known.group.split('.').next().unwrap_or_default();
         let group = if group == "core" { "" } else { group };
         (known.group == group || short == group) && known.version == version && known.kind == kind

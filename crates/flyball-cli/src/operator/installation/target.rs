@@ -1,4 +1,4 @@
-//! Where an operator is installed, and under which name.
+//! Target of an installation: namespace, prefix and image.
 
 use crate::error::{Error, Result};
 use crate::operator::program::SourceArgs;
@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 /// The image that is run where none is named; overlays of kustomize put another in its place.
 const IMAGE: &str = "controller:latest";
 
-/// What `--namespace` means to commands that deal with an operator in a cluster.
+/// Help of `--namespace` in commands about installed operators.
 pub(crate) const NAMESPACE: &str = "Namespace of the operator; defaults to the prefix and `system`";
 
 /// The flags that say which operator, and how it is called.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct PlaceArgs {
+pub(crate) struct TargetArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
     /// Name prefix of the operator's objects; defaults to the operator's name and a dash. Two copies in one cluster
@@ -33,21 +33,21 @@ fn parse_prefix(text: &str) -> Result<String, String> {
     if wrong.is_empty() { Ok(text.to_owned()) } else { Err(wrong.join("; ")) }
 }
 
-/// Where an operator is installed.
+/// Target of an installation.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
-    /// What the names of all objects begin with, a dash at its end.
+pub(crate) struct InstallTarget {
+    /// Prefix of all object names, ending with a dash.
     pub(crate) prefix: String,
     pub(crate) namespace: String,
     pub(crate) image: String,
-    /// What the operator's own command line says.
+    /// Flags of the operator itself.
     pub(super) args: Vec<String>,
 }
 
-impl Place {
+impl InstallTarget {
     pub(super) fn of(
         description: &Description,
-        args: &PlaceArgs,
+        args: &TargetArgs,
         namespace: Option<&str>,
         image: Option<&str>,
     ) -> Result<Self> {

@@ -1,0 +1,30 @@
+//! The layers inside the crate, as ARCHITECTURE.md draws them.
+
+use flyball_architecture::Sources;
+
+/// The layers from the ground up: each module, and the modules that it may import.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("error", &[]),
+    ("render", &["error"]),
+    ("files", &["error", "render"]),
+    ("web", &["error"]),
+    ("cluster", &["error", "files", "render"]),
+    ("operator", &["cluster", "error", "files", "render", "web"]),
+    ("project", &["cluster", "error", "render"]),
+    ("image", &["error", "operator", "render", "web"]),
+    ("scorecard", &["cluster", "error", "files", "operator", "web"]),
+    ("testing", &["error", "render", "scorecard"]),
+    (
+        "commands",
+        &["cluster", "error", "files", "image", "operator", "project", "render", "scorecard", "testing", "web"],
+    ),
+];
+
+#[test]
+fn modules_form_layers() {
+    let sources = Sources::of(env!("CARGO_MANIFEST_DIR"));
+    sources.check_layers(LAYERS);
+    sources.check_cycles();
+    sources.check_reachable();
+    sources.check_words(&[]);
+}
