@@ -42,6 +42,13 @@ fn pruned(resource: &Resource, object: Object) -> Object {
     }
 }
 
+/// Storage knows no HTTP: an object that cannot be read becomes a refusal here.
+impl From<Unreadable> for Status {
+    fn from(error: Unreadable) -> Self {
+        Self::internal(error)
+    }
+}
+
 impl Codec {
     pub(crate) fn new(catalog: Arc<CurrentCatalog>, webhooks: Arc<Webhooks>) -> Self {
         Self { catalog, webhooks }

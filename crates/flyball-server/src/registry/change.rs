@@ -34,7 +34,7 @@ impl Registry {
         let key = target.key();
         for _ in 0..MAX_ATTEMPTS {
             let Some(entry) = self.store.get(&resource.table, &key) else {
-                return self.change_nothing(target, change, writer).await;
+                return self.change_missing(target, change, writer).await;
             };
             let live = self.live(resource, &entry).await?;
             let mut candidate = self.candidate(target, change, Some(&live), writer).await?;
@@ -117,7 +117,7 @@ impl Registry {
     }
 
     /// A change of what is not there: some make it.
-    async fn change_nothing(&self, target: &Target, change: &Change, writer: &Writer<'_>) -> Result<Outcome, Status> {
+    async fn change_missing(&self, target: &Target, change: &Change, writer: &Writer<'_>) -> Result<Outcome, Status> {
         let resource = &*target.resource;
         let whole = target.part == Part::Whole;
         match change {
@@ -144,7 +144,12 @@ impl Registry {
     }
 
     /// Checks whether a change can be made at all of what is there, and makes nothing of it.
-    pub(crate) async fn try_out(&self, target: &Target, change: &Change, writer: &Writer<'_>) -> Result<(), Status> {
+    pub(crate) async fn check_change(
+        &self,
+        target: &Target,
+        change: &Change,
+        writer: &Writer<'_>,
+    ) -> Result<(), Status> {
         let resource = &*target.resource;
         let live = match self.store.get(&resource.table, &target.key()) {
             Some(entry) => Some(self.live(resource, &entry).await?),

@@ -382,7 +382,7 @@ async fn apply(
     };
     if let Some(refused) = refused {
         // What it would come to is told of before how it is written.
-        registry.try_out(target, &change, &writer(call, options)).await?;
+        registry.check_change(target, &change, &writer(call, options)).await?;
         return Err(refused);
     }
     let done = registry.change(target, &change, &writer(call, options)).await?;

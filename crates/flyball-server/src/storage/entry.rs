@@ -6,7 +6,7 @@
 use super::{Error, Revision};
 use crate::request::weight;
 use bytes::Bytes;
-use flyball_core::{Object, ObjectKey, Status};
+use flyball_core::{Object, ObjectKey};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::cell::RefCell;
@@ -29,12 +29,6 @@ pub(crate) const MAX_BYTES: usize = crate::request::body::LIMIT;
 #[error("the stored object cannot be read: {why}")]
 pub(crate) struct Unreadable {
     why: String,
-}
-
-impl From<Unreadable> for Status {
-    fn from(error: Unreadable) -> Self {
-        Self::internal(error)
-    }
 }
 
 /// One state of one object; never changed once made.
