@@ -43,7 +43,7 @@ fn decided<'a>(decision: Result<(), Status>) -> Answer<'a> {
     Either::Left(ready(decision))
 }
 
-/// A rule for requests. There is no object where one is deleted.
+/// A rule for requests; there is no object where one is deleted. It is asked about the resources that it is enabled for.
 trait Plugin: Send + Sync {
     /// Changes the object of a request, or rejects it.
     fn admit<'a>(
@@ -61,8 +61,31 @@ trait Plugin: Send + Sync {
     }
 }
 
+/// Group and plural name of a resource.
+type ResourceName = (&'static str, &'static str);
+
+/// A plugin, and the built-in kinds whose writes it is asked about; all requests if there are none.
+struct Enabled {
+    plugin: Box<dyn Plugin>,
+    resources: &'static [ResourceName],
+}
+
+impl Enabled {
+    fn on_all(plugin: impl Plugin + 'static) -> Self {
+        Self::on(&[], plugin)
+    }
+
+    fn on(resources: &'static [ResourceName], plugin: impl Plugin + 'static) -> Self {
+        Self { plugin: Box::new(plugin), resources }
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        self.resources.is_empty() || self.resources.iter().any(|(group, plural)| attributes.writes(group, plural))
+    }
+}
+
 /// The plugins, in the order in which they run.
-pub(crate) struct Admission(Vec<Box<dyn Plugin>>);
+pub(crate) struct Admission(Vec<Enabled>);
 
 impl Admission {
     /// Enables all plugins, in the order of kube-apiserver's `AllOrderedPlugins`. The two checks that are no plugins
@@ -75,6 +98,8 @@ impl Admission {
         (clock, rng): (&Clock, &Rng),
         editor: Weak<dyn Editor>,
     ) -> Self {
+        const PODS: ResourceName = ("", "pods");
+        const CLAIMS: ResourceName = ("", "persistentvolumeclaims");
         let env = dynamic::Environment {
             store: store.clone(),
             codec: codec.clone(),
@@ -82,25 +107,25 @@ impl Admission {
             webhooks: webhooks.clone(),
         };
         Self(vec![
-            Box::new(namespace_lifecycle::NamespaceLifecycle::new(store.clone())),
-            Box::new(limit_ranger::LimitRanger::new(store.clone())),
-            Box::new(service_account::ServiceAccount::new(store.clone(), rng.clone())),
-            Box::new(node_taint::TaintNodesByCondition),
-            Box::new(priority::Priority::new(store.clone())),
-            Box::new(default_tolerations::DefaultTolerationSeconds),
-            Box::new(storage::DefaultStorageClass::new(store.clone())),
-            Box::new(storage::StorageObjectInUseProtection),
-            Box::new(storage::PersistentVolumeClaimResize::new(store.clone())),
-            Box::new(runtime_class::RuntimeClass::new(store.clone())),
-            Box::new(certificates::Certificates::new(authorizer.clone())),
-            Box::new(escalation::EscalationCheck::new(authorizer.clone())),
-            Box::new(device_access::DeviceAdminAccess::new(store.clone())),
-            Box::new(dynamic::MutatingAdmissionPolicy::new(env.clone())),
-            Box::new(dynamic::MutatingAdmissionWebhook::new(env.clone())),
-            Box::new(dynamic::ValidatingAdmissionPolicy::new(env.clone())),
-            Box::new(dynamic::ValidatingAdmissionWebhook::new(env)),
-            // The last one, as it takes something.
-            Box::new(quota::ResourceQuota::new(store.clone(), codec.clone(), clock.clone(), editor)),
+            Enabled::on_all(namespace_lifecycle::NamespaceLifecycle::new(store.clone())),
+            Enabled::on(&[PODS, CLAIMS], limit_ranger::LimitRanger::new(store.clone())),
+            Enabled::on(&[PODS], service_account::ServiceAccount::new(store.clone(), rng.clone())),
+            Enabled::on(&[("", "nodes")], node_taint::TaintNodesByCondition),
+            Enabled::on(&[PODS], priority::Priority::new(store.clone())),
+            Enabled::on(&[PODS], default_tolerations::DefaultTolerationSeconds),
+            Enabled::on(&[CLAIMS], storage::DefaultStorageClass::new(store.clone())),
+            Enabled::on(&[CLAIMS, ("", "persistentvolumes")], storage::StorageObjectInUseProtection),
+            Enabled::on(&[CLAIMS], storage::PersistentVolumeClaimResize::new(store.clone())),
+            Enabled::on(&[PODS], runtime_class::RuntimeClass::new(store.clone())),
+            Enabled::on(certificates::RESOURCES, certificates::Certificates::new(authorizer.clone())),
+            Enabled::on(escalation::RESOURCES, escalation::EscalationCheck::new(authorizer.clone())),
+            Enabled::on(device_access::RESOURCES, device_access::DeviceAdminAccess::new(store.clone())),
+            Enabled::on_all(dynamic::MutatingAdmissionPolicy::new(env.clone())),
+            Enabled::on_all(dynamic::MutatingAdmissionWebhook::new(env.clone())),
+            Enabled::on_all(dynamic::ValidatingAdmissionPolicy::new(env.clone())),
+            Enabled::on_all(dynamic::ValidatingAdmissionWebhook::new(env)),
+            // The last one, as it reserves something.
+            Enabled::on_all(quota::ResourceQuota::new(store.clone(), codec.clone(), clock.clone(), editor)),
         ])
     }
 
@@ -126,16 +151,16 @@ impl Admission {
         mut object: Option<&mut Object>,
         reinvocation: &mut Reinvocation,
     ) -> Result<(), Status> {
-        for plugin in &self.0 {
-            plugin.admit(attributes, object.as_deref_mut(), reinvocation).await?;
+        for enabled in self.0.iter().filter(|enabled| enabled.handles(attributes)) {
+            enabled.plugin.admit(attributes, object.as_deref_mut(), reinvocation).await?;
         }
         Ok(())
     }
 
     /// Lets plugins reject a request.
     pub(crate) async fn validate(&self, attributes: &Attributes<'_>, object: Option<&Object>) -> Result<(), Status> {
-        for plugin in &self.0 {
-            plugin.validate(attributes, object).await?;
+        for enabled in self.0.iter().filter(|enabled| enabled.handles(attributes)) {
+            enabled.plugin.validate(attributes, object).await?;
         }
         Ok(())
     }

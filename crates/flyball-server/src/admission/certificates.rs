@@ -2,7 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/>.
 
-use super::{Answer, Attributes, Plugin, Reinvocation, decided, pass};
+use super::{Answer, Attributes, Operation, Plugin, Reinvocation, ResourceName, decided, pass};
 use crate::auth::{Action, Authorizer, On};
 use crate::kinds::Part;
 use flyball_core::field::go_quote;
@@ -11,6 +11,8 @@ use serde_json::Value;
 use std::sync::Arc;
 
 const GROUP: &str = "certificates.k8s.io";
+
+pub(super) const RESOURCES: &[ResourceName] = &[(GROUP, "certificatesigningrequests")];
 
 /// CertificateApproval and CertificateSigning; also records who requests a certificate.
 pub(super) struct Certificates {
@@ -30,7 +32,7 @@ impl Plugin for Certificates {
         object: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
     ) -> Answer<'a> {
-        if let Some(request) = object.filter(|_| attributes.creates(GROUP, "certificatesigningrequests")) {
+        if let Some(request) = object.filter(|_| attributes.operation == Operation::Create) {
             record_requester(attributes, request);
         }
         pass()
@@ -38,9 +40,7 @@ impl Plugin for Certificates {
 
     fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
         match (object, attributes.old) {
-            (Some(object), Some(old)) if attributes.writes(GROUP, "certificatesigningrequests") => {
-                decided(check(&self.authorizer, attributes, object, old))
-            }
+            (Some(object), Some(old)) => decided(check(&self.authorizer, attributes, object, old)),
             _ => pass(),
         }
     }

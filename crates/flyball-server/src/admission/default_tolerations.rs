@@ -18,7 +18,7 @@ impl Plugin for DefaultTolerationSeconds {
         object: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
     ) -> Answer<'a> {
-        if let Some(pod) = object.filter(|_| attributes.writes("", "pods") && attributes.part == Part::Whole) {
+        if let Some(pod) = object.filter(|_| attributes.part == Part::Whole) {
             tolerations(pod);
         }
         pass()

@@ -2,7 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#admin-access>.
 
-use super::{Answer, Attributes, Plugin, decided, pass};
+use super::{Answer, Attributes, Plugin, ResourceName, decided, pass};
 use crate::kinds::Part;
 use crate::storage::Store;
 use flyball_core::field::FieldError;
@@ -11,6 +11,9 @@ use serde_json::Value;
 use std::sync::Arc;
 
 const GROUP: &str = "resource.k8s.io";
+
+pub(super) const RESOURCES: &[ResourceName] = &[(GROUP, "resourceclaims"), (GROUP, "resourceclaimtemplates")];
+
 const LABEL: &str = "resource.kubernetes.io/admin-access";
 
 /// Rejects access for administration outside of namespaces that are labeled for it.

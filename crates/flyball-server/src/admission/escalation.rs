@@ -2,13 +2,16 @@
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping>.
 
-use super::{Answer, Attributes, Plugin, decided, pass};
+use super::{Answer, Attributes, Plugin, ResourceName, decided, pass};
 use crate::auth::{self, Action, Authorizer, Missing, On, Rule};
 use flyball_core::{Object, Status};
 use serde_json::Value;
 use std::sync::Arc;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
+
+pub(super) const RESOURCES: &[ResourceName] =
+    &[(GROUP, "roles"), (GROUP, "clusterroles"), (GROUP, "rolebindings"), (GROUP, "clusterrolebindings")];
 
 /// Rejects roles and bindings that give more than the client holds.
 pub(super) struct EscalationCheck {
@@ -34,7 +37,7 @@ fn check(
     old: Option<&Object>,
 ) -> Result<(), Status> {
     let (rules, verb, on): (Vec<Rule>, &str, (String, String)) = match &*attributes.resource.plural {
-        plural @ ("roles" | "clusterroles") if attributes.is(GROUP, plural) => {
+        plural @ ("roles" | "clusterroles") => {
             if old.is_some_and(|old| {
                 old.get("rules") == object.get("rules") && old.get("aggregationRule") == object.get("aggregationRule")
             }) {
@@ -52,7 +55,7 @@ fn check(
             }
             (rules, "escalate", (plural.to_owned(), object.name().to_owned()))
         }
-        plural @ ("rolebindings" | "clusterrolebindings") if attributes.is(GROUP, plural) => {
+        _ => {
             if old.is_some_and(|old| {
                 old.get("subjects") == object.get("subjects") && old.get("roleRef") == object.get("roleRef")
             }) {
@@ -70,7 +73,6 @@ fn check(
             };
             (rules, "bind", (resource.to_owned(), name.to_owned()))
         }
-        _ => return Ok(()),
     };
     if allowed(authorizer, attributes, verb, &on.0, &on.1) {
         return Ok(());

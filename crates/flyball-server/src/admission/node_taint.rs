@@ -2,7 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#taintnodesbycondition>.
 
-use super::{Answer, Attributes, Plugin, Reinvocation, pass};
+use super::{Answer, Attributes, Operation, Plugin, Reinvocation, pass};
 use flyball_core::Object;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ impl Plugin for TaintNodesByCondition {
         object: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
     ) -> Answer<'a> {
-        if let Some(node) = object.filter(|_| attributes.creates("", "nodes")) {
+        if let Some(node) = object.filter(|_| attributes.operation == Operation::Create) {
             taint(node);
         }
         pass()

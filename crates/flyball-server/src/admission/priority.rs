@@ -28,8 +28,7 @@ impl Plugin for Priority {
         object: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
     ) -> Answer<'a> {
-        let writes = attributes.writes("", "pods") && attributes.part == Part::Whole;
-        match (object.filter(|_| writes), attributes.old) {
+        match (object.filter(|_| attributes.part == Part::Whole), attributes.old) {
             (Some(pod), None) => decided(priority(&self.store, attributes, pod)),
             (Some(pod), Some(old)) => {
                 keep_priority(pod, old);

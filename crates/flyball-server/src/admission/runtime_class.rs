@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#runtimeclass>.
 
 use super::pod::{list, spec};
-use super::{Answer, Attributes, Plugin, Reinvocation, decided, pass};
+use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided, pass};
 use crate::storage::Store;
 use flyball_core::{GroupResource, Object, ObjectKey, Status};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ impl Plugin for RuntimeClass {
         object: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
     ) -> Answer<'a> {
-        match object.filter(|_| attributes.creates("", "pods")) {
+        match object.filter(|_| attributes.operation == Operation::Create) {
             Some(pod) => decided(runtime_class(&self.store, attributes, pod)),
             None => pass(),
         }

@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#serviceaccount>.
 
 use super::pod::{check_room, list, spec};
-use super::{Answer, Attributes, Plugin, Reinvocation, decided, pass};
+use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided, pass};
 use crate::storage::Store;
 use flyball_core::memory::NODE;
 use flyball_core::{GroupResource, Object, ObjectKey, Rng, Status};
@@ -29,7 +29,7 @@ impl Plugin for ServiceAccount {
         object: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
     ) -> Answer<'a> {
-        match object.filter(|_| attributes.creates("", "pods")) {
+        match object.filter(|_| attributes.operation == Operation::Create) {
             Some(pod) => decided(service_account(&self.store, &self.rng, attributes, pod)),
             None => pass(),
         }

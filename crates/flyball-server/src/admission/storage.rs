@@ -2,7 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>.
 
-use super::{Answer, Attributes, Plugin, Reinvocation, decided, pass};
+use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided, pass};
 use crate::kinds::Part;
 use crate::storage::Store;
 use flyball_core::{GroupResource, Object, ObjectKey, Quantity, Status};
@@ -31,7 +31,7 @@ impl Plugin for DefaultStorageClass {
         object: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
     ) -> Answer<'a> {
-        if let Some(claim) = object.filter(|_| attributes.creates("", "persistentvolumeclaims")) {
+        if let Some(claim) = object.filter(|_| attributes.operation == Operation::Create) {
             class(&self.store, claim);
         }
         pass()
@@ -75,9 +75,7 @@ impl PersistentVolumeClaimResize {
 impl Plugin for PersistentVolumeClaimResize {
     fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
         match (object, attributes.old) {
-            (Some(claim), Some(old))
-                if attributes.writes("", "persistentvolumeclaims") && attributes.part == Part::Whole =>
-            {
+            (Some(claim), Some(old)) if attributes.part == Part::Whole => {
                 decided(resize(&self.store, attributes, claim, old))
             }
             _ => pass(),
