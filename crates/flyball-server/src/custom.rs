@@ -110,7 +110,7 @@ impl CustomKind {
     #[expect(clippy::unused_self, reason = "a sibling of what built-in kinds do")]
     pub(crate) fn prepare(&self, _object: &mut Object, _old: Option<&Object>, _part: Part) {}
 
-    /// Validates an object, or with its change.
+    /// Validates an object or its change.
     pub(crate) fn validate(&self, schema: &Root, object: &Object, old: Option<&Object>, part: Part) -> Findings {
         let node = schema.node();
         let (value, before) = (object.as_value(), old.map(Object::as_value));

@@ -292,7 +292,7 @@ impl Resource {
         }
     }
 
-    /// Validates an object, or with its change; metadata is looked at elsewhere.
+    /// Validates an object or its change; metadata is looked at elsewhere.
     pub(crate) fn validate(&self, object: &Object, old: Option<&Object>, part: Part) -> Findings {
         match &self.behavior {
             Behavior::BuiltIn(kind) => {

@@ -39,7 +39,7 @@ pub(crate) struct Kind {
     pub(crate) default: fn(&mut Object),
     /// Brings an object into the state that a write through a part of it may leave it in; `None` is a create.
     pub(crate) prepare: fn(&mut Object, Option<&Object>, Part, &Clock),
-    /// Validates an object, or with its change; metadata is looked at elsewhere.
+    /// Validates an object or its change; metadata is looked at elsewhere.
     pub(crate) validate: fn(&Object, Option<&Object>, Part) -> Vec<FieldError>,
     /// The printer of rows of tables.
     pub(crate) printer: Printer,

@@ -119,7 +119,7 @@ fn quality(pod: &Object) -> &'static str {
     if all.iter().all(sure) { "Guaranteed" } else { "Burstable" }
 }
 
-/// Validates a pod, or with its change.
+/// Validates a pod or its change.
 pub(crate) fn validate(pod: &Object, old: Option<&Object>, part: Part) -> Errors {
     let root = Field::root(pod);
     let Some(old) = old else {
