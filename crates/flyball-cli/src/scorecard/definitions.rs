@@ -92,10 +92,7 @@ mod tests {
         assert_eq!(samples(&definitions, &[sample("a.io", json!({}))]).found, Found::Passed);
         for bad in [sample("b.io", json!({})), sample("a.io", Value::Null)] {
             let found = samples(&definitions, &[bad]).found;
-            assert!(
-                matches!(&found, Found::Failed { why, .. } if why == "there is none with a spec of Site"),
-                "{found:?}"
-            );
+            assert!(matches!(&found, Found::Failed { why, .. } if why == "no sample with a spec of Site"), "{found:?}");
         }
         assert!(matches!(samples(&[], &[]).found, Found::Skipped { .. }));
     }

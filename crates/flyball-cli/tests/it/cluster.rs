@@ -8,8 +8,8 @@ use std::net::TcpListener;
 fn a_cluster_comes_up_and_goes_down() {
     let home = Home::new("up");
     let config = home.0.join(".kube/config");
-    home.run(&["cluster", "status"]).fails_with(&["not up", "flyball cluster up"]);
-    assert_eq!(home.run(&["cluster", "down"]).ok().out, "flyball is not up\n");
+    home.run(&["cluster", "status"]).fails_with(&["not running", "flyball cluster up"]);
+    assert_eq!(home.run(&["cluster", "down"]).ok().out, "flyball is not running\n");
 
     let up = home.run(&["cluster", "up"]).ok();
     assert!(up.out.starts_with("ready flyball\n"), "{up:?}");

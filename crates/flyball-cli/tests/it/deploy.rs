@@ -172,7 +172,7 @@ fn what_keeps_an_operator_is_told() {
     let narrow = vm_operator().namespaces(["team-a"]);
     let narrow = manifests::program(&home, &narrow);
     let said = home.run(&["deploy", "--program", &narrow, "--image", "a"]);
-    said.fails_with(&["namespaces \"team-a\" not found", "create the namespace that the operator is limited to"]);
+    said.fails_with(&["namespaces \"team-a\" not found", "limited to a namespace, create that namespace first"]);
 
     // Somebody who may read, and nothing more.
     let kubeconfig = on_cluster(&home, async |client| {
@@ -496,7 +496,7 @@ fn definitions_that_would_do_harm_are_refused() {
     said.fails_with(&[]);
     assert_eq!(
         said.err,
-        "error: this would do harm to what is stored:
+        "error: the change would break stored objects:
   sites.example.com default/b: spec.size would become invalid: Invalid value: 12: spec.size in body should be less than or equal to 9
   sites.example.com default/b: spec.title would become invalid: Required value
 hint: change the objects first, or add the schema as a new version; override with --force

@@ -145,7 +145,7 @@ fn changes_are_watched() {
 #[test]
 fn what_cannot_be_applied_or_found_is_named() {
     let home = Home::new("objects-wrong");
-    home.run(&["get", "pods"]).fails_with(&["there is no cluster", "flyball cluster up"]);
+    home.run(&["get", "pods"]).fails_with(&["no cluster to connect to", "flyball cluster up"]);
     home.run(&["cluster", "up", "--quiet"]).ok();
     home.run(&["get", "podz"]).fails_with(&["no kind \"podz\"", "did you mean pods?"]);
     home.run(&["get", "frobnicators"]).fails_with(&["no kind", "flyball get crds"]);

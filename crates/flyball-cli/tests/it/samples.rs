@@ -49,7 +49,7 @@ fn mistakes_in_watches_are_named() {
     says(&format!("[{{{entry}, role: none}}]"), &["watches.yaml", "there is no role none"]);
     says(
         &format!("[{{{entry}, chart: a}}, {{{entry}, role: b}}]"),
-        &["charts, and roles or playbooks", "a file of its own"],
+        &["charts and roles or playbooks", "separate file"],
     );
     says("{", &["watches.yaml"]);
     says("[]", &["watches.yaml"]);

@@ -426,7 +426,7 @@ fn webhooks_are_written_for_kinds_of_others() {
 
     // A group with a dot is whole.
     let told = [
-        "the project has no cert.example.org/v1 Issuer; it has",
+        "cert.example.org/v1 Issuer not found in the project; it has",
         "create it first: flyball create api --group cert.example.org --version v1 --kind Issuer",
         "--crd FILE|NAME",
     ];

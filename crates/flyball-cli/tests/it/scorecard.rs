@@ -69,7 +69,7 @@ fn an_operator_that_does_all_wrong_fails_all_checks() {
             ("it comes to rest", "after 5 s still writing to Gadget default/lamp", "write only changes"),
             ("killed, it leaves what it made as it was", "ConfigMap default/lamp-parts was replaced", "cx.apply"),
             ("nothing is left of deleted samples", "these still exist: ConfigMap default/lamp-parts", "finalize"),
-            ("metrics are served", "/metrics is not served: 127.0.0.1:", "Operator::main"),
+            ("metrics are served", "/metrics is not served: cannot reach 127.0.0.1:", "Operator::main"),
             ("told to stop, it ends", "still running 5 s after SIGTERM", "Operator::grace"),
             ("it asks for nothing that its roles do not permit", "it was denied list secrets", "Controller::owns"),
         ],

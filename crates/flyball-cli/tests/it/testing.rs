@@ -43,7 +43,7 @@ fn tests_are_told_as_junit_and_json() {
     let bad = GOOD.replace("scale ... ok", "scale ... FAILED") + "; exit 101";
     test(&home, &bad, &[]).fails_with(&["1 of 1 tests failed"]);
     test(&home, "echo 'error: no such file' >&2; exit 101", &[]).fails_with(&["cannot run the tests"]);
-    test(&home, GOOD, &["--real"]).fails_with(&["there is no kubeconfig", "flyball cluster up"]);
+    test(&home, GOOD, &["--real"]).fails_with(&["not found", "flyball cluster up"]);
     fs::write(home.0.join("there"), "").unwrap();
     let real = test(&home, &format!("{GOOD}; echo \"real: $FLYBALL_TEST_KUBECONFIG\""), &["--real=there"]).ok();
     assert!(real.out.contains("/there\n"), "{real:?}");

@@ -38,7 +38,7 @@ pub(crate) fn cmd_down(args: &DownArgs) -> Result<()> {
             record.remove_context()?;
             files.forget();
         }
-        quietly(format!("{name} is not up"));
+        quietly(format!("{name} is not running"));
         return Ok(());
     }
     let record = record.ok_or_else(|| Error::new(format!("cluster {name} is starting or stopping")))?;

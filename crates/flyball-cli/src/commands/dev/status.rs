@@ -25,7 +25,7 @@ pub(super) async fn show(address: &str, log: &Log) -> Result<()> {
     loop {
         let line = match Metrics::ask(&web, address).await {
             Ok(metrics) => line(&metrics, log.last_error().as_deref()),
-            Err(_) => "the operator is not up".to_owned(),
+            Err(_) => "the operator is not running".to_owned(),
         };
         keep_below(&line);
         sleep(POLL_INTERVAL).await;
