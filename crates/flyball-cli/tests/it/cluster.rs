@@ -24,7 +24,7 @@ fn a_cluster_comes_up_and_goes_down() {
 
     assert_eq!(home.run(&["cluster", "down"]).ok().out, "flyball is down\n");
     assert!(!fs::read_to_string(&config).unwrap().contains("flyball"));
-    home.run(&["cluster", "status"]).fails_with(&["not up"]);
+    home.run(&["cluster", "status"]).fails_with(&["not running"]);
 }
 
 #[test]

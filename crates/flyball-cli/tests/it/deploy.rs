@@ -189,11 +189,7 @@ fn what_keeps_an_operator_is_told() {
     big["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = "long ".repeat(400_000).into();
     let big = write_program(&home, &json!({"name": "big-operator"}), vec![big]);
     let said = home.run(&["install", "--program", &big]);
-    said.fails_with(&[
-        "vmgroups.vm.codeconnect.vmworld.com takes 20",
-        "no more than 1572864",
-        "leave descriptions out",
-    ]);
+    said.fails_with(&["vmgroups.vm.codeconnect.vmworld.com has 20", "at most 1572864", "drop descriptions"]);
     let nothing = write_program(&home, &json!({"name": "none-operator"}), Vec::new());
     home.run(&["install", "--program", &nothing]).fails_with(&["none-operator has no CustomResourceDefinitions"]);
 }
