@@ -48,13 +48,15 @@ struct Policies<P> {
     bindings: Configured<Binding>,
 }
 
+type PoliciesAndBindings<P> = (Arc<Vec<P>>, Arc<Vec<Binding>>);
+
 impl<P> Policies<P> {
     fn new(policies: &str, read: fn(&Object) -> P, bindings: &str) -> Self {
         Self { policies: Configured::new(policies, read), bindings: Configured::new(bindings, Binding::read) }
     }
 
     /// Returns what is configured; `None` if there is no policy.
-    fn get(&self, store: &Store) -> Option<(Arc<Vec<P>>, Arc<Vec<Binding>>)> {
+    fn get(&self, store: &Store) -> Option<PoliciesAndBindings<P>> {
         let policies = self.policies.get(store);
         (!policies.is_empty()).then(|| (policies, self.bindings.get(store)))
     }
