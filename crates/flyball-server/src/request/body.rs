@@ -18,6 +18,9 @@ use std::fmt;
 /// The most bytes of a body, as the real server has it.
 pub(crate) const LIMIT: usize = 3 << 20;
 
+/// Lists of so many items grow by a quarter at a time: doubled, they would take twice what they are counted with.
+const LONG_LIST: usize = 16 << 10;
+
 /// The depth to which YAML may nest: less than JSON, since its parser uses more of the stack.
 const YAML_DEPTH: usize = 64;
 
@@ -275,6 +278,9 @@ impl<'de> Visitor<'de> for Reader<'_> {
             match access.next_element_seed(Reader { path, ..self })? {
                 Some(item) => {
                     self.notes.weigh(weight::ITEM)?;
+                    if items.len() == items.capacity() && items.len() >= LONG_LIST {
+                        items.reserve_exact(items.len() / 4);
+                    }
                     items.push(item);
                 }
                 None => return Ok(Value::Array(items)),
