@@ -4,6 +4,7 @@ mod connections;
 mod outgoing;
 mod patient;
 mod streams;
+mod turns;
 
 use crate::auth::{CREDENTIAL_ID, User};
 use crate::link::{Link, Peer};
@@ -28,6 +29,7 @@ use streams::Streams;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::TlsAcceptor;
+use turns::Turns;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Timeout of a client's first request, the handshake included, and then of the head of each.
@@ -137,9 +139,10 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
     let user = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(user_of);
     let peer = session.peer.clone();
     let stream = Patient::new(stream, session.server.bounds().slow_watch, peer.clone());
+    let turns = Arc::new(Turns::new());
     let service = service_fn(move |request: Request<Incoming>| {
-        let (session, user) = (session.clone(), user.clone());
-        async move { Ok::<_, Infallible>(session.answer(request, user).await) }
+        let (session, user, turns) = (session.clone(), user.clone(), turns.clone());
+        async move { Ok::<_, Infallible>(turns.begin(session.answer(request, user)).await) }
     });
     let mut builder = auto::Builder::new(Streams);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD_BYTES);

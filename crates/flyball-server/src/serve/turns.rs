@@ -1,0 +1,78 @@
+//! Fair shares of the runtime's threads among connections.
+//!
+//! The runtime polls tasks in the order in which they are woken. A client that opens a thousand streams of HTTP/2 at
+//! once would have its thousand requests polled before the next request of anybody else. Here a connection begins a
+//! few requests each time that the runtime has been through its tasks. It knows nothing of requests.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use tokio::sync::Semaphore;
+use tokio::task::yield_now;
+
+/// Requests that a connection begins before other tasks have their turn.
+const REQUESTS_PER_ROUND: usize = 16;
+
+/// The turns of one connection.
+pub(super) struct Turns(Arc<Semaphore>);
+
+impl Turns {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(REQUESTS_PER_ROUND)))
+    }
+
+    /// Runs a future. Its first poll, in which most requests are answered, waits for its turn.
+    pub(super) async fn begin<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let turn = self.0.clone().acquire_owned().await;
+        let polled = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await;
+        tokio::spawn(async move {
+            yield_now().await;
+            drop(turn);
+        });
+        match polled {
+            Poll::Ready(output) => output,
+            Poll::Pending => future.await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[tokio::test]
+    async fn another_connection_waits_for_few_requests_of_one_that_has_a_thousand() {
+        let (turns, done) = (Arc::new(Turns::new()), Arc::new(AtomicUsize::new(0)));
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..1000 {
+            let (turns, done) = (turns.clone(), done.clone());
+            tasks.spawn(async move { turns.begin(async { done.fetch_add(1, Ordering::Relaxed) }).await });
+        }
+        // All of them are known to the runtime, before the other one comes.
+        tokio::task::yield_now().await;
+        let other = Turns::new();
+        let before = tokio::spawn({
+            let done = done.clone();
+            async move { other.begin(async { done.load(Ordering::Relaxed) }).await }
+        });
+        let before = before.await.unwrap();
+        assert!(before < 100, "{before} requests of the one were answered first");
+        tasks.join_all().await;
+        assert_eq!(done.load(Ordering::Relaxed), 1000);
+    }
+
+    #[tokio::test]
+    async fn requests_that_wait_hold_no_turn() {
+        let turns = Turns::new();
+        let waiting = std::iter::repeat_with(|| Box::pin(turns.begin(std::future::pending::<()>()))).take(100);
+        let mut waiting: Vec<_> = waiting.collect();
+        for request in &mut waiting {
+            assert!(request.now_or_never().is_none());
+        }
+        turns.begin(async {}).await;
+    }
+}
