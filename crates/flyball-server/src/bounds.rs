@@ -33,7 +33,7 @@ pub struct Bounds {
     pub watches: usize,
     /// The most bytes of bodies that are being received over connections: 64 MiB, and as many of administrators.
     pub received_bytes: usize,
-    /// The most bytes of answers that wait until their clients read them: 64 MiB, and as many of administrators.
+    /// The most bytes of answers that wait until their clients read them: 32 MiB, and as many of administrators.
     pub unsent_bytes: usize,
     /// The most bytes of memory that objects take while requests with long bodies read and change them: 64 MiB, and as
     /// many of administrators.
@@ -57,7 +57,7 @@ impl Default for Bounds {
             connections: 2000,
             watches: 20_000,
             received_bytes: 64 << 20,
-            unsent_bytes: 64 << 20,
+            unsent_bytes: 32 << 20,
             read_bytes: 64 << 20,
             window_events: 10_000,
             window_bytes: 32 << 20,
