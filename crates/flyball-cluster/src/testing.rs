@@ -528,8 +528,17 @@ impl Test {
             Scope::Cluster => Api::all_with(client, &resource),
         };
         let name = object.metadata.name.as_deref().unwrap_or_else(|| panic!("{} has no metadata.name", what()));
-        let applied = api.patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(manifest)).await;
-        applied.unwrap_or_else(|error| panic!("{} is refused: {error}", what()));
+        loop {
+            let applied = api.patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(manifest)).await;
+            match applied {
+                // A webhook of the operator does not answer: as a user does, try again once it has restarted.
+                Err(kube::Error::Api(status)) if status.code == 500 && self.installed.log.is_restarting() => {
+                    sleep(RESTART).await;
+                }
+                Err(error) => panic!("{} is refused: {error}", what()),
+                Ok(_) => break,
+            }
+        }
     }
 
     /// An operator that could not run does nothing, which must not look like having nothing to do.

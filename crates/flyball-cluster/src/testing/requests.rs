@@ -175,6 +175,8 @@ struct State {
     crash: Option<Crash>,
     /// Set after a crash: true if it was at a write.
     crashed: Option<bool>,
+    /// Whether the operator crashed and has not started again.
+    is_restarting: bool,
     /// Why the operator ended.
     failure: Option<String>,
     requests: Requests,
@@ -252,7 +254,9 @@ impl Log {
 
     /// Notes that the operator starts, which tries everything again.
     pub(super) fn started(&self) {
-        self.lock().failing.clear();
+        let mut state = self.lock();
+        state.failing.clear();
+        state.is_restarting = false;
     }
 
     pub(super) fn panicked(&self, place: &str, message: &str) {
@@ -323,6 +327,7 @@ impl Log {
         let sent = state.sent;
         let crash = state.crash.filter(|crash| [Crash::Before(sent), Crash::After(sent)].contains(crash));
         if crash.is_some() {
+            state.is_restarting = true;
             state.crashed = Some(method != Method::GET);
         }
         crash
@@ -349,6 +354,10 @@ impl Log {
 
     pub(super) fn failure(&self) -> Option<String> {
         self.lock().failure.clone()
+    }
+
+    pub(super) fn is_restarting(&self) -> bool {
+        self.lock().is_restarting
     }
 
     pub(super) fn crashed(&self) -> Option<bool> {

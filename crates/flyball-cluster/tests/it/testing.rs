@@ -504,6 +504,22 @@ async fn nobody_answers_for_the_webhooks_of_an_operator_that_crashed() {
     create_in_other(&test, "a").await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn apply_waits_for_the_webhooks_of_an_operator_that_crashed() {
+    let allow = |_: &AdmissionRequest<ConfigMap>| Ok(Verdict::allow());
+    let operator = move || {
+        let webhook = Webhook::<ConfigMap>::new().validates(allow);
+        Operator::new("op").webhook(webhook).controller(Controller::new(Does(Fails)))
+    };
+    let test = Test::of(operator).crash_before(1).start().await;
+    test.apply(OTHER).await;
+    while !test.crashed() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    test.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: other}}").await;
+}
+
 struct Fails;
 
 impl AsyncDoes for Fails {
