@@ -85,14 +85,14 @@ pub(super) async fn play(
     let runs = checks.skip.or(play.samples.is_empty().then_some("no samples found on the control plane"));
     let starts = std::mem::replace(&mut checks.skip, runs);
     checks.make("each sample gets a status", play.status()).await;
-    checks.make("it comes to rest", play.comes_to_rest()).await;
-    checks.make("killed, it leaves what it made as it was", play.survive()).await;
-    checks.make("nothing is left of deleted samples", play.leave_nothing()).await;
+    checks.make("it converges", play.comes_to_rest()).await;
+    checks.make("a crash changes nothing", play.survive()).await;
+    checks.make("deleted samples leave nothing behind", play.leave_nothing()).await;
     checks.skip = starts;
     checks.make("metrics are served", play.measure()).await;
-    checks.make("told to stop, it ends", play.stop()).await;
+    checks.make("it stops on SIGTERM", play.stop()).await;
     checks.skip = None;
-    checks.make("it asks for nothing that its roles do not permit", play.is_permitted()).await;
+    checks.make("its roles permit all of its requests", play.is_permitted()).await;
     Ok(checks.made)
 }
 

@@ -484,15 +484,15 @@ fn the_rules_of_operators_that_do_well_are_checked() {
     let lint = |flags: &[&str]| home.run(&[&["lint", "--program", &vm], flags].concat());
     assert_eq!(
         lint(&[]).ok().out,
-        "RULE                                                   OUTCOME
-one Deployment                                         kept
-one controller for a kind                              kept
-no permission for everything                           kept
-leader election with several replicas                  kept
-probes and bounds of memory                            kept
-no root                                                kept
-the chaos suite exists and passes                      not checked   a program has no tests: run without --program in the project's directory
-killed for ten minutes, it leaves what it made alone   not checked   a program has no tests: run without --program in the project's directory
+        "RULE                                       OUTCOME
+one Deployment                             kept
+one controller for a kind                  kept
+no permission for everything               kept
+leader election with several replicas      kept
+probes and bounds of memory                kept
+no root                                    kept
+the chaos suite exists and passes          not checked   a program has no tests: run without --program in the project's directory
+an outage of ten minutes changes nothing   not checked   a program has no tests: run without --program in the project's directory
 "
     );
     let patch =

@@ -66,12 +66,12 @@ fn an_operator_that_does_all_wrong_fails_all_checks() {
             ),
             ("samples are accepted", "cannot apply Gadget default/nothing: ", "fix the samples"),
             ("each sample gets a status", "Gadget lamp has no conditions", "cx.set_status"),
-            ("it comes to rest", "after 5 s still writing to Gadget default/lamp", "write only changes"),
-            ("killed, it leaves what it made as it was", "ConfigMap default/lamp-parts was replaced", "cx.apply"),
-            ("nothing is left of deleted samples", "these still exist: ConfigMap default/lamp-parts", "finalize"),
+            ("it converges", "after 5 s still writing to Gadget default/lamp", "write only changes"),
+            ("a crash changes nothing", "ConfigMap default/lamp-parts was replaced", "cx.apply"),
+            ("deleted samples leave nothing behind", "these still exist: ConfigMap default/lamp-parts", "finalize"),
             ("metrics are served", "/metrics is not served: cannot reach 127.0.0.1:", "Operator::main"),
-            ("told to stop, it ends", "still running 5 s after SIGTERM", "Operator::grace"),
-            ("it asks for nothing that its roles do not permit", "it was denied list secrets", "Controller::owns"),
+            ("it stops on SIGTERM", "still running 5 s after SIGTERM", "Operator::grace"),
+            ("its roles permit all of its requests", "it was denied list secrets", "Controller::owns"),
         ],
     );
     let said = Said::of(&home.command(&args).env("BAD_START", "1").output().unwrap());
@@ -110,10 +110,10 @@ fn what_an_operator_lacks_is_named_with_its_remedy() {
                 "/readyz did not report ready within 2 s: watch deployments.apps failed: not listed yet, failing for ",
                 "-v",
             ),
-            ("it asks for nothing that its roles do not permit", "deployments.apps", "Controller::owns"),
+            ("its roles permit all of its requests", "deployments.apps", "Controller::owns"),
         ],
     );
-    assert_eq!(outcome(&said, "it comes to rest")["outcome"], "skipped");
+    assert_eq!(outcome(&said, "it converges")["outcome"], "skipped");
     let said = scorecard(&["-o", "junit"]);
     assert!(said.out.contains("tests=\"11\" failures=\"4\" errors=\"0\" skipped=\"7\""), "{said:?}");
 

@@ -93,7 +93,7 @@ fn the_scorecard_is_one_of_the_suites() {
     assert!(said.out.ends_with("cluster     1        0        1\nscorecard   11       0        0\n"), "{said:?}");
     let junit = fs::read_to_string(home.0.join("junit.xml")).unwrap();
     assert!(
-        junit.contains("<testcase name=\"it comes to rest\" classname=\"scorecard: the operator's program\"/>"),
+        junit.contains("<testcase name=\"it converges\" classname=\"scorecard: the operator's program\"/>"),
         "{junit}"
     );
 }
