@@ -5,7 +5,8 @@
 //! work queue does in a second on two threads, and ends. Else it prints `ready T` and `reconciled N T`, in nanoseconds since 1970; on
 //! the line `dump` it prints a `latency` line for each size that it saw for the first time, `total` and `end`; it ends with its input.
 
-use flyball::{Action, Context, Controller, MeasuredQueue, ObjectKey, Operator, Reconcile, Resource, Result};
+use flyball::bench::MeasuredQueue;
+use flyball::{Action, Context, Controller, ObjectKey, Operator, Reconcile, Resource, Result};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::ObjectMeta;
 use kube::{Config, CustomResource, ResourceExt};

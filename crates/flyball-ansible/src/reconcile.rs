@@ -158,7 +158,7 @@ impl Roles {
         let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
         // With the UID, it cannot land on an object that was made anew under the name.
         let patch = Patch::Merge(json!({"metadata": {"uid": object.metadata.uid}, "status": fields}));
-        cx.wrote(&api.patch_status(cx.key().name(), &params, &patch).await?);
+        cx.record_write(&api.patch_status(cx.key().name(), &params, &patch).await?);
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ mod volumes;
 
 use crate::workload::events::{Allowance, Note};
 use crate::workload::time;
-use flyball::{Resource, Seen, follow_objects};
+use flyball::{Resource, WatchEvent, watch_objects};
 use flyball_core::{Clock, ObjectKey, Rng};
 use futures_util::future::{BoxFuture, join_all};
 use k8s_openapi::api::core::v1::{
@@ -101,8 +101,8 @@ impl Shared {
         Box::pin(async move {
             let tell = move |seen| {
                 match seen {
-                    Seen::Present(key, object) => put(&mut shared.state(), key, Some(object)),
-                    Seen::Gone(key, _) => put(&mut shared.state(), key, None),
+                    WatchEvent::Applied(key, object) => put(&mut shared.state(), key, Some(object)),
+                    WatchEvent::Deleted(key, _) => put(&mut shared.state(), key, None),
                     _ => {
                         let kind = T::kind(&()).into_owned();
                         let mut known = shared.known();
@@ -113,7 +113,7 @@ impl Shared {
                 }
                 shared.bell.notify_one();
             };
-            follow_objects(client, &rng, tell).await;
+            watch_objects(client, &rng, tell).await;
         })
     }
 }

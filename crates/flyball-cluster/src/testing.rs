@@ -233,7 +233,7 @@ impl Setup {
 
 impl Installed {
     fn prepared(&self, operator: Operator) -> Operator {
-        let operator = operator.home(&self.namespace);
+        let operator = operator.namespace(&self.namespace);
         if self.target.is_shared() { operator.namespaces([&self.namespace]) } else { operator }
     }
 

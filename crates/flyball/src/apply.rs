@@ -1,11 +1,11 @@
-//! Writes what a reconcile wants to be there: children, status, events.
+//! Writes of a reconcile: children and status.
 //!
-//! Everything is declared, not commanded: [`Context::apply`](crate::Context::apply) and
-//! [`Context::set_status`](crate::Context::set_status) take the desired state and send it by server-side apply under the operator's
-//! name, so that fields of others stay theirs and what is no longer wanted goes. They send nothing if the cache shows that nothing
-//! would change. See <https://kubernetes.io/docs/reference/using-api/server-side-apply/>.
+//! All writes are declarative: [`Context::apply`](crate::Context::apply) and
+//! [`Context::set_status`](crate::Context::set_status) take the desired state and send it by server-side apply under
+//! the operator's name, which leaves the fields of others alone and removes undeclared ones. Nothing is sent if the
+//! cache shows that nothing would change. See <https://kubernetes.io/docs/reference/using-api/server-side-apply/>.
 //!
-//! Every request is noted for the barrier, by the pass that it belongs to.
+//! Every request is recorded for the barrier by the session of the reconcile.
 
 mod child;
 mod children;
@@ -22,14 +22,14 @@ pub(crate) use condition::complete as complete_conditions;
 use crate::cache::{Entry, Store};
 use crate::error::Result;
 
-use crate::context::{ApplyOutcome, Known, Pass};
+use crate::context::{ApplyOutcome, LastKnown, ReconcileSession};
 use flyball_core::ObjectKey;
 use http::{HeaderValue, Request, header::CONTENT_TYPE};
 use serde_json::Value;
 use std::sync::Arc;
 use tracing::Instrument;
 
-impl Pass {
+impl ReconcileSession {
     /// Applies an object, or a subresource of it, unless that would change nothing; gives the object as it is then.
     ///
     /// `known` is what it is [known](Self::latest_to_apply) as.
@@ -39,7 +39,7 @@ impl Pass {
         key: &ObjectKey,
         subresource: &'static str,
         object: &Value,
-        known: Known,
+        known: LastKnown,
     ) -> Result<Arc<Entry>> {
         let span = tracing::debug_span!("apply", resource = %store.kind(), object = %key, subresource);
         self.apply_changes(store, key, subresource, object, known).instrument(span).await
@@ -51,9 +51,9 @@ impl Pass {
         key: &ObjectKey,
         subresource: &'static str,
         object: &Value,
-        Known { entry: known, sure }: Known,
+        LastKnown { entry: known, certain }: LastKnown,
     ) -> Result<Arc<Entry>> {
-        if let Some(known) = known.as_ref().filter(|_| sure)
+        if let Some(known) = known.as_ref().filter(|_| certain)
             && self.would_not_change(store, key, subresource, object, known)
         {
             self.env.applies.count(store.kind().name(), ApplyOutcome::Skipped);
@@ -61,8 +61,8 @@ impl Pass {
         }
         let slash = if subresource.is_empty() { "" } else { "/" };
         let mut path = store.kind().object_path(key)?;
-        // All that field validation looks for in an apply is names that stand twice, and what is written here has none; kube-apiserver
-        // would read it a second time for that.
+        // All that field validation looks for in an apply is names that stand twice, and what is written here has
+        // none; kube-apiserver would read it a second time for that.
         let writer = self.declared.status.as_ref().filter(|_| subresource == "status");
         let manager = writer.map_or(&*self.env.manager, |writer| &writer.encoded);
         let query = ["?fieldManager=", manager, "&force=true&fieldValidation=Ignore"];
@@ -83,7 +83,7 @@ impl Pass {
         // What stands there in the same words will be seen to be unchanged; what was applied to no effect has not been.
         let is_seen = outcome == ApplyOutcome::Changed && unchanged::stands_in(entry.raw(), object);
         if !is_seen && !self.would_not_change(store, key, subresource, object, &entry) {
-            self.env.rephrased().learn(store.id(), key, subresource, object, entry.raw())?;
+            self.env.normalizations().record(store.id(), key, subresource, object, entry.raw())?;
         }
         Ok(entry)
     }
@@ -100,6 +100,6 @@ impl Pass {
         let manager = writer.map_or(&*self.env.manager, |writer| &writer.manager);
         let Some(owned) = known.applied_fields(subresource, manager) else { return false };
         unchanged::is_unchanged(owned, object, known.raw())
-            || self.env.rephrased().knows(store.id(), key, subresource, object, known.raw())
+            || self.env.normalizations().contains(store.id(), key, subresource, object, known.raw())
     }
 }

@@ -1,15 +1,15 @@
-//! Creates in batches that grow.
+//! Creation of many objects in growing batches.
 
 use futures_util::future::join_all;
 
-/// Does something many times, in batches that begin with `first` and double as long as all goes well.
+/// Runs `make` many times, in batches that begin with `first` and double as long as no call fails.
 ///
-/// This is for children that are made by the dozen. Where none can be made, because a quota is used up for instance, the
-/// API server gets `first` requests, not `count` of them. Those of a batch are under way at the same time.
+/// Use it to create many children. If all creates fail, for example because of a quota, the API server gets `first`
+/// requests, not `count`. The requests of a batch run concurrently.
 ///
-/// `make` gets a number from 0 to below `count`. What it made is returned in the order of these numbers, with the first error
-/// of the batch that was the last one. It is how Kubernetes' own [replica
-/// sets](https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/) make pods.
+/// `make` gets a number below `count`. The results are returned in the order of the numbers, with the first error of
+/// the last batch. The controller of [replica
+/// sets](https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/) creates pods in the same way.
 ///
 /// ```
 /// # use flyball::{Context, Resource, Result, slow_start_batch};

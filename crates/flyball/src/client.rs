@@ -1,12 +1,12 @@
-//! What every request to the API server passes: a count, a deadline, and patience with a server that is busy.
+//! The client of the API server: metrics, timeouts and retries around kube's client or our own transport.
 //!
-//! kube's client speaks the protocol; its own retries draw jitter from the thread and mix two clocks, so a simulation could
-//! not repeat them. Here time is tokio's and chance is the operator's [`Rng`].
+//! kube's own retries draw jitter from the thread and mix two clocks, so a simulation could not repeat them. Here time
+//! is tokio's and randomness is the operator's [`Rng`].
 //!
-//! A request that the server did not even begin to work on (429, or 503 with `Retry-After`) is sent again. Nothing else
-//! is: whether an answer that was lost stands for a write that happened is for the caller to find out. A client of what
-//! only a leader does sends no write, first or again, that its [`Gate`] does not let through, and gives up one that is
-//! under way when the gate shuts.
+//! A request is retried only if the server did not begin to process it (429, or 503 with `Retry-After`). After a lost
+//! response, the caller has to find out whether the write happened. The client of a leader sends no write, at the
+//! first attempt or a retry, that its [`Gate`] does not let through, and cancels a write under way when the gate
+//! shuts.
 
 mod discovery;
 mod endpoint;
@@ -26,7 +26,7 @@ use flyball_core::Rng;
 use flyball_core::time::Timestamp;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
-use gate::{Lapsed, NotLeading};
+use gate::{LeaseLost, NotLeading};
 use http::header::{DATE, RETRY_AFTER};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
@@ -40,35 +40,35 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tower::service_fn;
 use tracing::{Instrument, Span, field};
 
-/// How long the server may take to begin its answer, and [`exchange`] to receive it.
-const DEADLINE: Duration = Duration::from_secs(30);
-/// How often a request is sent again.
-const RETRIES: u32 = 5;
-/// The longest wait before a request is sent again, whatever the server asks for.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// The longest refusal that is read.
-const LONGEST_REFUSAL: usize = 1 << 20;
-/// The longest answer that is read as a whole.
-const LONGEST_ANSWER: usize = 1 << 30;
+/// Time for the server to begin a response; [`exchange`] has as long again to receive it.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Retries of one request.
+const MAX_RETRIES: u32 = 5;
+/// The longest wait before a retry, whatever the server asks for.
+const MAX_RETRY_WAIT: Duration = Duration::from_secs(30);
+/// Bytes of an error response that are read.
+const MAX_STATUS_BYTES: usize = 1 << 20;
+/// Bytes of a response that are read.
+const MAX_RESPONSE_BYTES: usize = 1 << 30;
 
-/// Marks a request whose sender has its own deadline and its own patience: a watch.
+/// Marks a request that has its own timeout and retries, such as a watch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoRetry;
 
-/// The server did not answer in time.
+/// No response within [`RESPONSE_TIMEOUT`].
 #[derive(Debug, thiserror::Error)]
-#[error("the API server did not answer within {} s", DEADLINE.as_secs())]
-struct Late;
+#[error("the API server did not answer within {} s", RESPONSE_TIMEOUT.as_secs())]
+struct ResponseTimeout;
 
-/// A way to the API server with our layers around it.
+/// A client that counts, times out and retries requests.
 #[derive(Clone)]
 pub(crate) struct RetryingClient {
-    layers: Arc<Layers>,
-    /// The same as kube has it, which costs a queue, a task and a few boxes more for each request.
+    inner: Arc<Inner>,
+    /// The same as a client of kube, which costs a queue, a task and a few boxes more for each request.
     kube: kube::Client,
 }
 
-struct Layers {
+struct Inner {
     sender: Arc<dyn HttpService>,
     metrics: RequestMetrics,
     rng: Rng,
@@ -76,40 +76,40 @@ struct Layers {
 }
 
 impl RetryingClient {
-    /// Puts our layers around whatever sends requests.
+    /// Wraps an endpoint.
     pub(crate) fn new(endpoint: Endpoint, metrics: RequestMetrics, rng: &Rng, gate: Option<Arc<Gate>>) -> Self {
         let Endpoint { sender, namespace } = endpoint;
-        let layers = Arc::new(Layers { sender, metrics, rng: rng.fork("client"), gate });
-        let shared = layers.clone();
+        let inner = Arc::new(Inner { sender, metrics, rng: rng.fork("client"), gate });
+        let shared = inner.clone();
         let service = service_fn(move |request| {
-            let (layers, span) = (shared.clone(), span(&request));
-            async move { layers.send(request).await }.instrument(span)
+            let (inner, span) = (shared.clone(), span(&request));
+            async move { inner.send(request).await }.instrument(span)
         });
-        Self { layers, kube: kube::Client::new(service, namespace) }
+        Self { inner, kube: kube::Client::new(service, namespace) }
     }
 
-    /// Returns it as what others know.
+    /// Returns the same as a client of kube.
     pub(crate) fn kube(&self) -> &kube::Client {
         &self.kube
     }
 
-    /// Sends a request and reads the answer; a refusal is an error.
+    /// Sends a request and reads the response; an error status is an error.
     pub(crate) fn exchange(&self, request: Request<Vec<u8>>) -> BoxFuture<'_, kube::Result<Vec<u8>>> {
         let request = request.map(Body::from);
         let span = span(&request);
-        // Boxed, as what it keeps while it waits is large, and would be kept by whoever may have to ask.
-        Box::pin(in_time(self.layers.send(request).instrument(span).and_then(whole)))
+        // Boxed: the future is large, and would enlarge the future of every caller.
+        Box::pin(in_time(self.inner.send(request).instrument(span).and_then(read_body)))
     }
 }
 
 impl HttpService for RetryingClient {
     fn send(&self, request: Request<Body>) -> BoxFuture<'_, kube::Result<Response<ResponseBody>>> {
         let span = span(&request);
-        Box::pin(self.layers.send(request).instrument(span))
+        Box::pin(self.inner.send(request).instrument(span))
     }
 }
 
-/// Makes the span of a request, which ends with the head of its answer; a watch, which lasts, has none.
+/// Makes the span of a request, which ends with the head of its response; a watch has none.
 fn span(request: &Request<Body>) -> Span {
     if request.extensions().get::<NoRetry>().is_some() {
         return Span::none();
@@ -117,7 +117,7 @@ fn span(request: &Request<Body>) -> Span {
     tracing::debug_span!("request", method = %request.method(), path = request.uri().path(), status = field::Empty)
 }
 
-impl Layers {
+impl Inner {
     #[expect(clippy::manual_async_fn, reason = "an async fn keeps room for the request twice")]
     fn send(&self, mut request: Request<Body>) -> impl Future<Output = kube::Result<Response<ResponseBody>>> + Send {
         async move {
@@ -140,7 +140,7 @@ impl Layers {
                     Span::current().record("status", status.map(|status| status.as_u16()));
                     let answer = answer?;
                     match (asked_to_wait(&answer), again) {
-                        (Some(wait), Some(again)) if attempt < RETRIES => {
+                        (Some(wait), Some(again)) if attempt < MAX_RETRIES => {
                             request = again;
                             wait
                         }
@@ -148,34 +148,34 @@ impl Layers {
                     }
                 };
                 let backoff = Duration::from_millis(100 << attempt).mul_f64(0.5 + self.rng.fraction());
-                sleep(wait.max(backoff).min(LONGEST_WAIT)).await;
+                sleep(wait.max(backoff).min(MAX_RETRY_WAIT)).await;
             }
             unreachable!("the last attempt returns")
         }
     }
 }
 
-/// Ends an exchange that takes too long, and a write when its gate shuts, which closes its connection.
+/// Cancels an exchange that takes too long, and a write when its gate shuts; that closes its connection.
 async fn while_open<T>(gate: Option<&Gate>, mut exchange: BoxFuture<'_, kube::Result<T>>) -> kube::Result<T> {
-    let deadline = Instant::now() + DEADLINE;
+    let deadline = Instant::now() + RESPONSE_TIMEOUT;
     loop {
         let end = match gate {
             None => deadline,
             Some(gate) => match gate.until() {
                 Some(until) => until.min(deadline),
-                None => return Err(kube::Error::Service(Lapsed.into())),
+                None => return Err(kube::Error::Service(LeaseLost.into())),
             },
         };
         match timeout_at(end, &mut exchange).await {
             Ok(answer) => return answer,
-            Err(_) if end == deadline => return Err(kube::Error::Service(Late.into())),
+            Err(_) if end == deadline => return Err(kube::Error::Service(ResponseTimeout.into())),
             // The lease may have been renewed meanwhile.
             Err(_) => {}
         }
     }
 }
 
-/// Copies a request whose body is at hand as a whole.
+/// Copies a request whose body is in memory.
 fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     let mut copy = Request::new(request.body().try_clone()?);
     *copy.method_mut() = request.method().clone();
@@ -185,7 +185,7 @@ fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     Some(copy)
 }
 
-/// Returns how long the server asks to wait, if it did nothing but ask that.
+/// Returns the wait that the server asks for, if it did not begin to process the request.
 fn asked_to_wait<B>(answer: &Response<B>) -> Option<Duration> {
     let after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     match answer.status() {
@@ -195,57 +195,61 @@ fn asked_to_wait<B>(answer: &Response<B>) -> Option<Duration> {
     }
 }
 
-/// Sends a request by a client that others may have made, and reads the answer; a refusal is an error.
+/// Sends a request by any client, and reads the response; an error status is an error.
 pub(crate) fn exchange(client: &dyn HttpService, request: Request<Vec<u8>>) -> BoxFuture<'_, kube::Result<Vec<u8>>> {
-    Box::pin(in_time(client.send(request.map(Body::from)).and_then(whole)))
+    Box::pin(in_time(client.send(request.map(Body::from)).and_then(read_body)))
 }
 
-/// An answer, and the time at which the server gave it.
-type Dated = (kube::Result<Vec<u8>>, Option<Timestamp>);
+/// A response, and its `Date` header.
+type DatedResponse = (kube::Result<Vec<u8>>, Option<Timestamp>);
 
-/// Sends a request as [`exchange`] does; gives the time at which the server answered as well, by its own clock.
-pub(crate) fn exchange_dated(client: &kube::Client, request: Request<Vec<u8>>) -> BoxFuture<'_, kube::Result<Dated>> {
+/// Sends a request as [`exchange`] does, and returns the `Date` header as well, the time of the server's clock.
+pub(crate) fn exchange_dated(
+    client: &kube::Client,
+    request: Request<Vec<u8>>,
+) -> BoxFuture<'_, kube::Result<DatedResponse>> {
     Box::pin(in_time(HttpService::send(client, request.map(Body::from)).and_then(async |answer| {
         let date = date(answer.headers());
-        Ok((whole(answer).await, date))
+        Ok((read_body(answer).await, date))
     })))
 }
 
-/// Reads when an answer was given, see <https://www.rfc-editor.org/rfc/rfc9110.html#name-date>.
+/// Parses the `Date` header, see <https://www.rfc-editor.org/rfc/rfc9110.html#name-date>.
 fn date(headers: &HeaderMap) -> Option<Timestamp> {
     DateTimeParser::new().parse_timestamp(headers.get(DATE)?.as_bytes()).ok()
 }
 
-/// Ends an exchange that takes too long.
+/// Cancels an exchange that takes too long.
 fn in_time<T>(exchange: impl Future<Output = kube::Result<T>>) -> impl Future<Output = kube::Result<T>> {
-    timeout(2 * DEADLINE, exchange).map(|ended| ended.unwrap_or_else(|_| Err(kube::Error::Service(Late.into()))))
+    timeout(2 * RESPONSE_TIMEOUT, exchange)
+        .map(|ended| ended.unwrap_or_else(|_| Err(kube::Error::Service(ResponseTimeout.into()))))
 }
 
-/// Reads the whole of an answer; a refusal is an error.
-async fn whole(answer: Response<ResponseBody>) -> kube::Result<Vec<u8>> {
+/// Reads the body of a response; an error status is an error.
+async fn read_body(answer: Response<ResponseBody>) -> kube::Result<Vec<u8>> {
     if !answer.status().is_success() {
         return Err(kube::Error::Api(Box::pin(refusal(answer)).await.boxed()));
     }
-    let mut body = Limited::new(answer.into_body(), LONGEST_ANSWER);
+    let mut body = Limited::new(answer.into_body(), MAX_RESPONSE_BYTES);
     // Copied, as each piece keeps all of a connection's buffer, and the answer may be kept for long.
-    let mut whole = Vec::new();
+    let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let Ok(piece) = frame.map_err(kube::Error::Service)?.into_data() else { continue };
-        whole.extend_from_slice(&piece);
+        bytes.extend_from_slice(&piece);
     }
-    Ok(whole)
+    Ok(bytes)
 }
 
-/// Reads why the server refused; what is no `Status` is taken as the message.
+/// Reads the `Status` of an error response; other text becomes its message.
 pub(crate) async fn refusal(answer: Response<ResponseBody>) -> Status {
     let code = answer.status().as_u16();
     let wait = asked_to_wait(&answer);
-    let body = Limited::new(answer.into_body(), LONGEST_REFUSAL).collect().await;
+    let body = Limited::new(answer.into_body(), MAX_STATUS_BYTES).collect().await;
     let body = body.map(|body| body.to_bytes()).unwrap_or_default();
     let mut status: Status = serde_json::from_slice(&body)
         .unwrap_or_else(|_| Status::failure(String::from_utf8_lossy(&body).trim(), "").with_code(code));
     status.code = code;
-    // A server that is too busy to think says so in plain text.
+    // An overloaded server answers in plain text.
     if let Some(wait) = wait {
         let details = status.details.get_or_insert_with(|| StatusDetails {
             name: String::new(),
@@ -260,10 +264,10 @@ pub(crate) async fn refusal(answer: Response<ResponseBody>) -> Status {
     status
 }
 
-/// Tells whether a request that failed like this may have been carried out all the same.
+/// Returns true if the request may have been carried out although it failed.
 pub(crate) fn is_ambiguous(error: &kube::Error) -> bool {
     match error {
-        // Whom the server asked to wait, it has not begun to serve.
+        // A server that asks to wait has not begun to process the request.
         kube::Error::Api(status) if status.code == 503 => {
             status.details.as_ref().is_none_or(|details| details.retry_after_seconds == 0)
         }

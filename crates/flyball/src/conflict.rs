@@ -1,18 +1,18 @@
-//! Changes that others may get in the way of.
+//! Retries of writes that conflict.
 
 use flyball_core::Rng;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How often a change is tried.
-const ATTEMPTS: u32 = 5;
+/// Attempts at a change.
+const MAX_ATTEMPTS: u32 = 5;
 /// The first wait, before jitter; it doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 
-/// Reads and writes again as long as the API server answers that the object has changed in between, five times at most.
+/// Retries a read-modify-write while the API server answers 409 Conflict, five times at most.
 ///
-/// `change` has to read the object anew each time. With [`Context::apply`](crate::Context::apply) this is not needed: a server-side
-/// apply says which fields it is about, and others may change the rest at the same time.
+/// `change` has to read the object again each time. [`Context::apply`](crate::Context::apply) does not need this: a
+/// server-side apply does not conflict with changes of other fields.
 ///
 /// ```
 /// # use flyball::{Context, Result, retry_on_conflict};
@@ -26,19 +26,19 @@ const FIRST_WAIT: Duration = Duration::from_millis(10);
 ///     *visits = (visits.parse().unwrap_or(0) + 1).to_string();
 ///     api.replace("visits", &Default::default(), &object).await
 /// });
-/// cx.wrote(&counted.await?);
+/// cx.record_write(&counted.await?);
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// # Errors
 ///
-/// Whatever `change` fails with; a conflict only when there was one each time.
+/// Returns the error of `change`; a conflict only if every attempt had one.
 pub async fn retry_on_conflict<T, F>(rng: &Rng, mut change: impl FnMut() -> F) -> kube::Result<T>
 where
     F: Future<Output = kube::Result<T>>,
 {
-    for attempt in 1..ATTEMPTS {
+    for attempt in 1..MAX_ATTEMPTS {
         match change().await {
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             result => return result,

@@ -1,4 +1,7 @@
-//! What a reconcile works with.
+//! The context of a reconcile, and the state that reconciles share.
+//!
+//! [`Context`] knows the type of the object; the session behind it is the same for all types, and compiled once. This
+//! module knows neither queues of controllers nor the functions that authors write.
 
 mod drawn_names;
 mod dynamic;
@@ -14,7 +17,7 @@ mod status_writer;
 pub(crate) use drawn_names::Reservation;
 pub(crate) use environment::{Environment, OnError, OnSettled};
 pub(crate) use metrics::{ApplyMetrics, ApplyOutcome};
-pub(crate) use session::{Declared, Known, Pass, Primary};
+pub(crate) use session::{DeclaredTypes, LastKnown, Primary, ReconcileSession};
 pub(crate) use status_writer::StatusWriter;
 
 use crate::cache::{Caches, Entry, Index, NamedIndex};
@@ -27,17 +30,17 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// What a reconcile works with: reads, writes, events, time and chance.
+/// The context of one reconcile: reads, writes, events, time and randomness.
 ///
-/// **Reads** come from the operator's caches, and cost no request. They show the past, but never one in which something is
-/// missing that this very object's reconciles wrote: before a reconcile begins, the caches have caught up with
-/// the writes of the one before. Where a cache has not after ten seconds (see
-/// [`Controller::patience`](crate::Controller::patience)), reads of its kind go to the API server. So do those of an object of
-/// which no answer told what became of a write, and of what a cache [does not keep](crate::Cache#secrets). Within a reconcile,
-/// reads show what it wrote itself.
+/// **Reads** come from the operator's caches and cost no request. They may be stale, but never lack what earlier
+/// reconciles of the same object wrote: before a reconcile begins, the caches have caught up with the writes of the
+/// one before. If a cache has not caught up within ten seconds (see
+/// [`Controller::own_write_timeout`](crate::Controller::own_write_timeout)), reads of its kind go to the API server.
+/// So do reads of an object whose last write had no response, and of objects that a cache [does not
+/// keep](crate::Cache#secrets). Within a reconcile, reads return its own writes.
 ///
-/// **Writes** through the context are noted for that purpose. Writes through [`client`](Self::client) are too, if you tell
-/// of them by [`wrote`](Self::wrote); if not, the next reconcile may not see them, and their events cause one.
+/// **Writes** through the context are recorded for that purpose. Record writes through [`client`](Self::client) with
+/// [`record_write`](Self::record_write); otherwise the next reconcile may not see them, and their events trigger one.
 ///
 /// ```
 /// use flyball::{Action, Context, Error, Event, ObjectKey, Result};
@@ -58,20 +61,21 @@ use std::sync::Arc;
 /// }
 /// ```
 pub struct Context<K> {
-    pub(crate) pass: Arc<Pass>,
+    pub(crate) session: Arc<ReconcileSession>,
     kind: PhantomData<fn(K)>,
 }
 
-// Types are for those who write operators. Here they only choose what is decoded: all else is done by the pass, once for all types.
+// Types are for authors of operators. Here they only choose what is decoded: all else is done by the pass, once
+// for all types.
 impl<K: AnyResource> Context<K> {
-    pub(crate) fn of(pass: Arc<Pass>) -> Self {
-        Self { pass, kind: PhantomData }
+    pub(crate) fn of(session: Arc<ReconcileSession>) -> Self {
+        Self { session, kind: PhantomData }
     }
 
     /// Returns the client, for requests that the context has no method for.
     ///
-    /// Its requests are counted, have a deadline, and wait when the API server is busy. What they need is
-    /// [allowed](crate::Controller::allows) to the controller, and what they write is [told](Self::wrote).
+    /// It counts requests, has a timeout, and retries when the API server is busy. [Allow](crate::Controller::allows)
+    /// the requests, and [record](Self::record_write) the writes.
     ///
     /// ```
     /// # use flyball::{Context, Resource, Result};
@@ -81,7 +85,7 @@ impl<K: AnyResource> Context<K> {
     /// async fn cordon<K: Resource>(cx: &Context<K>, node: &str) -> Result<()> {
     ///     let patch = serde_json::json!({"spec": {"unschedulable": true}});
     ///     let nodes = Api::<Node>::all(cx.client().clone());
-    ///     cx.wrote(&nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await?);
+    ///     cx.record_write(&nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await?);
     ///
     ///     // A kind for which there is no type.
     ///     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("cert-manager.io", "v1", "Certificate"));
@@ -91,55 +95,55 @@ impl<K: AnyResource> Context<K> {
     /// }
     /// ```
     pub fn client(&self) -> &kube::Client {
-        self.pass.env.client.kube()
+        self.session.env.client.kube()
     }
 
-    /// Returns the caches, which may be behind what this reconcile wrote.
+    /// Returns the caches, which may not have caught up with the writes of this reconcile.
     pub fn caches(&self) -> &Caches {
-        &self.pass.env.caches
+        &self.session.env.caches
     }
 
     /// Returns the time.
     pub fn now(&self) -> Timestamp {
-        self.pass.now()
+        self.session.now()
     }
 
-    /// Returns the source of chance. What is drawn from it repeats in a simulation.
+    /// Returns the source of randomness, which repeats in a simulation.
     pub fn rng(&self) -> &Rng {
-        &self.pass.env.rng
+        &self.session.env.rng
     }
 
     /// Returns namespace and name of the object being reconciled.
     pub fn key(&self) -> &ObjectKey {
-        &self.pass.primary.key
+        &self.session.primary.key
     }
 
-    /// Names an object in the namespace of the one being reconciled.
+    /// Returns the key of an object in the namespace of the one being reconciled.
     pub fn sibling(&self, name: &str) -> ObjectKey {
-        ObjectKey::new(self.pass.primary.key.namespace(), name)
+        ObjectKey::new(self.session.primary.key.namespace(), name)
     }
 
-    /// Returns an object, `None` if there is none.
+    /// Returns an object, `None` if it does not exist.
     ///
-    /// A kind that the controller only [reads](crate::Controller::reads) has no cache and is asked for at the API server.
+    /// A kind that the controller only [reads](crate::Controller::reads) has no cache, and is read from the API server.
     ///
     /// # Errors
     ///
-    /// When the kind is not declared or the operator's [cache](crate::Cache) of it cannot hold such an object, when the API server
-    /// has to be asked and refuses, or when the object does not decode.
+    /// When the kind is not declared, when its [cache](crate::Cache) does not select the object, when the API server
+    /// returns an error, or when the object does not decode.
     pub async fn get<T: Resource>(&self, key: &ObjectKey) -> Result<Option<T>> {
         self.get_as(&Type::of::<T>(), key).await
     }
 
     async fn get_as<T: AnyResource>(&self, ty: &Type, key: &ObjectKey) -> Result<Option<T>> {
-        let (kind, entry) = self.pass.get(ty, key, reads_metadata::<T>()).await?;
+        let (kind, entry) = self.session.get(ty, key, reads_metadata::<T>()).await?;
         let decoded = entry.map(|entry| entry.object(kind)).transpose();
         decoded.map_err(|error| Error::from(error).context(format_args!("{kind} {key}")))
     }
 
-    /// Returns the objects of one namespace, or all of them, in the order of their keys.
+    /// Returns the objects of one namespace, or of all, in the order of their keys.
     ///
-    /// Objects that do not decode are passed over and logged.
+    /// Objects that do not decode are skipped and logged.
     ///
     /// # Errors
     ///
@@ -149,17 +153,17 @@ impl<K: AnyResource> Context<K> {
     }
 
     async fn list_as<T: AnyResource>(&self, ty: &Type, namespace: Option<&str>) -> Result<Vec<T>> {
-        let (kind, found) = self.pass.list(ty, namespace, reads_metadata::<T>()).await?;
+        let (kind, found) = self.session.list(ty, namespace, reads_metadata::<T>()).await?;
         Ok(found.iter().filter_map(|(key, entry)| self.caches().decode(kind, key, entry)).collect())
     }
 
-    /// Returns the objects that an index finds by a value, in the order of their keys.
+    /// Returns the objects that an index has for a value, in the order of their keys.
     ///
-    /// Objects that do not decode are passed over and logged.
+    /// Objects that do not decode are skipped and logged.
     ///
     /// # Errors
     ///
-    /// As for [`get`](Self::get); and when nobody [declares](crate::Controller::index) the index.
+    /// As for [`get`](Self::get); and when no controller [declares](crate::Controller::index) the index.
     pub async fn list_by<I: Index>(&self, value: &I::Value) -> Result<Vec<I::Resource>> {
         self.list_named(NamedIndex::of::<I>(), value, I::values).await
     }
@@ -170,10 +174,10 @@ impl<K: AnyResource> Context<K> {
         value: &V,
         values: impl Fn(&T) -> Vec<V>,
     ) -> Result<Vec<T>> {
-        self.pass.cached_kind(&index.ty)?;
+        self.session.cached_kind(&index.ty)?;
         let mut objects = Vec::new();
         for (store, known) in self.caches().found_by(&index, value)? {
-            let found = self.pass.latest_list(store, None, reads_metadata::<T>(), Box::new(|_| known));
+            let found = self.session.latest_list(store, None, reads_metadata::<T>(), Box::new(|_| known));
             for (key, entry) in found.await? {
                 let object = self.caches().decode::<T>(store.kind(), &key, &entry);
                 // What the reconcile wrote itself, or read past the cache, went through no index.
@@ -187,18 +191,17 @@ impl<K: AnyResource> Context<K> {
         Ok(objects)
     }
 
-    /// Returns the objects that refer to the one being reconciled as their owner, in the order of their keys.
+    /// Returns the objects whose owner is the one being reconciled, in the order of their keys.
     ///
     /// # Errors
     ///
-    /// As for [`get`](Self::get). A child that does not decode is an error: an owner that did not know of it might make
-    /// another one.
+    /// As for [`get`](Self::get). A child that does not decode is an error, since the owner might create another one.
     pub async fn children<T: Resource>(&self) -> Result<Vec<T>> {
         self.children_as(&Type::of::<T>()).await
     }
 
     async fn children_as<T: AnyResource>(&self, ty: &Type) -> Result<Vec<T>> {
-        let (kind, children) = self.pass.children(ty, reads_metadata::<T>()).await?;
+        let (kind, children) = self.session.children(ty, reads_metadata::<T>()).await?;
         let decode = |(key, entry): (ObjectKey, Arc<Entry>)| {
             let child = entry.object(kind);
             child.map_err(|error| Error::from(error).context(format_args!("child {key}")))
@@ -208,28 +211,30 @@ impl<K: AnyResource> Context<K> {
 
     /// Publishes an event about the object being reconciled.
     ///
-    /// It is sent in the background, as events.k8s.io/v1. Equal events become one, with a count that is written from time to
-    /// time. There is a limit to the rate, beyond which events are dropped and counted: they are for people to read, nothing may
-    /// depend on them.
+    /// It is sent in the background, as events.k8s.io/v1. Equal events are merged into a series, whose count is
+    /// updated from time to time. Beyond a rate limit events are dropped and counted, so nothing may depend on them.
+    #[doc(alias = "recorder")]
+    #[doc(alias = "EventRecorder")]
+    #[doc(alias = "publish")]
     pub fn event(&self, event: Event) {
-        self.pass.event(event);
+        self.session.event(event);
     }
 
-    /// Notes a write that was made through [`client`](Self::client): `object` is what the API server answered.
-    pub fn wrote<T: AnyResource>(&self, object: &T) {
-        self.pass.wrote(&dealt(object), &key_of(object), object.meta().resource_version.as_deref());
+    /// Records a write that was made through [`client`](Self::client), by the object in its response.
+    pub fn record_write<T: AnyResource>(&self, object: &T) {
+        self.session.record_write(&dealt(object), &key_of(object), object.meta().resource_version.as_deref());
     }
 }
 
-/// A clone is of the same reconcile: what it reads is as new, and what it writes counts as written by it.
+/// A clone belongs to the same reconcile, with the same reads and writes.
 impl<K> Clone for Context<K> {
     fn clone(&self) -> Self {
-        Self { pass: self.pass.clone(), kind: PhantomData }
+        Self { session: self.session.clone(), kind: PhantomData }
     }
 }
 
 impl<K> fmt::Debug for Context<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Context").field(&self.pass).finish()
+        f.debug_tuple("Context").field(&self.session).finish()
     }
 }

@@ -1,14 +1,14 @@
-//! Brings one object after the other to where its spec wants it.
+//! Controllers: from changes of objects to calls of reconcilers.
 //!
-//! A [`Controller`] says which kind is reconciled and whose changes matter; its [`Sources`] turn what the caches tell into
-//! keys; its workers take the keys from the queue and call [`Reconcile`]. What a reconcile sees and does passes its
-//! [`Context`]. This station knows nothing of watches and HTTP.
+//! A [`Controller`] declares the kind to reconcile and the kinds that trigger it. Its [`Sources`] map changes in the
+//! caches to keys; its workers take keys from the queue and call [`Reconcile`] with a
+//! [`Context`](crate::context::Context). This module knows neither watches nor HTTP.
 //!
-//! Types of objects are known to [`Controller`], [`Context`] and [`Reconcile`] alone. Behind them stand a [`Declaration`] and a [`Pass`], which
-//! are the same for all types, and compiled once.
+//! [`Controller`] and [`Reconcile`] know the type of the objects. The [`Declaration`] behind them is the same for all
+//! types, and compiled once.
 //!
-//! What keeps it correct: a worker reads the object from the cache when it begins, never from the event that woke it;
-//! whatever a reconcile wrote is handed to the queue, however the reconcile ended; a panic ends one reconcile, not a
+//! Invariants: a worker reads the object from the cache when it begins, never from the event that triggered it; all
+//! writes of a reconcile are handed to the queue, however the reconcile ended; a panic ends one reconcile, not a
 //! worker.
 
 mod cleanup;
@@ -23,7 +23,6 @@ mod sources;
 mod worker;
 
 pub(crate) use declaration::Declaration;
-pub use describe::ControllerDescription;
 pub(crate) use metrics::ControllerMetrics;
 #[cfg(test)]
 pub(crate) use metrics::Outcome;
@@ -34,7 +33,7 @@ pub use sources::Changed;
 #[cfg(test)]
 pub(crate) use worker::span;
 
-use crate::cache::{Caches, DeclaredIndex, Index, IndexId, Shown};
+use crate::cache::{Caches, DeclaredIndex, DecodedEntry, Index, IndexId};
 use crate::error::Result;
 use crate::kind::{AnyResource, Kind, Resource, Type, reads_metadata};
 use crate::queue::{Backoff, RetryRate};
@@ -48,10 +47,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tower::BoxError;
 
-/// One controller: a [`Reconcile`] with the kinds that it deals with.
+/// A controller: a [`Reconcile`] with the kinds that it reads, watches and writes.
 ///
-/// What it declares here is what it may do: the watches that are opened, the caches that can be read, and the [RBAC
-/// rules](crate::Operator::rules) all come from it.
+/// The declarations determine the watches, the readable caches, and the [RBAC rules](crate::Operator::rules).
 ///
 /// ```
 /// # use flyball::{Action, Context, Controller, ObjectKey, Predicate, Reconcile, Result};
@@ -71,28 +69,30 @@ use tower::BoxError;
 ///     .concurrency(4);
 /// ```
 ///
-/// # Which object comes next
+/// # Order of reconciles
 ///
-/// Each controller has a queue of its own, which holds the keys of objects that are to be looked at, never what happened to them.
+/// Each controller has its own queue. It holds keys of objects, never the changes that added them.
 ///
-/// - A key is in it once, and with one worker at a time. What changes while a worker has it brings it back once.
-/// - What changed goes before what is looked at again without a change: the objects found at start, those whose time has come, and
-///   those that failed. Of sixteen keys one is of the latter, so that they are not forgotten.
-/// - Namespaces take turns, within both: one with ten thousand changed objects keeps another waiting for one object, not for
-///   ten thousand. Within a namespace, who came first goes first.
-/// - A key that failed waits by its [`Backoff`], which begins anew when it succeeds and grows with failures that the
-///   backoff itself brought about, not with those that follow changes. All that failed wait for the
-///   [`RetryRate`] on top, namespaces by turns. A change ends both waits, and never has one.
-/// - It holds no more keys than there are objects, and nothing of a key that is idle and did not fail. On shutdown it hands out
-///   nothing more, and workers end what they have.
+/// - A key is in the queue once, and with one worker at a time. Changes during a reconcile add it once.
+/// - Changed objects precede objects without a change: those of the first list, those with a scheduled requeue, and
+///   those that failed. One key in sixteen is of the latter, so that they make progress.
+/// - Namespaces take turns: a namespace with ten thousand changed objects delays another one by one object. Within a
+///   namespace the order is first in, first out.
+/// - A key that failed waits for its [`Backoff`], which is reset by a success and grows with failures of retries, not
+///   with failures after changes. In addition all failed keys wait for the [`RetryRate`], namespaces in turn. A change
+///   ends both waits.
+/// - The queue is bounded by the number of objects, and holds nothing for a key that is idle and did not fail. On
+///   shutdown it hands out no more keys, and workers finish the reconciles under way.
 ///
-/// Objects of kinds without a namespace are as of one. Turns are by number of objects, not by the time that they take.
+/// Cluster-scoped objects count as one namespace. Turns count objects, not the time that they take.
 ///
-/// | Metric | What it tells |
+/// | Metric | Meaning |
 /// |---|---|
-/// | `workqueue_depth`, `workqueue_queue_duration_seconds` | keys that could be worked on, and for how long they could |
-/// | `workqueue_retries_total`, `flyball_queue_throttled` | keys that failed, and those that wait for the rate alone |
-/// | `workqueue_longest_running_processor_seconds` | how long the slowest reconcile has been under way |
+/// | `workqueue_depth`, `workqueue_queue_duration_seconds` | keys that are ready, and for how long |
+/// | `workqueue_retries_total`, `flyball_queue_throttled` | keys that failed, and those that wait for the rate only |
+/// | `workqueue_longest_running_processor_seconds` | duration of the slowest reconcile under way |
+#[doc(alias = "Builder")]
+#[doc(alias = "NewControllerManagedBy")]
 pub struct Controller<R: Reconcile> {
     declaration: Declaration,
     reconciler: PhantomData<fn() -> R>,
@@ -100,14 +100,16 @@ pub struct Controller<R: Reconcile> {
 
 impl<R: Reconcile<Resource: Resource>> Controller<R> {
     /// Makes a controller for the objects of [`Reconcile::Resource`], named after the kind.
+    #[doc(alias = "For")]
     pub fn new(reconciler: R) -> Self {
         Self::with(Type::of::<R::Resource>(), Kind::of::<R::Resource>(), reconciler)
     }
 
-    /// Makes a controller whose reconciler is made when the operator is about to run, from the environment for instance.
+    /// Makes a controller whose reconciler is constructed when the operator starts, for example from the environment.
     ///
-    /// So it can be declared, and asked for its [rules](crate::Operator::rules), where that would fail. An error ends
-    /// [`Operator::run`](crate::Operator::run), and [`Operator::main`](crate::Operator::main) with exit code 2.
+    /// So the controller can be declared, and return its [rules](crate::Operator::rules), where construction would
+    /// fail. An error ends [`Operator::run`](crate::Operator::run), and [`Operator::main`](crate::Operator::main) with
+    /// exit code 2.
     pub fn deferred<E: Into<BoxError>>(make: impl FnOnce() -> Result<R, E> + Send + 'static) -> Self {
         let make = || Ok(Box::new(make().map_err(Into::into)?) as _);
         Self::made_by(Type::of::<R::Resource>(), Kind::of::<R::Resource>(), Box::new(make))
@@ -133,17 +135,19 @@ impl<R: Reconcile> Controller<R> {
         self.declaration
     }
 
-    /// Names the controller, in logs and metrics. Two controllers of one kind need two names, and set
-    /// [the status](crate::Context::set_status) under two.
+    /// Sets the name of the controller in logs and metrics. Two controllers of one kind need different names, and
+    /// apply [the status](crate::Context::set_status) under different field managers.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.declaration.name = name.into();
         self
     }
 
-    /// Lets the controller make, change and delete objects of this kind, and reconciles the owner when one of them changes.
+    /// Lets the controller create, change and delete objects of this kind, and reconciles the owner when one of them
+    /// changes.
     ///
-    /// The owner is the one that the controller reference of the object names, which
+    /// The owner is the controller in the owner references of the object, which
     /// [`Context::apply`](crate::Context::apply) sets.
+    #[doc(alias = "Owns")]
     pub fn owns<T: Resource>(self) -> Self {
         self.owns_as(Type::of::<T>(), Kind::of::<T>())
     }
@@ -153,16 +157,18 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
-    /// Reconciles the objects that `map` finds when an object of this kind changes; names of what does not exist are
-    /// passed over.
+    /// Reconciles the objects that `map` returns when an object of this kind changes; keys of objects that do not
+    /// exist are ignored.
     ///
     /// When an object changes, both its old and its new state are mapped.
     ///
-    /// # When the mapping fails
+    /// # Errors of the mapping
     ///
-    /// A change that `map` returns an error for, or panics at, may concern anybody: all objects are reconciled in the
-    /// background, at once, and then no more often than once a minute for all such changes together. The metric
-    /// `flyball_map_errors_total` counts them.
+    /// A change at which `map` returns an error or panics may concern any object: all objects are reconciled in the
+    /// background, at most once a minute for all such changes together. The metric `flyball_map_errors_total` counts
+    /// them.
+    #[doc(alias = "Watches")]
+    #[doc(alias = "EnqueueRequestsFromMapFunc")]
     pub fn watches<T: Resource>(
         self,
         map: impl Fn(&T, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
@@ -177,15 +183,15 @@ impl<R: Reconcile> Controller<R> {
         map: impl Fn(&T, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
     ) -> Self {
         self.declaration.caches(&ty, &kind);
-        let map = move |shown: &Shown<'_>, caches: &Caches| shown.decoded(|object| map(object, caches))?;
+        let map = move |shown: &DecodedEntry<'_>, caches: &Caches| shown.decoded(|object| map(object, caches))?;
         self.declaration.maps.push((kind, Map::Custom(Arc::new(map))));
         self
     }
 
-    /// Reconciles the objects that `map` finds for the namespace and name of an object of this kind when it changes; names of what does not
-    /// exist are passed over. An error is [treated as by `watches`](Self::watches).
+    /// Reconciles the objects that `map` returns for the key of a changed object of this kind; keys of objects that
+    /// do not exist are ignored. An error is [handled as by `watches`](Self::watches).
     ///
-    /// This is [`watches`](Self::watches) where no more is needed of the object: nothing of it is decoded.
+    /// Prefer it to [`watches`](Self::watches) if the key is enough: the object is not decoded.
     ///
     /// ```
     /// # use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
@@ -208,10 +214,11 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
-    /// Reconciles the objects that `map` finds in what became of an object of this kind; names of what does not exist are
-    /// passed over. An error is [treated as by `watches`](Self::watches).
+    /// Reconciles the objects that `map` returns for a creation, update or deletion of an object of this kind; keys
+    /// of objects that do not exist are ignored. An error is [handled as by `watches`](Self::watches).
     ///
-    /// This is for a mapping that depends on the kind of change. A reconcile never learns of it: it looks at what there is.
+    /// It is for mappings that depend on the type of the change. A reconcile never gets the change: it reads the
+    /// current state.
     ///
     /// ```
     /// # use flyball::{Action, Changed, Context, Controller, ObjectKey, Reconcile, Result};
@@ -237,18 +244,19 @@ impl<R: Reconcile> Controller<R> {
     ) -> Self {
         let kind = Kind::of::<T>();
         self.declaration.caches(&Type::of::<T>(), &kind);
-        let map = move |old: Option<&Shown<'_>>, new: Option<&Shown<'_>>, caches: &Caches| {
+        let map = move |old: Option<&DecodedEntry<'_>>, new: Option<&DecodedEntry<'_>>, caches: &Caches| {
             Changed::show(old, new, |change| map(change, caches))?.unwrap_or_else(|| Ok(Vec::new()))
         };
         self.declaration.maps.push((kind, Map::Changed(Arc::new(map))));
         self
     }
 
-    /// Reconciles the objects that refer to an object of this kind by its name when it changes, comes or goes: those for which
-    /// `names` returns it. A name without a namespace is one beside the object that refers to it.
+    /// Reconciles the objects that refer to an object of this kind by name when it is created, updated or deleted:
+    /// those for which `names` returns its key. A key without a namespace is in the namespace of the referring
+    /// object.
     ///
-    /// Who refers to what is kept in an index, so that a change wakes those whom it concerns without a look at all others. The
-    /// object that is referred to need not exist, nor need its kind be installed.
+    /// References are indexed, so that a change triggers the referring objects without reading all others. The object
+    /// that is referred to need not exist, and its kind need not be installed.
     ///
     /// ```
     /// # use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
@@ -279,7 +287,7 @@ impl<R: Reconcile> Controller<R> {
     ) -> Self {
         self.declaration.caches(ty, &kind);
         let (id, namespaced) = (IndexId::Own(Arc::default()), kind.is_namespaced());
-        let targets = move |key: &ObjectKey, shown: &Shown<'_>| {
+        let targets = move |key: &ObjectKey, shown: &DecodedEntry<'_>| {
             let beside = |name: ObjectKey| {
                 let namespace = name.namespace().or(key.namespace()).filter(|_| namespaced);
                 ObjectKey::new(namespace, name.name())
@@ -292,8 +300,8 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
-    /// Keeps an [index](Index) of the objects of a kind, for [`Context::list_by`](crate::Context::list_by). Their changes wake nobody,
-    /// unless the kind is reconciled, owned or watched as well.
+    /// Maintains an [index](Index) of the objects of a kind, for [`Context::list_by`](crate::Context::list_by). Their
+    /// changes trigger no reconcile, unless the kind is reconciled, owned or watched as well.
     pub fn index<I: Index>(self) -> Self {
         self.index_as(&Type::of::<I::Resource>(), Kind::of::<I::Resource>(), DeclaredIndex::of::<I>())
     }
@@ -304,14 +312,17 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
-    /// Reconciles what a [source](Source) wakes, besides what changes.
+    /// Adds a [source](Source) of reconciles other than changes of objects.
+    #[doc(alias = "WatchesRawSource")]
+    #[doc(alias = "reconcile_on")]
+    #[doc(alias = "reconcile_all_on")]
     pub fn source(mut self, source: impl Into<Source<R::Resource>>) -> Self {
         self.declaration.stimuli.push(source.into().stimulus);
         self
     }
 
-    /// Lets the controller [replace](crate::Context::replace) objects of this kind, and their status. Their changes wake nobody, unless the
-    /// kind is reconciled, owned or watched as well.
+    /// Lets the controller [replace](crate::Context::replace) objects of this kind, and their status. Their changes
+    /// trigger no reconcile, unless the kind is reconciled, owned or watched as well.
     pub fn replaces<T: Resource>(self) -> Self {
         self.replaces_as(Type::of::<T>(), Kind::of::<T>())
     }
@@ -331,14 +342,17 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
-    /// Lets the controller do what it does through [`Context::client`](crate::Context::client).
+    /// Adds an RBAC rule for requests through [`Context::client`](crate::Context::client).
     pub fn allows(mut self, rule: PolicyRule) -> Self {
         self.declaration.rules.push(rule);
         self
     }
 
-    /// Passes over updates of objects of this kind that the predicate finds not worth a reconcile. Of several, all must
-    /// find it so. The type must be one as which the controller reconciles, owns or watches the kind, or stand for its metadata.
+    /// Ignores updates of objects of this kind for which the predicate is false; of several predicates, all have to
+    /// be true. The controller has to reconcile, own or watch the kind by this type, or the type has to stand for its
+    /// metadata.
+    #[doc(alias = "WithEventFilter")]
+    #[doc(alias = "predicate_filter")]
     pub fn filter<T: Resource>(self, predicate: Predicate<T>) -> Self {
         self.filter_as(Type::of::<T>(), Kind::of::<T>(), predicate)
     }
@@ -349,40 +363,44 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
-    /// Reconciles so many objects at the same time: 16 unless told otherwise, 1 at least.
+    /// Sets how many objects are reconciled at the same time: 16 by default, at least 1.
+    #[doc(alias = "MaxConcurrentReconciles")]
     pub fn concurrency(mut self, workers: usize) -> Self {
         self.declaration.concurrency = workers.max(1);
         self
     }
 
-    /// Cuts a reconcile off after this time, and tries again: 5 minutes unless told otherwise.
+    /// Sets the time after which a reconcile is cancelled and retried: 5 minutes by default.
+    #[doc(alias = "ReconciliationTimeout")]
+    #[doc(alias = "timeout")]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.declaration.deadline = deadline;
         self
     }
 
-    /// Waits this long for the caches to show what a reconcile wrote before the next one of the same object, which then
-    /// reads past them: 10 seconds unless told otherwise.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.declaration.patience = patience;
+    /// Sets how long the next reconcile of an object waits for the caches to observe its writes; then it reads from
+    /// the API server. 10 seconds by default.
+    pub fn own_write_timeout(mut self, own_write_timeout: Duration) -> Self {
+        self.declaration.own_write_timeout = own_write_timeout;
         self
     }
 
-    /// Waits like this after failures.
+    /// Sets the backoff of an object after failures.
+    #[doc(alias = "RateLimiter")]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.declaration.backoff = backoff;
         self
     }
 
-    /// Tries all objects together again no more often than this after failures: 100 at once and then 10 in a second, unless told
-    /// otherwise.
+    /// Sets the rate limit of all retries of the controller: 100 at once, then 10 per second by default.
+    #[doc(alias = "RateLimiter")]
     pub fn retry_rate(mut self, rate: RetryRate) -> Self {
         self.declaration.retry_rate = rate;
         self
     }
 
-    /// Reconciles objects that are being deleted as well, for controllers that see to deletions which wait for something
-    /// other than a [finalizer](crate::Reconcile::FINALIZER) of theirs.
+    /// Reconciles objects that are being deleted as well, for controllers that handle a deletion without a
+    /// [finalizer](crate::Reconcile::FINALIZER) of their own.
     pub fn while_deleting(mut self) -> Self {
         self.declaration.while_deleting = true;
         self
@@ -390,17 +408,18 @@ impl<R: Reconcile> Controller<R> {
 
     /// Runs the controller on every replica, whether or not it [leads](crate::LeaderElection).
     ///
-    /// Several replicas then reconcile one object at the same time, and each sees its own writes only: this is for what each process
-    /// does for itself, such as keeping a picture in memory, and for writes that may come twice.
+    /// Several replicas then reconcile an object at the same time, and each observes only its own writes. Use it for
+    /// state in memory of each process, and for idempotent writes.
+    #[doc(alias = "NeedLeaderElection")]
     pub fn on_every_replica(mut self) -> Self {
         self.declaration.everywhere = true;
         self
     }
 
-    /// Lets the controller act through a client of its own, as somebody who may do what others in the operator may not, or
-    /// whom the API server is to tell from them.
+    /// Sets a client of the controller's own, for other permissions or another identity than the rest of the
+    /// operator.
     ///
-    /// Watches stay those of the operator, whose client sees what this one writes.
+    /// Watches use the operator's client, which observes the writes of this one.
     pub fn client(mut self, client: kube::Client) -> Self {
         self.declaration.client = Some(client);
         self

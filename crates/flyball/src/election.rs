@@ -1,8 +1,8 @@
-//! Has one of several replicas lead, by a Lease.
+//! Leader election among the replicas of an operator, by a Lease.
 //!
-//! See <https://kubernetes.io/docs/concepts/architecture/leases/>. What to make of a lease is decided by the [`Elector`], a state
-//! machine without I/O; this file sends its requests and keeps its waits. What leads others to believe that this replica leads is
-//! the lease; what keeps it from writing when it does not is the [`Gate`].
+//! See <https://kubernetes.io/docs/concepts/architecture/leases/>. The [`Elector`], a state machine without I/O,
+//! decides what to do with a lease; this file sends its requests and waits. The lease keeps other replicas from
+//! leading; the [`Gate`] keeps this one from writing when it does not lead.
 
 mod elector;
 mod metrics;
@@ -13,7 +13,7 @@ use crate::context::Environment;
 use crate::events::{Event, Recorder};
 pub(crate) use metrics::ElectionMetrics;
 
-use crate::cache::{Change, Listener, Portion, Selection, Store, StoreId, Trouble, Writer};
+use crate::cache::{Change, LastError, Listener, Portion, Selection, Store, StoreId, Writer};
 use crate::client::{Gate, exchange};
 use crate::error::chain;
 use crate::kind::Kind;
@@ -30,48 +30,55 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// How replicas of an operator agree on the one that acts.
+/// Settings of leader election: the replicas of an operator agree on the one that is active.
 ///
-/// It is the protocol of client-go, on a [Lease](https://kubernetes.io/docs/concepts/architecture/leases/): replicas in Go and in Rust
-/// understand one another. The defaults are client-go's as well.
+/// It is the protocol of client-go, on a [Lease](https://kubernetes.io/docs/concepts/architecture/leases/): replicas
+/// in Go and in Rust understand one another. The defaults are client-go's as well.
 ///
 /// ```
 /// # use flyball::{LeaderElection, Operator};
 /// # use std::time::Duration;
 /// let election = LeaderElection { lease: Some("site-operator-v2".into()), ..LeaderElection::default() };
-/// let operator = Operator::new("site-operator").home("sites").leader_election(election);
+/// let operator = Operator::new("site-operator").namespace("sites").leader_election(election);
 /// assert_eq!(operator.manifests()[1]["metadata"]["name"], "site-operator-leader-election");
 /// ```
 ///
-/// A replica fills its caches first, and stands for election when they are filled, or after
-/// [`lease_duration`](Self::lease_duration) at the latest: who takes over goes on where the other one stopped.
+/// A replica fills its caches first, and takes part in the election when they are filled, or after
+/// [`lease_duration`](Self::lease_duration) at the latest: the next leader continues without delay.
 ///
-/// **What may be relied on.** A replica that follows has its caches filled and its webhooks, metrics and health pages served, but
-/// reconciles nothing. One that leads reconciles, and sends no write (events and status included) once
-/// [`renew_deadline`](Self::renew_deadline) has passed since it *sent* what renewed its lease last, while others wait for
-/// [`lease_duration`](Self::lease_duration) after they *saw* it. That holds however long the process was paused or cut off, since each
-/// write asks the clock before it is sent, and one that is under way then is given up and its connection closed. The
-/// time of day plays no part: it stands in the lease, but is compared with nothing. When the lease is lost
-/// [`Operator::run`](crate::Operator::run) ends with
-/// [`RunError::LeadershipLost`](crate::RunError::LeadershipLost), and [`main`](crate::Operator::main) with exit code 1, to be started anew:
-/// a process that does not know what became of its last writes had better begin with nothing. Events about the lease,
-/// `BecameLeader` and `LostLeadership`, tell of it. A clean stop lets
-/// reconciles end and then releases the lease; another replica takes over within a second.
+/// # Guarantees
 ///
-/// **What may not.** A write that was sent in time may reach the API server late, if the connection holds it up for longer
-/// than `lease_duration - renew_deadline`: writes that must not be repeated are for preconditions (resource version, UID) to guard. So is
-/// what a reconcile does elsewhere than through [`Context`](crate::Context). A machine that sleeps, or a virtual one that is suspended, may stop the
-/// clock that leases are measured by. And who edits or deletes a lease by hand may make two replicas lead, until the
-/// first one hears of it, by its watch of the lease or at its next renewal.
+/// - A follower has filled caches and serves webhooks, metrics and health, but reconciles nothing.
+/// - A leader sends no write (events and status included) once [`renew_deadline`](Self::renew_deadline) has passed
+///   since it *sent* its last successful renewal, while others wait for [`lease_duration`](Self::lease_duration) since
+///   they *observed* it. This holds after any pause or network partition: each write checks the clock before it is
+///   sent, and a write under way is cancelled and its connection closed. The wall clock is written to the lease, but
+///   never compared.
+/// - When the lease is lost, [`Operator::run`](crate::Operator::run) returns
+///   [`RunError::LeadershipLost`](crate::RunError::LeadershipLost), and [`main`](crate::Operator::main) exits with
+///   code 1, to be restarted with a clean state. The events `BecameLeader` and `LostLeadership` of the lease report
+///   it.
+/// - A clean shutdown finishes reconciles and then releases the lease; another replica takes over within a second.
+///
+/// # Limits
+///
+/// - A write that was sent in time may reach the API server late, if the connection delays it for longer than
+///   `lease_duration - renew_deadline`. Protect writes that must not be repeated by preconditions (resource version,
+///   UID).
+/// - Side effects other than through [`Context`](crate::Context) are not stopped.
+/// - A machine that sleeps, or a suspended virtual machine, may stop the clock that leases are measured by.
+/// - Editing or deleting a lease by hand may result in two leaders, until the first one observes it by its watch of the
+///   lease or at its next renewal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderElection {
-    /// Name of the lease, which lies in the operator's [home](crate::Operator::home); the operator's name unless told otherwise.
+    /// Name of the lease in the operator's [namespace](crate::Operator::namespace); defaults to the operator's name.
     pub lease: Option<String>,
-    /// After how long without a change in the lease others take over: 15 seconds, and always whole ones.
+    /// Time without a renewal after which another replica takes over: 15 seconds, rounded down to whole seconds.
     pub lease_duration: Duration,
-    /// How long the leader tries to renew the lease before it gives up: 10 seconds.
+    /// Time in which the leader tries to renew the lease before it gives up: 10 seconds.
     pub renew_deadline: Duration,
-    /// How often the leader renews the lease: every 2 seconds. Others look at it as often, with jitter.
+    /// Interval at which the leader renews the lease: 2 seconds. Other replicas check it at the same interval, with
+    /// jitter.
     pub retry_period: Duration,
 }
 
@@ -86,15 +93,15 @@ impl Default for LeaderElection {
     }
 }
 
-/// How much longer than the retry period a follower may wait between two looks.
-const JITTER: f64 = 1.2;
+/// Factor on the retry period up to which a follower waits between two checks.
+const JITTER_FACTOR: f64 = 1.2;
 
 impl LeaderElection {
-    /// Tells what is wrong with the settings.
+    /// Returns the reason why the settings are invalid.
     pub(crate) fn mistake(&self) -> Option<&'static str> {
         match () {
             () if self.retry_period.is_zero() => Some("the retry period must be greater than zero"),
-            () if self.renew_deadline <= self.retry_period.mul_f64(JITTER) => {
+            () if self.renew_deadline <= self.retry_period.mul_f64(JITTER_FACTOR) => {
                 Some("the renew deadline must be greater than 1.2 times the retry period")
             }
             () if Duration::from_secs(self.lease_duration.as_secs()) <= self.renew_deadline => {
@@ -105,53 +112,53 @@ impl LeaderElection {
     }
 }
 
-/// What others may know of an election.
+/// The state of an election that other parts of the operator read.
 #[derive(Debug)]
-pub(crate) struct Standing {
+pub(crate) struct LeadershipState {
     /// `namespace/name`.
     pub(crate) lease: ObjectKey,
     pub(crate) gate: Arc<Gate>,
     /// Opens when this replica leads.
     pub(crate) leads: Arc<Latch>,
-    seen: Mutex<(String, Option<Trouble>)>,
+    seen: Mutex<(String, Option<LastError>)>,
 }
 
-impl Standing {
+impl LeadershipState {
     pub(crate) fn new(lease: ObjectKey) -> Self {
         let gate = Arc::new(Gate::new(lease.to_string()));
         Self { lease, gate, leads: Arc::default(), seen: Mutex::default() }
     }
 
-    /// Returns who leads, and what keeps this replica from knowing.
-    pub(crate) fn seen(&self) -> (String, Option<Trouble>) {
+    /// Returns the leader, and the last error of this replica.
+    pub(crate) fn observed(&self) -> (String, Option<LastError>) {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes in who leads or why that cannot be told; tells whether that is news.
-    pub(crate) fn see(&self, holder: &str, trouble: Option<String>) -> bool {
+    /// Sets the leader and the last error, and returns true if one of them changed.
+    pub(crate) fn observe(&self, holder: &str, last_error: Option<String>) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let news = seen.0 != holder || seen.1.as_ref().map(|known| &known.why) != trouble.as_ref();
+        let news = seen.0 != holder || seen.1.as_ref().map(|known| &known.message) != last_error.as_ref();
         let since = seen.1.as_ref().map_or_else(Instant::now, |known| known.since);
-        *seen = (holder.to_owned(), trouble.map(|why| Trouble { since, why }));
+        *seen = (holder.to_owned(), last_error.map(|message| LastError { since, message }));
         news
     }
 }
 
-/// One replica's part in an election.
+/// The participation of one replica in an election.
 pub(crate) struct Election {
     client: kube::Client,
     clock: Clock,
     rng: Rng,
     settings: LeaderElection,
     elector: Elector,
-    standing: Arc<Standing>,
+    leadership: Arc<LeadershipState>,
     master: Gauge,
     recorder: Arc<Recorder>,
-    /// Rings when others changed the lease.
+    /// Notified when another replica changed the lease.
     bell: Arc<Notify>,
 }
 
-/// How an election ended for this replica, which leads no longer.
+/// The end of an election for this replica.
 #[derive(Debug)]
 pub(crate) enum Ended {
     Stopped,
@@ -165,27 +172,28 @@ impl Election {
         rng: &Rng,
         settings: LeaderElection,
         instance: &str,
-        standing: Arc<Standing>,
+        leadership: Arc<LeadershipState>,
         master: Gauge,
     ) -> Self {
         let (client, clock, recorder) = (env.client.kube().clone(), env.clock.clone(), env.recorder.clone());
         let rng = rng.fork("leader election");
         let elector = Elector::new(format!("{instance}_{}", rng.uuid()), settings.clone());
-        Self { client, clock, rng, settings, elector, standing, master, recorder, bell: Arc::default() }
+        Self { client, clock, rng, settings, elector, leadership, master, recorder, bell: Arc::default() }
     }
 
     /// Makes a store for the lease, whose changes this replica heeds.
     pub(crate) fn watched(&self) -> Writer {
-        let namespace = self.standing.lease.namespace().map(Into::into);
+        let namespace = self.leadership.lease.namespace().map(Into::into);
         // A role can allow this one without allowing the others.
-        let alone = Portion { selection: Selection::named(self.standing.lease.name()), ..Portion::default() };
+        let alone = Portion { selection: Selection::named(self.leadership.lease.name()), ..Portion::default() };
         let (_, mut writer) = Store::of(0, Kind::of::<Lease>(), namespace, alone.into());
         let identity = self.elector.identity().to_owned();
-        writer.subscribe(Arc::new(Heed { identity, bell: self.bell.clone() }));
+        writer.subscribe(Arc::new(LeaseListener { identity, bell: self.bell.clone() }));
         writer
     }
 
-    /// Tries to lead once `warm` completes, and leads until it is told to stop, which releases the lease, or has lost it.
+    /// Tries to lead once `warm` completes, and leads until it is told to stop, which releases the lease, or has lost
+    /// it.
     pub(crate) async fn run(mut self, warm: impl Future<Output = ()>, stop: Arc<Latch>) -> Ended {
         // Whose caches are filled is the better successor. But what keeps one cache empty must not keep all from work.
         tokio::select! {
@@ -193,12 +201,12 @@ impl Election {
             () = stop.wait() => return Ended::Stopped,
             _ = timeout(self.settings.lease_duration, warm) => {}
         }
-        tracing::info!(lease = %self.standing.lease, identity = self.elector.identity(), "waiting to lead");
+        tracing::info!(lease = %self.leadership.lease, identity = self.elector.identity(), "waiting to lead");
         let ended = self.lead(&stop).await;
-        self.standing.gate.shut();
+        self.leadership.gate.shut();
         match ended {
             Ended::Stopped => self.release().await,
-            Ended::Lost(_) => self.tell("LostLeadership", "stopped leading"),
+            Ended::Lost(_) => self.publish_event("LostLeadership", "stopped leading"),
         }
         self.master.set(0);
         ended
@@ -221,7 +229,7 @@ impl Election {
             if until.is_some() && leads.is_none() {
                 return Ended::Lost(format!("it is held by {:?}", self.elector.holder()));
             }
-            let jitter = if leads.is_some() { 0.0 } else { JITTER * self.rng.fraction() };
+            let jitter = if leads.is_some() { 0.0 } else { JITTER_FACTOR * self.rng.fraction() };
             let now = Instant::now();
             let next = now + self.settings.retry_period.mul_f64(1.0 + jitter);
             let next = self.elector.lapses().filter(|at| *at > now).map_or(next, |at| at.min(next));
@@ -270,19 +278,19 @@ impl Election {
             self.elector.failed();
             chain(&error)
         });
-        let lease = &self.standing.lease;
+        let lease = &self.leadership.lease;
         if let Some(until) = self.elector.until() {
-            self.standing.gate.open_until(until);
+            self.leadership.gate.open_until(until);
             self.master.set(1);
-            if !self.standing.leads.is_open() {
+            if !self.leadership.leads.is_open() {
                 tracing::info!(%lease, "leading");
-                self.standing.leads.open();
-                self.tell("BecameLeader", "became leader");
+                self.leadership.leads.open();
+                self.publish_event("BecameLeader", "became leader");
             }
         } else {
-            self.standing.gate.shut();
+            self.leadership.gate.shut();
         }
-        if self.standing.see(self.elector.holder(), failure.clone()) {
+        if self.leadership.observe(self.elector.holder(), failure.clone()) {
             match failure {
                 Some(error) => tracing::warn!(%lease, error, "leader election failed, trying again"),
                 None => tracing::info!(%lease, leader = self.elector.holder(), "leader is known"),
@@ -291,13 +299,13 @@ impl Election {
     }
 
     /// Publishes an event about the lease, which `kubectl describe lease` shows.
-    fn tell(&self, reason: &str, what: &str) {
+    fn publish_event(&self, reason: &str, what: &str) {
         let event = Event::normal(reason, format!("{} {what}", self.elector.identity())).action("LeaderElection");
         let kind = Kind::of::<Lease>();
-        self.recorder.record(&kind, &self.standing.lease, self.elector.uid(), event, self.clock.now());
+        self.recorder.record(&kind, &self.leadership.lease, self.elector.uid(), event, self.clock.now());
     }
 
-    /// Lets others lead at once. Nothing writes any more.
+    /// Releases the lease, after the last write.
     async fn release(&mut self) {
         // A write whose answer was not waited for may have taken it.
         if self.elector.next(Instant::now(), self.clock.now()).is_none() {
@@ -319,7 +327,7 @@ impl Election {
             Ok(false)
         };
         let released = release.await;
-        let lease = &self.standing.lease;
+        let lease = &self.leadership.lease;
         match released {
             Ok(true) => tracing::info!(%lease, "released"),
             Ok(false) => tracing::debug!(%lease, "was not held any more"),
@@ -330,11 +338,11 @@ impl Election {
     }
 
     fn path(&self) -> String {
-        Kind::of::<Lease>().path(self.standing.lease.namespace())
+        Kind::of::<Lease>().path(self.leadership.lease.namespace())
     }
 
     async fn get(&self) -> kube::Result<Option<Value>> {
-        let url = format!("{}/{}", self.path(), self.standing.lease.name());
+        let url = format!("{}/{}", self.path(), self.leadership.lease.name());
         match self.send(Method::GET, url, &Value::Null).await {
             Ok(lease) => Ok(Some(lease)),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
@@ -344,13 +352,13 @@ impl Election {
 
     /// Makes the lease, or replaces the state that it was made of.
     async fn write(&self, mut lease: Value) -> kube::Result<Value> {
-        let name = self.standing.lease.name();
+        let name = self.leadership.lease.name();
         match lease["metadata"]["resourceVersion"].is_string() {
             true => self.send(Method::PUT, format!("{}/{name}", self.path()), &lease).await,
             false => {
                 lease["apiVersion"] = "coordination.k8s.io/v1".into();
                 lease["kind"] = "Lease".into();
-                lease["metadata"] = json!({"name": name, "namespace": self.standing.lease.namespace()});
+                lease["metadata"] = json!({"name": name, "namespace": self.leadership.lease.namespace()});
                 self.send(Method::POST, self.path(), &lease).await
             }
         }
@@ -373,16 +381,16 @@ async fn expired(until: Option<Instant>) {
     }
 }
 
-/// Has a replica look at the lease when others changed it: so a follower knows to the moment when the leader was last heard
-/// of, a lease that is released is taken at once, and a leader learns soon that it is none any more. Polling makes up for
-/// what the watch misses.
+/// Has a replica look at the lease when others changed it: so a follower knows to the moment when the leader was last
+/// heard of, a lease that is released is taken at once, and a leader learns soon that it is none any more. Polling
+/// makes up for what the watch misses.
 #[derive(Debug)]
-struct Heed {
+struct LeaseListener {
     identity: String,
     bell: Arc<Notify>,
 }
 
-impl Listener for Heed {
+impl Listener for LeaseListener {
     fn changed(&self, change: &Change<'_>) {
         let lease = change.new.and_then(|lease| lease.decode::<Lease>().ok());
         let holder = lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
@@ -391,7 +399,7 @@ impl Listener for Heed {
         }
     }
 
-    fn seen(&self, _: StoreId, _: u64) {}
+    fn observed(&self, _: StoreId, _: u64) {}
 
     fn listed(&self, _: &Store, _: u64) {}
 }

@@ -1,4 +1,4 @@
-//! Why a reconcile did not succeed, and what is to follow from it.
+//! Errors of reconciles, and the retries that they ask for.
 
 use crate::kind::InvalidName;
 use std::backtrace::Backtrace;
@@ -6,10 +6,10 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-/// Why a reconcile failed, and whether trying again can help.
+/// An error of a reconcile, with the retry that it asks for.
 ///
-/// Any error becomes one by `?`, texts included, and is then tried again with exponential backoff. Where that is wrong, the
-/// error says so itself:
+/// `?` converts any error, strings included, to one that is retried with exponential backoff. Other retries are set on
+/// the error:
 ///
 /// ```
 /// # use flyball::{Error, Result};
@@ -25,22 +25,22 @@ struct Inner {
     source: Box<dyn StdError + Send + Sync>,
     context: Vec<String>,
     retry: Retry,
-    /// The way to a request that was not permitted.
+    /// The backtrace of a request that was forbidden.
     way: Option<Backtrace>,
 }
 
-/// What follows from a failed reconcile.
+/// The retry after a failed reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retry {
     /// Once more, after the backoff of the object.
     Backoff,
     /// Once something changes.
     Wait,
-    /// Once something changes; somebody has to correct a mistake for that.
+    /// Once something changes, after a correction.
     Terminal,
 }
 
-/// What reconciles return, and all else that an operator's author writes: any error will do for `?`.
+/// The result of a reconcile and of other functions that an author writes; `?` converts any error.
 ///
 /// ```
 /// fn port(text: &str) -> flyball::Result<u16> {
@@ -68,30 +68,32 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Error {
 }
 
 impl Error {
-    /// Puts in front what was being done.
+    /// Prepends a description of the failed action.
     pub fn context(mut self, what: impl fmt::Display) -> Self {
         self.0.context.push(what.to_string());
         self
     }
 
-    /// Asks for no retry: something outside has to happen first, and will cause the next reconcile when it does.
+    /// Asks for no retry: an external change has to come first, and will trigger the next reconcile.
     pub fn wait(mut self) -> Self {
         self.0.retry = Retry::Wait;
         self
     }
 
-    /// Asks for no retry: the object itself is wrong, and somebody has to correct it. Counted apart from other errors.
+    /// Asks for no retry: the object itself is invalid, and has to be corrected. Counted apart from other errors.
+    #[doc(alias = "TerminalError")]
+    #[doc(alias = "PermanentError")]
     pub fn terminal(mut self) -> Self {
         self.0.retry = Retry::Terminal;
         self
     }
 
-    /// Returns the cause, if it is of this type.
+    /// Returns the cause, if it has this type.
     pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
         self.0.source.downcast_ref()
     }
 
-    /// Returns the refusal of the API server, if that is the cause.
+    /// Returns the `Status` of the API server, if that is the cause.
     pub fn status(&self) -> Option<&kube::core::Status> {
         match self.downcast_ref() {
             Some(kube::Error::Api(status)) => Some(status),
@@ -99,16 +101,16 @@ impl Error {
         }
     }
 
-    /// Returns where the request was made that the API server did not permit, such as `src/operator.rs:41`; `None` for any other
-    /// error, and in release builds.
+    /// Returns the place in the source of a request that was forbidden, such as `src/operator.rs:41`; `None` for any
+    /// other error, and in release builds.
     ///
-    /// The place is the innermost one on the way to the request that is neither this crate's nor a dependency's.
+    /// It is the innermost frame of the backtrace that is neither in this crate nor in a dependency.
     pub fn call_site(&self) -> Option<String> {
         let folder = std::env::current_dir().unwrap_or_default();
         call_site(&format!("{:#}", self.0.way.as_ref()?), &folder.to_string_lossy())
     }
 
-    /// Tells whether the object is reconciled again because of this error: it neither [waits](Self::wait) nor is
+    /// Returns true if the object is retried because of this error: it neither [waits](Self::wait) nor is
     /// [terminal](Self::terminal).
     pub fn is_retried(&self) -> bool {
         self.retry() == Retry::Backoff
@@ -118,14 +120,14 @@ impl Error {
         self.0.retry
     }
 
-    /// A reconcile took longer than it may.
+    /// Makes the error of a missed deadline.
     pub(crate) fn deadline(after: Duration) -> Self {
         format!("the reconcile was not done within {} s", after.as_secs_f64()).into()
     }
 }
 
-/// Finds the innermost place in a full backtrace whose file is neither Rust's own, nor of a crate from a registry, nor of this
-/// one, and writes it as seen from a folder.
+/// Returns the innermost frame of a full backtrace whose file is neither in the standard library, nor in a registry,
+/// nor in this crate, relative to a directory.
 fn call_site(trace: &str, folder: &str) -> Option<String> {
     let libraries = ["/rustc/", "/library/std/", "/.cargo/", concat!(env!("CARGO_MANIFEST_DIR"), "/src/")];
     let places = trace.lines().filter_map(|line| line.trim_start().strip_prefix("at "));
@@ -136,10 +138,10 @@ fn call_site(trace: &str, folder: &str) -> Option<String> {
     Some(seen.unwrap_or(line).trim_start_matches("./").to_owned())
 }
 
-/// Tells whether the API server refused to make something because its namespace is being deleted.
+/// Returns true if the API server refused to create an object because its namespace is being deleted.
 ///
-/// A reconcile need not ask: such an error makes it wait for the object to go as well, without a retry. It is for those who
-/// would otherwise take the refusal for a failure.
+/// A reconcile that returns such an error waits without a retry, since the object will be deleted as well. Use this
+/// function where the error would count as a failure otherwise.
 ///
 /// ```
 /// # use flyball::{Result, is_namespace_terminating};
@@ -155,13 +157,14 @@ fn call_site(trace: &str, folder: &str) -> Option<String> {
 /// # let error = |cause| kube::Error::Api(serde_json::from_value(refused(cause)).unwrap());
 /// # assert!(is_namespace_terminating(&error("NamespaceTerminating")) && !is_namespace_terminating(&error("Other")));
 /// ```
+#[doc(alias = "HasStatusCause")]
 pub fn is_namespace_terminating(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     let causes = status.details.iter().flat_map(|details| &details.causes);
     status.is_forbidden() && causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-/// Tells whether the object names something that cannot exist.
+/// Returns true if the object contains an invalid name.
 fn is_invalid_name(error: &(dyn StdError + Send + Sync + 'static)) -> bool {
     match error.downcast_ref() {
         Some(kube::Error::Service(error)) => error.is::<InvalidName>(),
@@ -184,7 +187,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// Writes an error with its causes, each text once; of a refusal by the API server its message.
+/// Formats an error with its causes, each text once; an API error by its message.
 pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
     let (mut text, mut next) = (String::new(), Some(error));
     while let Some(error) = next {

@@ -6,7 +6,7 @@ mod recorder;
 pub(crate) use metrics::EventMetrics;
 pub(crate) use recorder::Recorder;
 
-/// Something worth telling about an object; see [`Context::event`](crate::Context::event).
+/// An event about an object; see [`Context::event`](crate::Context::event).
 ///
 /// ```
 /// use flyball::Event;
@@ -22,17 +22,17 @@ pub struct Event {
 }
 
 impl Event {
-    /// Tells that something went as it should.
+    /// Makes an event of type `Normal`.
     pub fn normal(reason: impl Into<String>, note: impl Into<String>) -> Self {
         Self { kind: "Normal", reason: reason.into(), action: "Reconcile".into(), note: note.into() }
     }
 
-    /// Tells that something needs attention.
+    /// Makes an event of type `Warning`.
     pub fn warning(reason: impl Into<String>, note: impl Into<String>) -> Self {
         Self { kind: "Warning", ..Self::normal(reason, note) }
     }
 
-    /// Says what was being done, in one word; `Reconcile` unless told otherwise.
+    /// Sets the action in one word; `Reconcile` by default.
     pub fn action(mut self, action: impl Into<String>) -> Self {
         self.action = action.into();
         self

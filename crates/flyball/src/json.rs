@@ -1,8 +1,8 @@
-//! Finds its way through JSON text without building anything.
+//! Scanners of JSON text that build nothing.
 //!
-//! A cache that decoded every object would spend most of its time and memory on fields that nobody reads. These scanners
-//! tell where a value ends and where the members of an object lie; whoever wants a value decodes that piece with serde.
-//! They trust the shape of what they skip: text that is no JSON may pass here and is refused when it is decoded.
+//! A cache that decoded every object would spend most of its time and memory on fields that nobody reads. These
+//! scanners return the end of a value and the positions of an object's members; the caller decodes the piece that it
+//! needs with serde. Skipped text is not validated: invalid JSON may pass here and is rejected when it is decoded.
 
 use memchr::memchr2;
 use serde::de::Error;
@@ -139,7 +139,7 @@ impl<'a> Items<'a> {
 /// Iterates over the members of an object.
 pub(crate) struct Members<'a> {
     items: Items<'a>,
-    /// Whether there are escapes in the key that was found last.
+    /// True if the last key has escapes.
     escaped: bool,
 }
 
@@ -256,7 +256,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Looks for its end, and returns it with what is before that.
-    pub(crate) fn whole(self) -> Result<(Raw<'a>, usize), Malformed> {
+    pub(crate) fn read_value(self) -> Result<(Raw<'a>, usize), Malformed> {
         let end = self.end()?;
         Ok((Raw(&self.text[self.at..end]), end))
     }
@@ -272,7 +272,7 @@ impl<'a> Named<'a> {
     /// Returns the next member, `None` behind the last one.
     pub(crate) fn next(&mut self) -> Result<Option<(Cow<'a, str>, Raw<'a>)>, Malformed> {
         let Some((name, value)) = self.begin()? else { return Ok(None) };
-        let (value, end) = value.whole()?;
+        let (value, end) = value.read_value()?;
         self.resume(end);
         Ok(Some((name, value)))
     }
@@ -329,7 +329,7 @@ impl<'a> Raw<'a> {
         Some(found)
     }
 
-    /// Tells whether it is this value. Numbers are the same if they are as floats.
+    /// Returns true if it is this value. Numbers are the same if they are as floats.
     pub(crate) fn is(self, value: &Value) -> bool {
         match value {
             Value::Null => self.0 == "null",
@@ -352,7 +352,8 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// Decodes what there is of a value in the places that `wanted` names: of objects the members that it has too, all else whole.
+/// Decodes what there is of a value in the places that `wanted` names: of objects the members that it has too, all
+/// else whole.
 pub(crate) fn decode_like(json: &str, wanted: &Value) -> serde_json::Result<Value> {
     let Value::Object(wanted) = wanted else { return serde_json::from_str(json) };
     let Ok(mut members) = Members::new(json.as_bytes(), 0) else { return serde_json::from_str(json) };

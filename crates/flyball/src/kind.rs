@@ -1,4 +1,4 @@
-//! What a kind of object is, as a Rust type and as a value.
+//! Kinds of objects, as Rust types and as values.
 
 mod value;
 
@@ -33,8 +33,8 @@ impl<T> Resource for T where
 {
 }
 
-/// A Rust type for objects: a [`Resource`], whose kind is known when the operator is compiled, or [`DynamicObject`], whose
-/// [`Kind`] is a value.
+/// A Rust type for objects: a [`Resource`], whose kind is known when the operator is compiled, or [`DynamicObject`],
+/// whose [`Kind`] is a value.
 pub trait AnyResource:
     kube::Resource<DynamicType: sealed::Tells<Self>> + DeserializeOwned + Send + Sync + 'static
 {
@@ -48,9 +48,9 @@ impl<T> AnyResource for T where
 mod sealed {
     use super::{ApiResource, DynamicObject, Kind, Resource, Type, TypeMeta};
 
-    /// What tells objects of type `T` apart by their kinds: nothing, if they are all of one.
+    /// The information beside the type that identifies the kind of an object: none for a [`Resource`].
     pub trait Tells<T> {
-        /// Returns as what an object is dealt with.
+        /// Returns the type by which an object is used.
         fn dealt(object: &T) -> Type;
         /// Decodes an object of this kind.
         fn decode(json: &str, kind: &Kind) -> serde_json::Result<T>;
@@ -94,7 +94,7 @@ pub(crate) fn decode<T: AnyResource>(json: &str, kind: &Kind) -> serde_json::Res
     <T::DynamicType as sealed::Tells<T>>::decode(json, kind)
 }
 
-/// As what a controller deals with a kind: a type, and the kind if the type does not know it.
+/// The type by which a controller uses a kind, and the kind if the type does not determine it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Type {
     id: TypeId,
@@ -112,7 +112,7 @@ impl Type {
         Self { id: TypeId::of::<DynamicObject>(), kind: Some(kind.clone()), name: type_name::<DynamicObject>() }
     }
 
-    /// Tells whether the type reads nothing but metadata.
+    /// Returns true if the type reads nothing but metadata.
     pub(crate) fn is_metadata(&self) -> bool {
         is_metadata(self.name)
     }
@@ -128,7 +128,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// Tells whether a type reads nothing but metadata.
+/// Returns true if a type reads nothing but metadata.
 pub(crate) fn reads_metadata<T: AnyResource>() -> bool {
     is_metadata(type_name::<T>())
 }

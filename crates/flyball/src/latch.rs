@@ -1,9 +1,10 @@
-//! Something that happens once, and that many may wait for.
+//! A latch: an event that happens once, and that many tasks may wait for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
-/// Is open once and for all when [`open`](Self::open) is called. It wakes in the order of waiting, which a `watch` channel does not.
+/// A latch that is open for good when [`open`](Self::open) is called. It wakes in the order of waiting, which a `watch`
+/// channel does not.
 #[derive(Debug, Default)]
 pub(crate) struct Latch {
     open: AtomicBool,

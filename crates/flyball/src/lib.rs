@@ -1,36 +1,42 @@
-//! The operator framework for Kubernetes in Rust.
+//! An operator framework for Kubernetes.
 //!
-//! An operator keeps the world as objects in the API server want it. This crate turns that into one function per kind:
-//! [`Reconcile::reconcile`] gets an object, compares what it wants with what is there, and does what is missing. Everything
-//! around it is here, one station behind the other:
+//! An operator brings a cluster, and systems outside of it, to the state that objects in the API server describe. This
+//! crate reduces it to one function per kind: [`Reconcile::reconcile`] gets an object, compares the desired with the
+//! actual state, and makes the missing changes. The parts around it form a loop:
 //!
 //! ```text
-//!   API server ──► watcher ──► cache ──► queue ──► reconcile ──► apply ──► client ──► API server
-//!                  follows     keeps     orders    decides       writes    waits
-//!                  a kind      objects   keys                    changes   patiently
+//!   API server ─► watcher ─► cache ─► queue ─► controller ─► apply ─► client ─► API server
+//!                 lists and  keeps    orders   calls         patches  retries
+//!                 watches    objects  keys     reconcilers   changes
 //! ```
 //!
-//! | What | Where |
+//! | Task | Types |
 //! |---|---|
-//! | a program, its controllers, its permissions | [`Operator`] |
-//! | which kind a controller reconciles, and whose changes wake it | [`Controller`], [`Predicate`], [`Changed`] |
-//! | what else wakes it: a word from outside, a time, a question | [`Source`], [`Channel`] |
-//! | what of a kind is watched and kept in memory, and found by what | [`Cache`], [`Index`] |
-//! | several replicas, one of which acts; what runs beside controllers | [`LeaderElection`], [`Task`] |
-//! | what happens with an object, and how often | [`Reconcile`], [`Action`], [`Error`], [`Backoff`], [`RetryRate`] |
-//! | reads, writes, events, time and chance in a reconcile | [`Context`], [`Children`], [`Caches`], [`Event`], [`Condition`], [`slow_start_batch`] |
-//! | what is asked before an object is stored | [`Webhook`], [`AdmissionRequest`], [`Validator`], [`Defaulter`] |
-//! | the same in CEL, kept by the API server itself | [`Policy`] |
-//! | requests of any other sort, through proxies where there are some | [`Client`], [`connect`], [`proxy`] |
+//! | a program, its controllers and permissions | [`Operator`] |
+//! | a controller: the kind that it reconciles, and the kinds that trigger it | [`Controller`], [`Predicate`], [`Changed`] |
+//! | other triggers: channels, timers, polls | [`Source`], [`Channel`] |
+//! | contents and indexes of caches | [`Cache`], [`Index`] |
+//! | leader election; background tasks | [`LeaderElection`], [`Task`] |
+//! | reconciling, and retries | [`Reconcile`], [`Action`], [`Error`], [`Backoff`], [`RetryRate`] |
+//! | reads, writes, events, time and randomness | [`Context`], [`Children`], [`Caches`], [`Event`], [`Condition`] |
+//! | creating many objects | [`slow_start_batch`] |
+//! | admission and conversion webhooks | [`webhook`] |
+//! | policies in CEL that the API server enforces | [`policy`] |
+//! | other requests, through proxies if there are some | [`Client`], [`connect`], [`proxy`] |
+//! | watches without a controller | [`watch`], [`watch_objects`] |
 //! | kinds that are known at run time only | [`Kind`] |
-//! | deriving a custom resource | [kube's `CustomResource`](https://docs.rs/kube/latest/kube/derive.CustomResource.html), whose types are [`Resource`]s as those of [`k8s_openapi`] are |
 //!
-//! Who comes from controller-runtime finds its Manager as [`Operator`], its Cache as [`Caches`], its Reconciler as [`Reconcile`], and
-//! Client, Controller, Predicate, Webhook and Validator under their names.
+//! Custom resources are derived by [kube's
+//! `CustomResource`](https://docs.rs/kube/latest/kube/derive.CustomResource.html); its types are [`Resource`]s, as
+//! those of [`k8s_openapi`] are.
+//!
+//! controller-runtime's Manager is [`Operator`] here, its Cache is [`Caches`] and its Reconciler is [`Reconcile`];
+//! Client, Controller, Predicate, Webhook and Validator have the same names.
 //!
 //! # An operator
 //!
-//! Every `Site` gets a `ConfigMap` with its page. If somebody changes the config map, it is changed back; if the site goes, it goes.
+//! Every `Site` gets a `ConfigMap` with its page. If the config map is changed, it is changed back; if the site is
+//! deleted, so is the config map.
 //!
 //! ```no_run
 //! use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
@@ -71,16 +77,17 @@
 //! }
 //! ```
 //!
-//! `site-operator manifests | kubectl apply --server-side -f -` installs the definition and the role, `site-operator` runs it.
+//! `site-operator manifests | kubectl apply --server-side -f -` installs the definition and the role, `site-operator`
+//! runs it.
 //!
-//! # What may be relied on
+//! # Guarantees
 //!
-//! - One object is in one reconcile at a time, and no reconcile runs on a cache that is older than what the same object's
-//!   reconciles wrote. So nothing is made twice, however late a watch is.
-//! - What changes nothing is not sent: reconciling again costs no write.
-//! - What is asked of the world outside can be [recognised](Context::idempotency_key) when it is asked again after a crash.
-//! - A watch, an object, a reconcile that fails harms itself only, and is tried again with growing waits.
-//! - Given a seeded [`Rng`] and a [`Clock`] on a single thread with paused time, a run repeats request by request.
+//! - An object is in one reconcile at a time, and no reconcile reads a cache that is older than the last write of the
+//!   same object's reconciles. So nothing is created twice, however late a watch is.
+//! - Unchanged objects are not sent: reconciling again costs no write.
+//! - Calls to external systems can carry an [idempotency key](Context::idempotency_key) that survives a crash.
+//! - A failure of a watch, an object or a reconcile affects nothing else, and is retried with backoff.
+//! - With a seeded [`Rng`] and a [`Clock`] on a single thread with paused time, a run repeats request by request.
 
 /// The README is compiled with the tests.
 #[cfg(doctest)]
@@ -89,6 +96,7 @@ struct Readme;
 
 mod batch;
 mod conflict;
+pub mod description;
 mod error;
 mod json;
 mod kind;
@@ -130,26 +138,26 @@ pub use cache::{Cache, Caches, Index, KindIndex};
 pub use client::connect;
 pub use conflict::retry_on_conflict;
 pub use context::Context;
-pub use controller::{Action, Changed, Channel, Controller, ControllerDescription, Predicate, Reconcile, Source};
+pub use controller::{Action, Changed, Channel, Controller, Predicate, Reconcile, Source};
 pub use election::LeaderElection;
 pub use error::{Error, Result, is_namespace_terminating};
 pub use events::Event;
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};
 pub use kind::{AnyResource, Kind, Resource};
-pub use operator::{
-    DefinitionDescription, Description, LeaseDescription, Operator, PolicyDescription, RunError, Task, TaskContext,
-    VersionDescription, WebhookDescription,
-};
-pub use policy::Policy;
-#[doc(hidden)]
-pub use queue::MeasuredQueue;
+pub use operator::{Operator, RunError, Task, TaskContext};
 pub use queue::{Backoff, RetryRate};
-pub use watcher::{Seen, follow, follow_objects};
-pub use webhook::{AdmissionRequest, Defaulter, Validator, Webhook};
+pub use watcher::{WatchEvent, watch, watch_objects};
+
+/// The queue alone, for benchmarks.
+#[doc(hidden)]
+pub mod bench {
+    pub use crate::queue::MeasuredQueue;
+}
 
 /// Speaks with the API server: the client of kube, which every part here is given and none makes.
 ///
-/// Within a reconcile it is [`Context::client`], whose requests are counted, wait when the server is busy, and end in time.
+/// Within a reconcile it is [`Context::client`], whose requests are counted, wait when the server is busy, and end in
+/// time.
 ///
 /// ```
 /// use flyball::Client;

@@ -1,7 +1,7 @@
-//! Labels, counters and histograms that the modules' own metrics are made of.
+//! Types and helpers for the metrics of the modules.
 //!
-//! Each module registers its own metrics, under the names that controller-runtime and client-go use where they have one. This
-//! module names no metric.
+//! Each module registers its own metrics, under the names that controller-runtime and client-go use where they have
+//! one. This module names no metric.
 
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;

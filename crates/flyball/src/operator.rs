@@ -1,7 +1,7 @@
-//! All controllers of one process, and what they share.
+//! The assembly: makes a running process of the declarations of controllers, webhooks and tasks.
 //!
-//! Takes the declarations of the controllers and opens one watch per kind and namespace for all of them; starts and
-//! stops everything; tells how it is. It knows no object: those pass from watchers to caches to queues without it.
+//! It opens one watch per kind and namespace for all controllers, starts and stops everything, and serves health and
+//! metrics. It knows no objects: those pass from watchers to caches to queues without it. No other module imports it.
 
 mod args;
 mod describe;
@@ -19,9 +19,6 @@ mod running;
 mod settings;
 mod task;
 
-pub use describe::{
-    DefinitionDescription, Description, LeaseDescription, PolicyDescription, VersionDescription, WebhookDescription,
-};
 pub use task::{Task, TaskContext};
 
 use crate::cache::{Cache, Plan};
@@ -65,24 +62,25 @@ use std::time::Duration;
 /// }
 /// ```
 ///
-/// All controllers share the caches: however many of them deal with a kind, it is watched once. A watch that fails, because it is
-/// not allowed for instance, is tried again until it works; controllers that need it wait, the others run.
+/// All controllers share the caches: a kind is watched once, however many of them use it. A watch that fails, for
+/// example because it is forbidden, is retried without end; controllers that need it wait, the others run.
 ///
 /// # Kinds that are not installed
 ///
-/// A kind whose CRD is not there, or not there any more, is a kind without objects: nobody waits for it, and `/readyz` says so
-/// without failing. Once the CRD appears, within five seconds, its objects come as new ones; when it goes, they are gone to all
-/// who watch them, and it is waited for again. So an operator may be started before its CRDs, and may deal with kinds
-/// that some clusters do not have. What is written to such a kind fails, and is tried again with growing waits.
+/// A kind without a CRD is a kind without objects: no controller waits for it, and `/readyz` reports it without
+/// failing. Within five seconds after the CRD was installed, its objects are delivered as new ones; when the CRD is
+/// removed, they are deleted for all listeners. So an operator may start before its CRDs, and may use kinds that some
+/// clusters do not have. Writes of such a kind fail, and are retried with backoff.
 ///
-/// The API server has to say three times in a row that it does not know the kind, since of several servers one may not
-/// have heard of a new CRD yet. While the cache has objects of the kind, it has to say so for 30 seconds, and discovery
-/// as well: a server that starts, or an aggregated one that is away, deletes nothing.
+/// A kind counts as removed after the API server has denied it three times in a row, as one of several servers may not
+/// know a new CRD yet. If the cache has objects of the kind, the API server has to deny it for 30 seconds, and
+/// discovery as well: a server that starts, or an aggregated one that is unavailable, deletes nothing.
 ///
-/// # Lists that lack objects
+/// # Incomplete lists
 ///
-/// A list that makes up for a break and lacks more than 30 % of the known objects, and more than ten, is confirmed by a
-/// second one before any of them counts as deleted.
+/// If a list after an interruption lacks more than 30 % of the known objects, and more than ten, a second list has to
+/// confirm it before any of them counts as deleted.
+#[doc(alias = "Manager")]
 pub struct Operator {
     name: String,
     version: Option<&'static str>,
@@ -96,14 +94,14 @@ pub struct Operator {
     webhook_address: Option<SocketAddr>,
     webhook_url: Option<String>,
     webhook_certificates: Certificates,
-    home: Option<String>,
+    namespace: Option<String>,
     installed: Option<String>,
     namespaces: BTreeSet<String>,
     clock: Clock,
     rng: Rng,
     instance: Option<String>,
     host: String,
-    figures: Vec<Box<Register>>,
+    custom_metrics: Vec<Box<Register>>,
     metrics_address: Option<SocketAddr>,
     protects_metrics: bool,
     metrics_directory: Option<PathBuf>,
@@ -111,7 +109,7 @@ pub struct Operator {
     election: Option<LeaderElection>,
     tasks: Vec<Task>,
     grace: Duration,
-    longest_stale: Duration,
+    max_watch_staleness: Duration,
     on_error: Vec<Arc<OnError>>,
     on_settled: Vec<Arc<OnSettled>>,
     on_panic: Vec<Arc<OnPanic>>,
@@ -120,7 +118,7 @@ pub struct Operator {
 /// Registers metrics.
 type Register = dyn FnOnce(&mut Registry) + Send;
 
-/// Why an operator could not run.
+/// An error that ends an operator.
 ///
 /// ```
 /// use flyball::{Operator, RunError};
@@ -135,49 +133,49 @@ type Register = dyn FnOnce(&mut Registry) + Send;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// Its name cannot be a field manager and sign events.
+    /// The name of the operator is invalid as a field manager or in events.
     #[error("the name {name:?} is of no use to the API server: {why}")]
     Name {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// It is limited to something that cannot be a namespace.
+    /// The name of a namespace is invalid.
     #[error("the namespace {name:?} cannot exist: {why}")]
     Namespace {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// Two controllers have one name.
+    /// Two controllers have the same name.
     #[error(
         "two controllers are named {name:?}, of {first} and of {second}: give one of them another by Controller::name"
     )]
     SameName {
         /// The name.
         name: String,
-        /// What the first one reconciles, such as `widgets.example.com`.
+        /// The kind of the first one, such as `widgets.example.com`.
         first: String,
-        /// What the second one reconciles.
+        /// The kind of the second one.
         second: String,
     },
-    /// Two webhooks are of one kind.
+    /// Two webhooks are declared for the same kind.
     #[error("two webhooks are of {kind}: declare one that does both")]
     SameWebhook {
         /// The kind, such as `widgets.example.com`.
         kind: String,
     },
-    /// What of a kind is to be kept in memory is declared wrongly.
+    /// The cache of a kind is declared wrongly.
     #[error("the cache of {kind} is declared wrongly: {why}")]
     Cache {
         /// The kind, such as `widgets.example.com`.
         kind: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// Two policies are of one kind.
+    /// Two policies are declared for the same kind.
     #[error("two policies are of {kind}: declare one that says both")]
     SamePolicy {
         /// The kind, such as `widgets.example.com`.
@@ -188,37 +186,37 @@ pub enum RunError {
     SetUp {
         /// The name of the controller.
         controller: String,
-        /// Why not.
+        /// The cause.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// There is no connecting to the API server with this configuration.
+    /// The configuration of the connection to the API server is invalid.
     #[error("cannot connect to the cluster")]
     Configuration(#[source] kube::Error),
-    /// It cannot listen where it was told to.
+    /// An address cannot be listened on.
     #[error(
         "cannot listen on {address}; --metrics-addr, --health-addr and --webhook-addr choose others, 0 chooses none"
     )]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The settings of its leader election make no sense.
+    /// The settings of the leader election are invalid.
     #[error("leader election is set up wrongly: {why}")]
     LeaderElection {
-        /// What is wrong with them.
+        /// The reason.
         why: String,
     },
-    /// It led, and does not any more. Everything was stopped at once.
+    /// The lease was lost. Everything was stopped at once.
     #[error("lost the lease {lease}: {why}")]
     LeadershipLost {
         /// Namespace and name of the lease.
         lease: String,
-        /// How it came about.
+        /// The reason.
         why: String,
     },
-    /// A [`Task`] failed. The others were ended in order.
+    /// A [`Task`] failed. The others were stopped in order.
     #[error("task {name} failed")]
     Task {
         /// The name of the task.
@@ -226,13 +224,13 @@ pub enum RunError {
         /// Its error.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// A task of the operator itself panicked.
+    /// An internal task of the operator panicked.
     #[error("a task of the operator stopped")]
     Stopped(#[source] tokio::task::JoinError),
 }
 
 impl RunError {
-    /// Tells whether somebody has to correct the operator's code or settings; if not, it may do to run it again.
+    /// Returns true if the operator's code or settings have to be corrected, so that a restart does not help.
     pub(crate) fn is_mistake(&self) -> bool {
         match self {
             Self::Name { .. } | Self::Namespace { .. } | Self::SameName { .. } => true,
@@ -250,7 +248,7 @@ impl RunError {
 impl Operator {
     /// Makes an operator without controllers.
     ///
-    /// The name is its field manager and stands in its events; it should stay the same from release to release.
+    /// The name is its field manager and the reporter of its events; keep it from release to release.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -265,14 +263,14 @@ impl Operator {
             webhook_address: None,
             webhook_url: None,
             webhook_certificates: Certificates::Own,
-            home: None,
+            namespace: None,
             installed: None,
             namespaces: BTreeSet::new(),
             clock: Clock::system(),
             rng: Rng::from_os(),
             instance: None,
             host: String::new(),
-            figures: Vec::new(),
+            custom_metrics: Vec::new(),
             metrics_address: None,
             protects_metrics: false,
             metrics_directory: None,
@@ -280,16 +278,16 @@ impl Operator {
             election: None,
             tasks: Vec::new(),
             grace: Duration::from_secs(25),
-            longest_stale: Duration::from_secs(60),
+            max_watch_staleness: Duration::from_secs(60),
             on_error: Vec::new(),
             on_settled: Vec::new(),
             on_panic: Vec::new(),
         }
     }
 
-    /// Says which version it is, for `--version` of its [program](Self::main) and its [description](Self::describe).
+    /// Sets the version, for `--version` of its [program](Self::main) and its [description](Self::describe).
     ///
-    /// A program with [flags of its own](Self::main_with) says it by `#[command(version)]` on these.
+    /// A program with [flags of its own](Self::main_with) sets `#[command(version)]` on them instead.
     ///
     /// ```no_run
     /// # use flyball::Operator;
@@ -302,9 +300,9 @@ impl Operator {
         self
     }
 
-    /// Names the one who sets the fields that the operator sets; the operator's name unless told otherwise.
+    /// Sets the field manager of server-side applies; the operator's name by default.
     ///
-    /// This is for an operator that takes over what another one, of another name, has made.
+    /// Set it for an operator that takes over objects from an operator with another name.
     pub fn field_manager(mut self, manager: impl Into<String>) -> Self {
         self.field_manager = Some(manager.into());
         self
@@ -316,20 +314,20 @@ impl Operator {
         self
     }
 
-    /// Says what of a kind is watched and kept in memory: fewer objects or fewer fields than all. Without this, it is all of what
-    /// controllers deal with, but for the data of [secrets](Cache#secrets).
+    /// Restricts the cache of a kind to fewer objects or fewer fields. By default it holds everything of the kinds
+    /// that controllers use, except the data of [secrets](Cache#secrets).
     ///
-    /// A kind that no controller deals with is watched as well, for [tasks](Self::task) to read.
+    /// A kind that no controller uses is watched as well, for [tasks](Self::task) to read.
     pub fn cache<T: AnyResource>(mut self, cache: Cache<T>) -> Self {
         self.plans.push(cache.into_plan());
         self
     }
 
-    /// Adds the definition of a custom resource to the [manifests](Self::manifests), which a derived type returns from
+    /// Adds a custom resource definition to the [manifests](Self::manifests), as a derived type returns it from
     /// [`crd`](kube::CustomResourceExt::crd). The operator does not install it.
     ///
-    /// Further versions of a kind join the definition that was given first, whose version is the one that objects are stored in;
-    /// what converts them is [`Webhook::converts`].
+    /// Further versions of a kind are added to the first definition, whose version is the storage version;
+    /// [`Webhook::converts`] converts them.
     ///
     /// ```
     /// # use flyball::Operator;
@@ -368,47 +366,49 @@ impl Operator {
         self
     }
 
-    /// Adds what is to be asked before objects of a kind are stored, or shown in another version.
+    /// Adds the admission and conversion webhooks of a kind.
     pub fn webhook<T: Resource + Serialize>(mut self, webhook: Webhook<T>) -> Self {
         self.webhooks.push(webhook.declared());
         self
     }
 
-    /// Adds rules that the API server itself keeps, to the [manifests](Self::manifests). The operator does not install them.
+    /// Adds a policy, which the API server itself enforces, to the [manifests](Self::manifests). The operator does
+    /// not install it.
     pub fn policy<T: Resource>(mut self, policy: Policy<T>) -> Self {
         self.policies.push(policy.declared());
         self
     }
 
-    /// Serves [webhooks](Self::webhook) at this address, over TLS, and tells the API server so.
+    /// Serves [webhooks](Self::webhook) at this address over TLS, and publishes it to the API server.
     pub fn webhook_address(mut self, address: SocketAddr) -> Self {
         self.webhook_address = Some(address);
         self
     }
 
-    /// Has the API server call webhooks at this URL, such as `https://10.0.0.7:9443`, instead of through the operator's
-    /// service. Port 0 stands for the one that is listened on.
+    /// Sets the URL at which the API server calls webhooks, such as `https://10.0.0.7:9443`, instead of the
+    /// operator's service. Port 0 stands for the port of the listener.
     pub fn webhook_url(mut self, url: impl Into<String>) -> Self {
         self.webhook_url = Some(url.into());
         self
     }
 
-    /// Takes the certificate of webhooks from here, instead of making it.
+    /// Sets the source of the certificate of webhooks; the operator issues its own by default.
     pub fn webhook_certificates(mut self, certificates: Certificates) -> Self {
         self.webhook_certificates = certificates;
         self
     }
 
-    /// Says in which namespace the operator lives: its service and what its replicas share. Unless told otherwise this is the
-    /// namespace of its pod, or of the kubeconfig's context, and in [manifests](Self::manifests) `default`.
-    pub fn home(mut self, namespace: impl Into<String>) -> Self {
-        self.home = Some(namespace.into());
+    /// Sets the namespace of the operator itself: of its service, its lease and its secret. Defaults to the namespace
+    /// of its pod, or of the kubeconfig's context, and in [manifests](Self::manifests) to `default`.
+    #[doc(alias = "LeaderElectionNamespace")]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
         self
     }
 
-    /// Says under which name it is installed, its own unless told otherwise: that of its lease and roles, and what the names of the
-    /// configurations, the service and the certificates of its webhooks begin with. Two that are in one cluster need two. Whom
-    /// its fields belong to and who signs its events does not change by it.
+    /// Sets the name of the installation, the operator's name by default: the name of its lease and roles, and the
+    /// prefix of its webhook configurations, service and certificates. Two installations in a cluster need different
+    /// names. Field manager and reporter of events stay the same.
     pub fn installed_as(mut self, name: impl Into<String>) -> Self {
         self.installed = Some(name.into());
         self
@@ -418,43 +418,43 @@ impl Operator {
         self.installed.as_deref().unwrap_or(&self.name)
     }
 
-    /// Returns the webhooks that were added so far, to be called within the process. They answer once the operator runs.
+    /// Returns the webhooks that were added so far, for calls within the process. They answer once the operator runs.
     pub fn webhooks(&self) -> Webhooks {
         Webhooks::new(&self.webhooks, self.webhook_live.clone())
     }
 
-    /// Limits the operator to these namespaces; none means all of them. Kinds without a namespace are not limited.
+    /// Restricts the operator to these namespaces; all if empty. Cluster-scoped kinds are not restricted.
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.namespaces = namespaces.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Takes the time of day from here, not from the machine.
+    /// Sets the clock, the machine's by default.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Takes chance from here, not from the machine.
+    /// Sets the source of randomness, the machine's by default.
     pub fn rng(mut self, rng: Rng) -> Self {
         self.rng = rng;
         self
     }
 
-    /// Names this instance among those of the operator, in events; the operator's name unless told otherwise.
+    /// Sets the name of this replica in events; the operator's name by default.
     pub fn instance(mut self, instance: impl Into<String>) -> Self {
         self.instance = Some(instance.into());
         self
     }
 
-    /// Adds metrics of the operator's own to those that `/metrics` shows; `register` runs when the operator does.
+    /// Adds the author's own metrics to `/metrics`; `register` is called at the start of the operator.
     ///
-    /// Those that every operator has go by the names that controller-runtime gives them, so that its dashboards show them. The
-    /// [four golden signals](https://sre.google/sre-book/monitoring-distributed-systems/) are among them, by controller:
+    /// The built-in metrics have the names of controller-runtime, so that its dashboards work. The [four golden
+    /// signals](https://sre.google/sre-book/monitoring-distributed-systems/) by controller:
     ///
     /// | Signal | Series |
     /// |---|---|
-    /// | latency, from when an object was to be looked at until that was done | `flyball_latency_seconds` |
+    /// | latency, from the trigger of a reconcile to its end | `flyball_latency_seconds` |
     /// | traffic | `controller_runtime_reconcile_total` |
     /// | errors | `controller_runtime_reconcile_errors_total` |
     /// | saturation, from 0 to 1 of the workers | `flyball_saturation` |
@@ -468,25 +468,26 @@ impl Operator {
     /// Operator::new("site-operator").metrics(|registry| registry.register("sites", "Sites that are up", shown));
     /// ```
     pub fn metrics(mut self, register: impl FnOnce(&mut Registry) + Send + 'static) -> Self {
-        self.figures.push(Box::new(register));
+        self.custom_metrics.push(Box::new(register));
         self
     }
 
-    /// Serves `/metrics` at this address: in the clear and to everyone, unless they are [protected](Self::protect_metrics).
+    /// Serves `/metrics` at this address, unencrypted and without authentication unless
+    /// [protected](Self::protect_metrics).
     pub fn metrics_address(mut self, address: SocketAddr) -> Self {
         self.metrics_address = Some(address);
         self
     }
 
-    /// Serves metrics over TLS, and to those alone who show a token of somebody who may `get` the URL `/metrics` in the cluster.
-    /// Whoever has none gets 401, who may not 403, and 500 comes while the API server cannot be asked; what it said is
-    /// believed for a minute.
+    /// Serves metrics over TLS, to callers with a token of a user who may `get` the URL `/metrics` in the cluster. A
+    /// caller without a valid token gets 401, one without the permission 403, and 500 while the API server cannot be
+    /// asked. Permissions are cached for a minute.
     ///
-    /// The [manifests](Self::manifests) then hold a ClusterRole for readers, whose name ends in `-metrics-reader`, and the
-    /// [rules](Self::rules) let the operator ask.
+    /// The [manifests](Self::manifests) then contain a ClusterRole for readers, whose name ends in `-metrics-reader`,
+    /// and the [rules](Self::rules) allow the reviews of tokens and permissions.
     ///
-    /// The certificate is one that the process makes for itself at start, which a scraper cannot verify, unless there are
-    /// [others](Self::metrics_certificate).
+    /// The certificate is self-signed at the start, so that a scraper cannot verify it, unless one is
+    /// [configured](Self::metrics_certificate).
     ///
     /// ```
     /// # use flyball::Operator;
@@ -494,13 +495,14 @@ impl Operator {
     /// let asks = |resource: &str| operator.rules().iter().any(|rule| rule.resources.as_ref().unwrap()[0] == resource);
     /// assert!(asks("tokenreviews") && asks("subjectaccessreviews"));
     /// ```
+    #[doc(alias = "WithAuthenticationAndAuthorization")]
     pub fn protect_metrics(mut self, protect: bool) -> Self {
         self.protects_metrics = protect;
         self
     }
 
-    /// Serves [protected](Self::protect_metrics) metrics with `tls.crt` and `tls.key` in this directory, which are read again when
-    /// they change.
+    /// Serves [protected](Self::protect_metrics) metrics with `tls.crt` and `tls.key` in this directory, which are
+    /// read again when they change.
     pub fn metrics_certificate(mut self, directory: impl Into<PathBuf>) -> Self {
         self.metrics_directory = Some(directory.into());
         self
@@ -512,70 +514,72 @@ impl Operator {
         self
     }
 
-    /// Gives reconciles and tasks this time to end when the operator is shut down: 25 seconds unless told otherwise. What is
-    /// to be done then takes 5 more at most, so that all fits into the 30 seconds that a pod has.
+    /// Sets the time for reconciles and tasks to end on shutdown: 25 seconds by default. The steps after that take at
+    /// most 5 more, so that all fits into the 30 seconds of a pod.
+    #[doc(alias = "GracefulShutdownTimeout")]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Is ready, by `/readyz`, as long as no watch has failed for longer than this: 60 seconds unless told otherwise.
+    /// Sets how long a watch may fail while `/readyz` still succeeds: 60 seconds by default.
     ///
-    /// The page has a line for each watch. One that fails is shown from its first moment on, as in `[-]watch widgets
-    /// failing for 37s: connection refused`, and in the metric `flyball_watch_failing_seconds`; the page answers with
-    /// 503 once it has failed for longer than this. `/healthz` does not depend on watches: an operator that cannot
-    /// reach its API server does not get better by being restarted.
-    pub fn longest_stale(mut self, bound: Duration) -> Self {
-        self.longest_stale = bound;
+    /// The page has a line for each watch. A failing watch is reported immediately, as in `[-]watch widgets failing
+    /// for 37s: connection refused`, and in the metric `flyball_watch_failing_seconds`; the page returns 503 once it
+    /// has failed for longer than this. `/healthz` does not depend on watches, since a restart does not help an
+    /// operator that cannot reach its API server.
+    pub fn max_watch_staleness(mut self, bound: Duration) -> Self {
+        self.max_watch_staleness = bound;
         self
     }
 
-    /// Has one of several replicas act, and the others wait. Without this, all act.
+    /// Enables leader election: one of several replicas is active, the others wait. Without it, all are active.
     ///
-    /// A program made by [`main`](Self::main) does this in a pod anyway, see there.
+    /// [`main`](Self::main) enables it in a pod by default.
     pub fn leader_election(mut self, election: LeaderElection) -> Self {
         self.election = Some(election);
         self
     }
 
-    /// Calls this with every error that a reconcile returned, or the error of the deadline that it passed, its controller and its
-    /// object, for instance to report it elsewhere.
+    /// Adds a hook that is called with every error of a reconcile, its controller and its object, for example to
+    /// report it elsewhere. A missed deadline is an error too.
     ///
-    /// Of several, each is told. It is called on the way to the next reconcile and should be quick; if it panics, that
-    /// is logged. Panics of reconciles are no errors that were returned; they are in the metrics and the log, and go to
-    /// [`on_panic`](Self::on_panic).
+    /// All hooks are called, before the next reconcile, and should be quick; if one panics, the panic is logged.
+    /// Panics of reconciles are not reported here but to [`on_panic`](Self::on_panic).
     pub fn on_error(mut self, tell: impl Fn(&str, &ObjectKey, &crate::Error) + Send + Sync + 'static) -> Self {
         self.on_error.push(Arc::new(tell));
         self
     }
 
-    /// Calls this after each reconcile that leaves nothing to be tried again because it failed, with its controller and its
-    /// object: it succeeded, the object is gone, or the error waits for a change. It is the counterpart of
+    /// Adds a hook that is called with controller and object after each reconcile that leaves no failure to retry: it
+    /// succeeded, the object is deleted, or the error waits for a change. It is the counterpart of
     /// [`on_error`](Self::on_error).
     pub fn on_settled(mut self, tell: impl Fn(&str, &ObjectKey) + Send + Sync + 'static) -> Self {
         self.on_settled.push(Arc::new(tell));
         self
     }
 
-    /// Calls this with every panic of the operator's code that was caught, in a reconcile, a mapping function, a predicate, an
-    /// index, a source or a webhook: the place, which names controller and object as far as they are known, and the message.
+    /// Adds a hook that is called with every caught panic of the author's code, in a reconcile, a mapping function, a
+    /// predicate, an index, a source or a webhook. It gets the place, which names controller and object as far as
+    /// they are known, and the message.
     ///
-    /// It is called on the way to whatever comes next and should be quick. A panic of a [task](Self::task) ends the operator,
-    /// whose error tells of it.
+    /// It should be quick. A panic of a [task](Self::task) ends the operator with an error.
     pub fn on_panic(mut self, tell: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
         self.on_panic.push(Arc::new(tell));
         self
     }
 
-    /// Runs something beside the controllers.
+    /// Adds a background task.
+    #[doc(alias = "Runnable")]
+    #[doc(alias = "Add")]
     pub fn task(mut self, task: Task) -> Self {
         self.tasks.push(task);
         self
     }
 
-    /// Returns the RBAC rules that the operator needs: one for each resource, in the order of group and resource, then
-    /// those that controllers [allow](Controller::allows) on top. What it needs in its own namespace only, for leases and
-    /// certificates, is in the [manifests](Self::manifests).
+    /// Returns the RBAC rules that the operator needs: one for each resource, in the order of group and resource,
+    /// then those that controllers [add](Controller::allows). Rules for its own namespace only, for leases and
+    /// certificates, are in the [manifests](Self::manifests).
     pub fn rules(&self) -> Vec<PolicyRule> {
         let mut rules = rbac::rules(&self.grants());
         rules.extend(self.extra_rules());
@@ -587,7 +591,7 @@ impl Operator {
         self.controllers.iter().flat_map(|controller| controller.rules.clone()).collect()
     }
 
-    /// Returns the rules for what tells the API server of webhooks, and for asking who may see metrics.
+    /// Returns the cluster-wide rules for webhook configurations, and for reviews of callers of `/metrics`.
     fn cluster_rules(&self) -> Vec<PolicyRule> {
         let mut rules = webhook::cluster_rules(self.installed_name(), &self.webhook_certificates, &self.webhooks);
         if self.protects_metrics {
@@ -596,28 +600,29 @@ impl Operator {
         rules
     }
 
-    /// Returns what has to be in the cluster before the operator: the [definitions](Self::crd), the roles that grant its
-    /// [rules](Self::rules), what leads the API server to its [webhooks](Self::webhook), and its [policies](Self::policy). The roles
-    /// are one `ClusterRole`, or, for an operator that is limited to namespaces, a `Role` in each of them, and a `ClusterRole`
-    /// for what lives in none; and a `Role` in its [home](Self::home) for each of the lease that
-    /// [leads](Self::leader_election) and the certificates of webhooks.
+    /// Returns the objects to install before the operator: its [definitions](Self::crd), roles with its
+    /// [rules](Self::rules), the configurations and service of its [webhooks](Self::webhook), and its
+    /// [policies](Self::policy). The roles are one `ClusterRole`, or, for an operator that is restricted to
+    /// namespaces, a `Role` in each of them and a `ClusterRole` for cluster-scoped kinds; and a `Role` in its own
+    /// [namespace](Self::namespace) for the lease of the [leader election](Self::leader_election) and the
+    /// certificates of webhooks.
     pub fn manifests(&self) -> Vec<Value> {
         let name = self.installed_name();
-        let (home, certificates) = (self.home.as_deref().unwrap_or("default"), &self.webhook_certificates);
+        let (namespace, certificates) = (self.namespace.as_deref().unwrap_or("default"), &self.webhook_certificates);
         let crd = |crd: &CustomResourceDefinition| {
             let mut crd = serde_json::to_value(crd).expect("a definition is a JSON object");
             crd["apiVersion"] = "apiextensions.k8s.io/v1".into();
             crd["kind"] = "CustomResourceDefinition".into();
-            webhook::convert_crd(&mut crd, name, home, certificates, &self.webhooks);
+            webhook::convert_crd(&mut crd, name, namespace, certificates, &self.webhooks);
             crd
         };
         let roles = rbac::roles(name, &self.grants(), &self.extra_rules(), &self.cluster_rules(), &self.namespaces);
         let election = self
             .election
             .as_ref()
-            .map(|election| rbac::election_role(name, home, election.lease.as_deref().unwrap_or(name)));
+            .map(|election| rbac::election_role(name, namespace, election.lease.as_deref().unwrap_or(name)));
         let port = self.webhook_address.map_or(webhook::PORT, |address| address.port());
-        let webhooks = webhook::manifests(name, home, port, certificates, &self.webhooks);
+        let webhooks = webhook::manifests(name, namespace, port, certificates, &self.webhooks);
         let policies = self.policies.iter().flat_map(|policy| policy.manifests(name));
         let reader = self.protects_metrics.then(|| guard::reader(name));
         self.crds.iter().map(crd).chain(roles).chain(reader).chain(election).chain(webhooks).chain(policies).collect()

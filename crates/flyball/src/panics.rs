@@ -1,10 +1,11 @@
-//! Catches panics of the code that an author of an operator wrote, and reports them.
+//! Caught panics of the author's code, and the hooks that report them.
 //!
-//! A panic concerns one object, one change or one review: it is caught where that code is called, becomes an error there, and
-//! is reported to the operator's [hooks](crate::Operator::on_panic). The hooks belong to the task that runs, since indexes and
-//! predicates know of no operator. This module knows nothing of objects.
+//! A panic concerns one object, one change or one review: it is caught where that code is called, becomes an error
+//! there, and is reported to the operator's [hooks](crate::Operator::on_panic). The hooks belong to the task that
+//! runs, since indexes and predicates know of no operator. This module knows nothing of objects.
 //!
-//! What keeps it correct: all futures of an operator that call code of its author run [within](Hooks::within) its hooks.
+//! What keeps it correct: all futures of an operator that call code of its author run [within](Hooks::within) its
+//! hooks.
 
 use crate::error::Result;
 use std::any::Any;
@@ -12,7 +13,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Is called with the place of a panic and its message.
+/// A hook that gets the place of a panic and its message.
 pub(crate) type OnPanic = dyn Fn(&str, &str) + Send + Sync;
 
 tokio::task_local! {

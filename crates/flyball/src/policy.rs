@@ -1,9 +1,9 @@
 //! Rules that the API server itself keeps: admission policies, written in CEL, for which no process has to run.
 //!
-//! A [`Policy`] says for one kind what its objects must be and what they are by default. The operator's `manifests` hold a
-//! `ValidatingAdmissionPolicy` and a `MutatingAdmissionPolicy` made of it, each with its binding; the API server evaluates
-//! them. See <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/> and
-//! <https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/>.
+//! A [`Policy`] says for one kind what its objects must be and what they are by default. The operator's `manifests`
+//! hold a `ValidatingAdmissionPolicy` and a `MutatingAdmissionPolicy` made of it, each with its binding; the API
+//! server evaluates them. See <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/>
+//! and <https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/>.
 //!
 //! # Which of the three
 //!
@@ -17,10 +17,10 @@
 //!
 //! The operator needs no permission for its policies. Whoever applies the manifests must be allowed to `create` and
 //! `patch` `validatingadmissionpolicies`, `mutatingadmissionpolicies` and the `…bindings` of both, in
-//! `admissionregistration.k8s.io`. API servers know the former from 1.30 on, the latter from 1.36; on those before, the same
-//! has to be said by a webhook, because this crate evaluates no CEL. A mistake in an expression is found by the API server
-//! when the policy is applied. A default for a kind that is new has its writes refused for some seconds, with 503, until the
-//! API server knows the kind everywhere; a retry is enough.
+//! `admissionregistration.k8s.io`. API servers know the former from 1.30 on, the latter from 1.36; on those before,
+//! the same has to be said by a webhook, because this crate evaluates no CEL. A mistake in an expression is found by
+//! the API server when the policy is applied. A default for a kind that is new has its writes refused for some
+//! seconds, with 503, until the API server knows the kind everywhere; a retry is enough.
 
 mod manifests;
 
@@ -32,7 +32,7 @@ use serde::Serialize;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// What the API server asks of objects of one kind before they are stored, in CEL.
+/// CEL rules that the API server enforces on the objects of one kind before they are stored.
 ///
 /// ```
 /// use flyball::{Operator, policy::{Policy, Reason, Rule}};
@@ -52,19 +52,19 @@ use std::marker::PhantomData;
 ///
 /// # Guarantees
 ///
-/// - Creations and updates through any version of the kind are looked at, as that of `T`. Updates of the status and of
-///   other subresources are not.
-/// - Defaults come first, in the order in which they are declared; each sees what those before it did. Rules see what
-///   will be stored, and the first that does not hold is told.
-/// - An object that is being deleted is left alone: no rule may keep it from going.
-/// - An expression that fails, such as one that reads a field that is not there, refuses the write, unless the policy is
+/// - It applies to creations and updates through any version of the kind, converted to the version of `T`, and not to
+///   the status and other subresources.
+/// - Defaults come first, in the order of declaration; each sees the result of those before it. Rules see the object
+///   that will be stored, and the first violation is reported.
+/// - Objects that are being deleted are excluded: a rule must not prevent a deletion.
+/// - An expression that fails, for example at a missing field, rejects the write, unless the policy is
 ///   [`optional`](Self::optional).
 pub struct Policy<T> {
     declared: Declaration,
     kind: PhantomData<fn(T)>,
 }
 
-/// A policy of whatever kind.
+/// A policy whose type is erased.
 pub(crate) struct Declaration {
     scope: Scope,
     variables: Vec<Variable>,
@@ -72,18 +72,18 @@ pub(crate) struct Declaration {
     rules: Vec<Rule>,
 }
 
-/// How an object is changed.
+/// A change of an object.
 enum Mutation {
-    /// A field, if it is not there, becomes the value of an expression.
+    /// A missing field is set to the value of an expression.
     Default { path: String, value: String },
-    /// What an expression makes is applied.
+    /// The apply configuration that an expression returns is applied.
     ApplyConfiguration(String),
 }
 
-/// What must hold of an object: an expression that is true if it does.
+/// A condition on an object: a CEL expression that has to be true.
 ///
-/// Known in it are `object`, `oldObject` (null when an object is created), `request`, `namespaceObject`, `authorizer` and the
-/// `variables`.
+/// Its variables are `object`, `oldObject` (null when an object is created), `request`, `namespaceObject`, `authorizer`
+/// and the `variables`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rule {
@@ -94,34 +94,34 @@ pub struct Rule {
     reason: Reason,
 }
 
-/// Why a write is refused; it gives the answer its code.
+/// Reason of a rejection, which determines its status code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum Reason {
-    /// 422: the object is not as it must be.
+    /// 422: the object is invalid.
     #[default]
     Invalid,
-    /// 403: it may not be done.
+    /// 403: the write is forbidden.
     Forbidden,
-    /// 401: it may not be done by whoever asks.
+    /// 401: the write is forbidden for this user.
     Unauthorized,
-    /// 413: it is too much.
+    /// 413: the object is too large.
     RequestEntityTooLarge,
 }
 
 impl Rule {
-    /// Makes a rule, and what to tell whoever breaks it.
+    /// Makes a rule with the message of a violation.
     pub fn new(expression: impl Into<String>, message: impl Into<String>) -> Self {
         let (expression, message) = (expression.into(), message.into());
         Self { expression, message, message_expression: None, reason: Reason::Invalid }
     }
 
-    /// Tells what this expression makes of the object; if it fails, the message stays.
+    /// Sets a CEL expression for the message; if it fails, the constant message is used.
     pub fn message_expression(mut self, expression: impl Into<String>) -> Self {
         self.message_expression = Some(expression.into());
         self
     }
 
-    /// Refuses for this reason: [`Reason::Invalid`] unless told otherwise.
+    /// Sets the reason of a rejection: [`Reason::Invalid`] by default.
     pub fn reason(mut self, reason: Reason) -> Self {
         self.reason = reason;
         self
@@ -136,54 +136,56 @@ impl<T: Resource> Policy<T> {
         Self { declared, kind: PhantomData }
     }
 
-    /// Has creations and updates refused that break a rule.
+    /// Rejects creations and updates that violate a rule.
     pub fn validates(mut self, rule: Rule) -> Self {
         self.declared.rules.push(rule);
         self
     }
 
-    /// Sets a field to the value of an expression, where it is not there: `defaults("spec.replicas", "3")`.
+    /// Sets a missing field to the value of an expression: `defaults("spec.replicas", "3")`.
     ///
     /// The path is written as in a [`FieldError`](crate::FieldError), with keys that are no names in brackets:
-    /// `metadata.labels[example.com/tier]`. It does not lead into lists. What is missing on the way there is made.
+    /// `metadata.labels[example.com/tier]`. It does not lead into lists. Missing parents are created.
     pub fn defaults(mut self, path: impl Into<String>, value: impl Into<String>) -> Self {
         self.declared.mutations.push(Mutation::Default { path: path.into(), value: value.into() });
         self
     }
 
-    /// Applies what an expression makes, as server-side apply would:
-    /// `Object{spec: Object.spec{replicas: object.spec.replicas + 1}}`. It may be evaluated again for the same write, and must
-    /// then change nothing more.
+    /// Applies the result of an expression as server-side apply does: `Object{spec: Object.spec{replicas:
+    /// object.spec.replicas + 1}}`. It may be evaluated again for the same write, and must not change the object
+    /// again.
     pub fn applies(mut self, expression: impl Into<String>) -> Self {
         self.declared.mutations.push(Mutation::ApplyConfiguration(expression.into()));
         self
     }
 
-    /// Gives an expression a name, `variables.name`, for the expressions that follow it.
+    /// Names an expression `variables.name` for the expressions after it.
     pub fn variable(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
         self.declared.variables.push(Variable { name: name.into(), expression: expression.into() });
         self
     }
 
-    /// Lets writes pass for which an expression fails. Unless told so, they are refused then.
+    /// Admits writes for which an expression fails; they are rejected by default.
+    #[doc(alias = "failurePolicy")]
     pub fn optional(mut self) -> Self {
         self.declared.scope.optional = true;
         self
     }
 
-    /// Looks only at objects in namespaces with these labels.
+    /// Restricts the policy to objects in namespaces with these labels.
     pub fn namespace_selector(mut self, selector: LabelSelector) -> Self {
         self.declared.scope.namespaces = Some(selector);
         self
     }
 
-    /// Looks only at objects with these labels.
+    /// Restricts the policy to objects with these labels.
     pub fn object_selector(mut self, selector: LabelSelector) -> Self {
         self.declared.scope.objects = Some(selector);
         self
     }
 
-    /// Looks only at writes for which this expression holds, such as `request.userInfo.username != 'admin'`.
+    /// Restricts the policy to writes for which this expression is true, such as `request.userInfo.username !=
+    /// 'admin'`.
     pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
         self.declared.scope.conditions.push(MatchCondition { name: name.into(), expression: expression.into() });
         self
@@ -205,7 +207,7 @@ impl<T> fmt::Debug for Policy<T> {
         let Declaration { scope, .. } = &self.declared;
         f.debug_struct("Policy")
             .field("kind", &scope.kind)
-            .field("rules", &self.declared.told())
+            .field("rules", &self.declared.describe())
             .finish_non_exhaustive()
     }
 }
@@ -215,8 +217,8 @@ impl Declaration {
         &self.scope.kind
     }
 
-    /// Tells defaults and rules, for people.
-    pub(crate) fn told(&self) -> Vec<String> {
+    /// Returns defaults and rules as text for people.
+    pub(crate) fn describe(&self) -> Vec<String> {
         let mutations = self.mutations.iter().map(|mutation| match mutation {
             Mutation::Default { path, value } => format!("{path} = {value}"),
             Mutation::ApplyConfiguration(expression) => expression.clone(),

@@ -1,9 +1,10 @@
 //! HTTP proxies: which connections go through one, and how.
 //!
-//! The rules are those of Go's `httpproxy` package, and so of kubectl and client-go: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and
-//! `NO_PROXY`, in upper or lower case; loopback addresses are always connected to directly. The `proxy-url` of a kubeconfig outranks
-//! the environment and applies to every address. This module knows nothing of requests or of the API server: a proxy is asked for a tunnel by `CONNECT`,
-//! whatever is spoken through it, so that TLS ends at the server and never at the proxy.
+//! The rules are those of Go's `httpproxy` package, and so of kubectl and client-go: `HTTPS_PROXY`, `HTTP_PROXY`,
+//! `ALL_PROXY` and `NO_PROXY`, in upper or lower case; loopback addresses are always connected to directly. The
+//! `proxy-url` of a kubeconfig outranks the environment and applies to every address. This module knows nothing of
+//! requests or of the API server: a proxy is asked for a tunnel by `CONNECT`, whatever is spoken through it, so that
+//! TLS ends at the server and never at the proxy.
 
 mod exclusions;
 #[cfg(test)]
@@ -26,20 +27,20 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tower::{BoxError, Service};
 
-/// The environment variables that name the proxy of `https` addresses, the first one that is not empty.
+/// Environment variables with the proxy of `https` addresses; the first non-empty one is used.
 const HTTPS_VARIABLES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 /// The same for `http` addresses.
 const HTTP_VARIABLES: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
-/// Those that list the addresses which are connected to directly.
+/// Environment variables with the addresses that use no proxy.
 const EXCLUSION_VARIABLES: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
-/// After so much silence, and then in such intervals, the other end of a connection is probed: one that has come back as another
-/// one ends it at the first probe.
+/// Idle time before TCP keepalive probes, and their interval: a peer that restarted ends the connection at the first
+/// probe.
 const KEEPALIVE_PERIOD: Duration = Duration::from_secs(5);
-/// After so many probes without an answer a connection is given up.
+/// Keepalive probes without an answer after which a connection is closed.
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// A proxy was named that cannot be used.
+/// An invalid proxy setting.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{source_name} names the proxy {proxy:?}, {problem}: name it like http://proxy.example.com:3128")]
 pub struct ProxyError {
@@ -64,7 +65,7 @@ struct Proxy {
     authorization: Option<HeaderValue>,
 }
 
-/// Proxies for all addresses: which one is used for which.
+/// The proxies to use, by address.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies {
     https: Option<Result<Proxy, ProxyError>>,
@@ -73,12 +74,12 @@ pub struct Proxies {
 }
 
 impl Proxies {
-    /// Reads the environment of this process.
+    /// Reads the environment variables of this process.
     pub fn from_env() -> Self {
         Self::from_variables(|name| std::env::var(name).ok())
     }
 
-    /// Reads environment variables that are looked up by `variable`.
+    /// Reads environment variables through `variable`.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
         let first = |names: &[&'static str]| {
             let found = |name: &&'static str| Some((*name, variable(name).filter(|value| !value.trim().is_empty())?));
@@ -95,7 +96,8 @@ impl Proxies {
         }
     }
 
-    /// Chooses for the API server of a configuration: the `proxy-url` of its kubeconfig, or what the environment says.
+    /// Returns the proxies for the API server of a configuration: the `proxy-url` of its kubeconfig, or those of the
+    /// environment.
     pub fn of_config(config: &kube::Config) -> Self {
         // kube takes over HTTPS_PROXY as if it were the kubeconfig's.
         let from_env = |proxy: &Uri| {
@@ -111,7 +113,7 @@ impl Proxies {
         }
     }
 
-    /// Chooses the proxy for an address, if it is not connected to directly.
+    /// Returns the proxy of an address, `None` for a direct connection.
     fn of(&self, address: &Uri) -> Result<Option<&Proxy>, ProxyError> {
         let is_https = address.scheme() == Some(&Scheme::HTTPS);
         let proxy = if is_https { &self.https } else { &self.http };
@@ -124,7 +126,7 @@ impl Proxies {
         }
     }
 
-    /// Tells whether an address is connected to directly. A proxy that cannot be used leaves none.
+    /// Returns true if connections to an address use no proxy. With an invalid proxy, none is direct.
     pub fn is_direct(&self, address: &Uri) -> bool {
         matches!(self.of(address), Ok(None))
     }
@@ -163,7 +165,7 @@ impl fmt::Display for Proxy {
     }
 }
 
-/// Decodes `%40`; what follows a percent sign and is no number stays.
+/// Decodes percent-encoding such as `%40`; invalid sequences are kept.
 fn percent_decoded(text: &str) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -183,7 +185,7 @@ fn percent_decoded(text: &str) -> Vec<u8> {
     decoded
 }
 
-/// Makes connections, directly or through a proxy. TLS is put around it.
+/// Makes TCP connections, directly or through a proxy. TLS is layered on top.
 #[derive(Clone, Debug)]
 pub struct Connector {
     tcp: HttpConnector,
@@ -191,12 +193,13 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Makes one that chooses among proxies.
+    /// Makes a connector that uses these proxies.
     pub fn new(proxies: Proxies) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        // A watch may be silent for minutes: only this shows that its other end is not there any more, and did not say so.
+        // A watch may be silent for minutes: only this shows that its other end is not there any more, and did not say
+        // so.
         tcp.set_keepalive(Some(KEEPALIVE_PERIOD));
         tcp.set_keepalive_interval(Some(KEEPALIVE_PERIOD));
         tcp.set_keepalive_retries(Some(KEEPALIVE_PROBES));
@@ -206,7 +209,7 @@ impl Connector {
         Self { tcp, proxies: Arc::new(proxies) }
     }
 
-    /// Limits how long TCP may take to connect.
+    /// Sets the timeout of TCP connections.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.tcp.set_connect_timeout(Some(timeout));
         self

@@ -1,13 +1,13 @@
-//! Hands the keys of one controller to its workers.
+//! The work queue of one controller.
 //!
-//! Takes keys from the caches' listeners and from the clock, gives each to one worker at a time. The order is decided by
-//! [`State`], what waits for the controller's own writes by [`Barrier`]: plain structures that know of no task and no clock.
-//! This file puts a lock around them and wakes whoever has to act.
+//! It takes keys from the listeners of caches and from the clock, and gives each to one worker at a time. [`State`]
+//! decides the order, [`Barrier`] which keys wait for their own writes: plain structures without tasks and clock. This
+//! file puts a lock around them and wakes workers.
 //!
-//! A reader could break: both structures change under one lock, so that the end of a run and the echo of its write cannot
-//! miss one another; what comes in is sorted in before anything that follows on it, so that all happens in the order in
-//! which it was said; a key that is ready passes no timer; and nobody is woken who does not wait, nor a lock taken for each
-//! key, which is most of the time that a busy queue takes.
+//! Invariants: both structures change under one lock, so that the end of a run and the event of its write cannot miss
+//! each other; added keys are sorted in before later changes, so that everything happens in order; a ready key passes
+//! no timer. No worker is woken without need and no lock is taken for each key, which would be most of the time of a
+//! busy queue.
 
 mod backoff;
 mod barrier;
@@ -19,7 +19,7 @@ mod state;
 mod table;
 
 pub use backoff::Backoff;
-pub(crate) use barrier::{Behind, Effect, Trigger, Write};
+pub(crate) use barrier::{Effect, StaleReads, Trigger, Write};
 pub use bucket::RetryRate;
 pub use measured::MeasuredQueue;
 pub(crate) use metrics::{MonitoredQueue, QueueCollector};
@@ -38,85 +38,85 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// The queue of one controller, and the barrier behind which its keys wait for their own writes.
+/// The queue of one controller, with the barrier that holds keys until their own writes are observed.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// What came in and is not sorted in yet. Whoever tells of changes does not wait for those who take keys.
+    /// Keys that were added and are not sorted in yet, so that adding a key does not wait for workers.
     intake: Mutex<Intake>,
     inner: Mutex<Inner>,
     salt: Salt,
     /// Wakes one worker for each key that became ready, the one that waited longest first.
     ready: Notify,
-    /// Wakes whoever watches the clock, when there is something earlier to wait for.
+    /// Wakes the task that watches the clock, when there is an earlier time to wait for.
     timer: Notify,
-    /// Wakes whoever waits for the queue to be closed.
+    /// Notified when the queue is closed.
     closing: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Intake {
-    wanted: Vec<Wanted>,
-    /// Whether a worker waits for what comes in.
+    wanted: Vec<IncomingKey>,
+    /// True if a worker waits for a key.
     awaited: bool,
 }
 
-/// A key that is wanted.
+/// A key that was added.
 #[derive(Debug)]
-struct Wanted {
+struct IncomingKey {
     key: Hashed,
     priority: Priority,
-    /// The change because of which it is wanted, if it may be one that the key made itself.
+    /// The change that triggered it, if the key may have made that change itself.
     trigger: Option<Trigger>,
     since: Instant,
 }
 
-/// So many runs may end before what came in is sorted in, while there are fresh keys to go on with.
-const UNSORTED: u32 = 16;
-/// So many keys that came in are sorted in by who brings the next one.
-const INTAKE: usize = 512;
-/// Room for more than this is given back when there is nothing to do.
-const KEPT: usize = 32;
+/// Runs that may end before the intake is sorted in, while there are other keys.
+const MAX_UNSORTED_RUNS: u32 = 16;
+/// Keys in the intake beyond which adding a key sorts it in.
+const MAX_INTAKE: usize = 512;
+/// Capacity that an idle queue keeps.
+const MAX_IDLE_CAPACITY: usize = 32;
 
 #[derive(Debug)]
 struct Inner {
     state: State,
     barrier: Barrier,
-    /// What changed while a worker had the key: at the end it is known which of it the worker did itself.
+    /// Changes while a worker has the key; at the end of the run those of the worker itself are known.
     meanwhile: BTreeMap<ObjectKey, Vec<(Trigger, Priority)>>,
-    /// How many workers wait for a key, or will find out that they need not.
+    /// Workers that wait for a key, or are about to.
     waiting: usize,
-    /// Until when whoever watches the clock will sleep.
+    /// The time until which the task that watches the clock sleeps.
     alarm: Option<Instant>,
     closed: bool,
-    figures: Figures,
-    /// How many runs ended since what came in was sorted in.
+    stats: QueueStats,
+    /// Runs that ended since the intake was sorted in.
     unsorted: u32,
-    /// The room of what is being sorted in, kept for the next time.
-    sorting: Vec<Wanted>,
+    /// Buffer for sorting in, which is reused.
+    sorting: Vec<IncomingKey>,
 }
 
-/// More changes than this while a worker has a key are not looked at one by one.
-const MEANWHILE: usize = 100;
+/// Changes that are kept while a worker has a key; more of them cause another run in any case.
+const MAX_CONCURRENT_CHANGES: usize = 100;
 
 /// A key to work on.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) item: Item,
     pub(crate) since: Instant,
-    /// What the key wrote that the caches do not show: to be read past them.
-    pub(crate) behind: Behind,
+    /// Caches that have not caught up with the writes of the key.
+    pub(crate) stale: StaleReads,
 }
 
-/// What the metrics tell of a queue.
+/// Statistics of a queue, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Figures {
+pub(crate) struct QueueStats {
     pub(crate) adds: u64,
     pub(crate) retries: u64,
     pub(crate) depth: usize,
     /// Keys that failed and wait because so many others did.
     pub(crate) throttled: usize,
     pub(crate) running: usize,
-    /// How long all running keys together have been running.
+    /// Total time of all running keys.
     pub(crate) unfinished: Duration,
     pub(crate) longest: Duration,
     /// Changes that caused no reconcile, since the key itself had made them.
@@ -126,16 +126,16 @@ pub(crate) struct Figures {
 }
 
 impl Queue {
-    /// Makes an empty queue, whose keys wait no longer than `patience` for their own writes.
-    pub(crate) fn new(backoff: Backoff, rate: RetryRate, patience: Duration, rng: &Rng) -> Self {
+    /// Makes an empty queue, whose keys wait for their own writes up to `own_write_timeout`.
+    pub(crate) fn new(backoff: Backoff, rate: RetryRate, own_write_timeout: Duration, rng: &Rng) -> Self {
         let inner = Inner {
             state: State::new(backoff, rate, rng),
-            barrier: Barrier::new(patience),
+            barrier: Barrier::new(own_write_timeout),
             meanwhile: BTreeMap::new(),
             waiting: 0,
             alarm: None,
             closed: false,
-            figures: Figures::default(),
+            stats: QueueStats::default(),
             unsorted: 0,
             sorting: Vec::new(),
         };
@@ -149,21 +149,21 @@ impl Queue {
         }
     }
 
-    /// Wants a key to be reconciled.
+    /// Adds a key.
     pub(crate) fn add(&self, key: &ObjectKey, priority: Priority) {
         self.want(key, None, priority);
     }
 
-    /// Wants a key to be reconciled because of a change, unless the key made that change itself.
+    /// Adds a key because of a change, unless the key made that change itself.
     pub(crate) fn trigger(&self, key: &ObjectKey, trigger: Trigger, priority: Priority) {
         self.want(key, Some(trigger), priority);
     }
 
     fn want(&self, key: &ObjectKey, trigger: Option<Trigger>, priority: Priority) {
-        let wanted = Wanted { key: self.salt.hashed(key), priority, trigger, since: Instant::now() };
+        let wanted = IncomingKey { key: self.salt.hashed(key), priority, trigger, since: Instant::now() };
         let mut intake = lock(&self.intake);
         intake.wanted.push(wanted);
-        let sort = intake.awaited || intake.wanted.len() >= INTAKE;
+        let sort = intake.awaited || intake.wanted.len() >= MAX_INTAKE;
         drop(intake);
         if sort {
             self.change(|_, _| ());
@@ -173,21 +173,21 @@ impl Queue {
     /// Waits for the next key; `None` once the queue is closed.
     pub(crate) async fn next(&self) -> Option<Work> {
         loop {
-            if let Some(found) = self.take(false) {
+            if let Some(found) = self.try_next(false) {
                 return found;
             }
-            // Whoever found nothing stands in line before looking again, so that no key comes in between unnoticed.
+            // Register before the second attempt, so that no key is missed in between.
             let mut ready = pin!(self.ready.notified());
             ready.as_mut().enable();
-            if let Some(found) = self.take(true) {
+            if let Some(found) = self.try_next(true) {
                 return found;
             }
             ready.await;
         }
     }
 
-    /// Takes the next key, or says that there will be none; `None` if one has to be waited for.
-    fn take(&self, in_line: bool) -> Option<Option<Work>> {
+    /// Returns the next key, or `Some(None)` if the queue is closed; `None` if the caller has to wait.
+    fn try_next(&self, in_line: bool) -> Option<Option<Work>> {
         self.change(|inner, now| {
             if inner.closed {
                 return Some(None);
@@ -198,8 +198,8 @@ impl Queue {
         })
     }
 
-    /// Takes a key back from its worker, which wrote these objects, and hands out another if one is ready. `is_gone` tells
-    /// that a cache shows an object as gone or going.
+    /// Ends the run of a key, which wrote these objects, and returns another key if one is ready. `is_gone` returns
+    /// true if a cache shows an object as deleted or being deleted.
     pub(crate) fn done(
         &self,
         item: &Item,
@@ -211,7 +211,7 @@ impl Queue {
         self.change_after(Inner::has_to_sort, |inner, now| {
             for (trigger, priority) in inner.meanwhile.remove(&item.key).unwrap_or_default() {
                 if inner.barrier.is_echo(&item.key, &trigger, &writes) {
-                    inner.figures.echoes += 1;
+                    inner.stats.echoes += 1;
                 } else {
                     inner.state.add(self.salt.hashed(&item.key), priority, now);
                 }
@@ -222,19 +222,19 @@ impl Queue {
         })
     }
 
-    /// Takes in how far a cache has come.
-    pub(crate) fn seen(&self, store: StoreId, revision: u64) {
+    /// Handles that a cache has reached a revision.
+    pub(crate) fn observed(&self, store: StoreId, revision: u64) {
         self.change(|inner, now| {
-            for key in inner.barrier.seen(store, revision) {
+            for key in inner.barrier.observed(store, revision) {
                 inner.state.release(&key, now);
             }
         });
     }
 
-    /// Takes in that a list made a cache as of this revision, where `is_gone` tells that an object is gone or going.
+    /// Handles that a list replaced a cache as of this revision; `is_gone` returns true for deleted objects.
     ///
-    /// What a key wrote may have been changed or deleted before the list was made, without the cache ever showing it: so
-    /// these keys look again.
+    /// What a key wrote may have been changed or deleted before the list was made, without the cache ever showing it:
+    /// so these keys look again.
     pub(crate) fn listed(&self, store: StoreId, revision: u64, is_gone: impl Fn(&ObjectKey, &str) -> bool) {
         self.change(|inner, now| {
             let (unsure, free) = inner.barrier.listed(store, revision, is_gone);
@@ -247,7 +247,7 @@ impl Queue {
         });
     }
 
-    /// Takes in that an object is gone or going.
+    /// Handles that an object is deleted or being deleted.
     pub(crate) fn deleted(&self, store: StoreId, object: &ObjectKey, uid: &str) {
         self.change(|inner, now| {
             for key in inner.barrier.deleted(store, object, uid) {
@@ -265,7 +265,7 @@ impl Queue {
         });
     }
 
-    /// Gives out no more keys; workers finish what they have.
+    /// Closes the queue: it hands out no more keys, and workers finish the reconciles under way.
     pub(crate) fn close(&self) {
         lock(&self.inner).closed = true;
         self.ready.notify_waiters();
@@ -288,7 +288,7 @@ impl Queue {
                 inner.state.wake(now);
                 for key in inner.barrier.overdue(now) {
                     if inner.state.release(&key, now) {
-                        inner.figures.overdue += 1;
+                        inner.stats.overdue += 1;
                     }
                 }
                 inner.alarm = inner.next_time(now);
@@ -308,24 +308,24 @@ impl Queue {
         }
     }
 
-    /// Returns what the metrics tell.
-    pub(crate) fn figures(&self) -> Figures {
+    /// Returns the statistics.
+    pub(crate) fn stats(&self) -> QueueStats {
         self.change(|inner, now| {
-            let mut figures = inner.figures;
-            figures.adds = inner.state.adds;
-            figures.retries = inner.state.retries;
-            figures.depth = inner.state.ready();
-            figures.throttled = inner.state.throttled();
+            let mut stats = inner.stats;
+            stats.adds = inner.state.adds;
+            stats.retries = inner.state.retries;
+            stats.depth = inner.state.ready();
+            stats.throttled = inner.state.throttled();
             for since in inner.state.running() {
-                figures.running += 1;
-                figures.unfinished += now.saturating_duration_since(since);
-                figures.longest = figures.longest.max(now.saturating_duration_since(since));
+                stats.running += 1;
+                stats.unfinished += now.saturating_duration_since(since);
+                stats.longest = stats.longest.max(now.saturating_duration_since(since));
             }
-            figures
+            stats
         })
     }
 
-    /// Changes the queue as it is after all that came in, and wakes whoever has to act on it.
+    /// Changes the queue after sorting in the intake, and wakes the tasks that have to act.
     fn change<T>(&self, change: impl FnOnce(&mut Inner, Instant) -> T) -> T {
         self.change_after(|_| true, change)
     }
@@ -373,8 +373,8 @@ impl Queue {
         intake.awaited = inner.waiting > 0;
         if intake.wanted.is_empty() {
             if intake.awaited {
-                intake.wanted.shrink_to(KEPT);
-                inner.sorting.shrink_to(KEPT);
+                intake.wanted.shrink_to(MAX_IDLE_CAPACITY);
+                inner.sorting.shrink_to(MAX_IDLE_CAPACITY);
             }
             return;
         }
@@ -393,21 +393,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Inner {
-    /// Tells whether it is time for what came in, when a run ends.
+    /// Returns true if it is time for what came in, when a run ends.
     fn has_to_sort(&mut self) -> bool {
         self.unsorted += 1;
-        !self.state.has_fresh() || self.unsorted >= UNSORTED
+        !self.state.has_fresh() || self.unsorted >= MAX_UNSORTED_RUNS
     }
 
-    fn sort_in(&mut self, Wanted { key, priority, trigger, since }: Wanted) {
+    fn sort_in(&mut self, IncomingKey { key, priority, trigger, since }: IncomingKey) {
         if let Some(trigger) = trigger {
             if self.barrier.is_echo(key.key(), &trigger, &[]) {
-                self.figures.echoes += 1;
+                self.stats.echoes += 1;
                 return;
             }
             if self.state.is_running(&key) {
                 let meanwhile = self.meanwhile.entry(key.key().clone()).or_default();
-                if meanwhile.len() < MEANWHILE {
+                if meanwhile.len() < MAX_CONCURRENT_CHANGES {
                     return meanwhile.push((trigger, priority));
                 }
             }
@@ -417,7 +417,7 @@ impl Inner {
 
     fn next(&mut self, now: Instant) -> Option<Work> {
         let item = self.state.next(now)?;
-        Some(Work { behind: self.barrier.behind(&item.key), since: now, item })
+        Some(Work { stale: self.barrier.stale_reads(&item.key), since: now, item })
     }
 
     fn next_time(&self, now: Instant) -> Option<Instant> {

@@ -1,4 +1,4 @@
-//! Which permissions an operator needs, from what its controllers declare.
+//! RBAC rules of an operator, derived from the declarations of its controllers.
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/>.
 
@@ -8,13 +8,13 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Verbs on one resource.
+/// Verbs on one resource that a controller needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant {
     resource: GroupResource,
     namespaced: bool,
     verbs: &'static [&'static str],
-    /// Where it is needed; none means wherever the operator works.
+    /// The namespaces of the grant; all namespaces of the operator if empty.
     namespaces: BTreeSet<String>,
 }
 
@@ -27,7 +27,7 @@ impl Grant {
         Self { resource, namespaced, verbs, namespaces: BTreeSet::new() }
     }
 
-    /// Tells whether it is about a kind, or a subresource of it.
+    /// Returns true if it is for a kind, or a subresource of it.
     pub(crate) fn is_of(&self, kind: &Kind) -> bool {
         let resource = self.resource.resource.split('/').next().unwrap_or_default();
         self.resource.group == kind.resource().group && *resource == *kind.resource().resource
@@ -108,7 +108,8 @@ pub(crate) fn roles(
     roles
 }
 
-/// Makes the role that lets an operator elect its leader and tell of it: where the lease is, and nothing but this lease.
+/// Makes the role that lets an operator elect its leader and tell of it: where the lease is, and nothing but this
+/// lease.
 pub(crate) fn election_role(operator: &str, namespace: &str, lease: &str) -> Value {
     let rule = |verbs: Value| json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs});
     // What does not exist yet has no name that a rule could hold to.

@@ -1,10 +1,11 @@
-//! Connections that others open to the operator.
+//! The HTTP server of an operator: webhooks, metrics and health.
 //!
-//! Everybody who reaches the port may connect, so a listener holds a bounded number of connections, and each of them has to
-//! make progress: see `pace`. A new connection always finds a place, unless all others wait for answers of the operator. If there
-//! is none, one is closed: of the address that holds the most, first one between two requests, then the slowest.
+//! Every peer that reaches the port may connect, so a listener holds a bounded number of connections, and each of them
+//! has to make progress: see `pace`. A new connection is accepted unless all others wait for answers of the operator.
+//! If the limit is reached, one is closed: of the address with the most connections, an idle one first, then the
+//! slowest.
 //!
-//! Invariant: a connection whose request is complete is never closed for another's sake.
+//! Invariant: a connection whose request is complete is never closed for another one.
 
 mod pace;
 
@@ -43,7 +44,7 @@ struct Open {
     peer: IpAddr,
 }
 
-/// Holds conversations until it is dropped, at most so many at the same time.
+/// Accepts connections until it is dropped, at most `limit` at the same time.
 pub(crate) async fn accept<F>(listener: TcpListener, limit: usize, converse: impl Fn(TcpStream, Arc<Pace>) -> F)
 where
     F: Future<Output = Result<(), BoxError>> + Send + 'static,
@@ -77,7 +78,7 @@ where
     }
 }
 
-/// Closes the connection that can be spared best; tells whether there was one.
+/// Closes the connection that is needed least, and returns false if there is none.
 fn close_one(open: &mut Vec<Open>) -> bool {
     let mut held: BTreeMap<IpAddr, usize> = BTreeMap::new();
     for each in open.iter() {
@@ -151,7 +152,7 @@ mod tests {
         String::from_utf8(text[..read].to_vec()).unwrap()
     }
 
-    /// Tells whether the operator has closed a connection.
+    /// Returns true if the operator has closed a connection.
     async fn is_closed(stream: &mut TcpStream) -> bool {
         timeout(Duration::from_secs(1), stream.read(&mut [0])).await.is_ok_and(|read| !matches!(read, Ok(1..)))
     }

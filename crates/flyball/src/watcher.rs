@@ -1,33 +1,31 @@
-//! Follows one kind in one scope: lists it, watches it, and recovers from whatever ends the watch.
+//! Lists and watches one kind in one scope, and recovers from every error.
 //!
-//! Takes the bytes that the API server sends and gives [`Delta`](crate::cache::Delta)s to the cache; it knows nothing of types,
-//! controllers or queues. What to do next is decided by the [`Session`], a state machine without I/O, and when, by its
-//! [`Schedule`](schedule::Schedule); this file sends the requests and keeps the waits. The API server's side is told at
-//! <https://kubernetes.io/docs/reference/using-api/api-concepts/>.
+//! It takes the bytes of the API server and gives [`Delta`](crate::cache::Delta)s to the cache; it knows no types,
+//! controllers or queues. The [`Session`], a state machine without I/O, decides the next request, and its
+//! [`Schedule`](schedule::Schedule) when to send it; this file sends requests and waits. See
+//! <https://kubernetes.io/docs/reference/using-api/api-concepts/> for the protocol.
 //!
-//! Each watch stands alone: one that fails, because its kind is not allowed, or its connection is broken, waits and
-//! tries again without end, while the others go on. All they share is the [`Reachability`] of their server, so that one
-//! looks for it while it is away. A kind that is not installed is a state of the watch as well: it has no objects,
-//! until it is installed.
+//! Watches are independent: one that fails, because it is forbidden or its connection is broken, is retried without
+//! end, while the others go on. They share the [`Reachability`] of their server, so that one of them probes it during
+//! an outage. A kind that is not installed is a state of the watch: it has no objects until it is installed.
 //!
-//! Invariant: no object is treated as deleted because a server answered less than there is. A list that lacks many
-//! objects is confirmed by a second one, and a kind that had objects goes by the word of discovery, not by that of a
-//! 404.
+//! Invariant: no object is deleted because of an incomplete response. A list that lacks many objects is confirmed by a
+//! second one, and a kind that had objects is removed only if discovery denies it, not by a 404.
 
-mod follow;
 mod frame;
 mod metrics;
+mod objects;
 mod reachability;
 mod schedule;
 mod session;
 #[cfg(test)]
 mod tests;
 
-pub use follow::{Seen, follow, follow_objects};
 pub(crate) use metrics::{WatchCounters, WatchMetrics};
+pub use objects::{WatchEvent, watch, watch_objects};
 pub(crate) use reachability::Reachability;
 
-use crate::cache::{Delta, Entry, Kept, Writer};
+use crate::cache::{Delta, Entry, KeptFields, Writer};
 use crate::client::{self, HttpService, NoRetry, ResponseBody};
 use crate::error::chain;
 use crate::kind::Kind;
@@ -45,21 +43,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 
-/// What asks for whole objects.
-const WHOLE: &str = "application/json";
-/// What asks for the metadata of objects; a server that cannot give it sends the whole. A list and the events of a watch
-/// are asked for by different names, and a server refuses the one for the other.
-const METADATA_OF_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
-const METADATA_OF_EVENTS: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+/// `Accept` header for objects.
+const ACCEPT_OBJECTS: &str = "application/json";
+/// `Accept` headers for metadata only; a server without support sends whole objects. Lists and watches have different
+/// media types, and a server rejects the wrong one.
+const ACCEPT_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+const ACCEPT_METADATA_EVENTS: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// How long the server may take to begin an answer.
+/// Time for the server to begin a response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// A server that takes longer than this to begin an answer is probed meanwhile.
+/// Time after which a server that has not begun a response is probed.
 const PROMPT_ANSWER: Duration = Duration::from_secs(1);
-/// How fast a list has to come in, beyond the half minute that it is allowed anyway.
+/// Minimum rate of a list, after the first half minute.
 const MIN_BYTES_PER_SECOND: u64 = 32 << 10;
-/// How long a server has to deny a kind of which there were objects: one that starts, or an aggregated one that is away
-/// for a moment, may do so for a while.
+/// Time for which the server has to deny a kind that had objects: a server that starts, or an aggregated one that is
+/// unavailable, may deny it for a while.
 const ABSENCE_DELAY: Duration = Duration::from_secs(30);
 
 /// One running watch.
@@ -69,15 +67,15 @@ pub(crate) struct Watcher {
     writer: Writer,
     session: Session,
     metrics: WatchCounters,
-    /// Whether the answers are to hold metadata alone.
+    /// True if only metadata is requested.
     metadata_only: bool,
-    /// Since when the server has denied the kind each time.
+    /// The time since which the server has denied the kind.
     denied: Option<Instant>,
 }
 
 impl Watcher {
-    /// Prepares the watch that fills a store, over a client that has this reach; of all managed fields it keeps those
-    /// of `manager`.
+    /// Prepares the watch that fills a store, over a client whose reachability is shared; of all managed fields it
+    /// keeps those of `manager`.
     pub(crate) fn new(
         client: impl HttpService,
         reach: Arc<Reachability>,
@@ -87,7 +85,7 @@ impl Watcher {
         metrics: WatchCounters,
     ) -> Self {
         let store = writer.store();
-        let metadata_only = store.portion().kept == Kept::Metadata;
+        let metadata_only = store.portion().kept == KeptFields::Metadata;
         let session = Session::new(store, manager, rng.fork("watch"));
         Self { client: Box::new(client), reach, writer, session, metrics, metadata_only, denied: None }
     }
@@ -108,16 +106,16 @@ impl Watcher {
                 Err(pause) => pause,
             };
             let gone = self.is_gone().await;
-            if let Some(trouble) = self.session.trouble() {
+            if let Some(last_error) = self.session.last_error() {
                 let store = self.writer.store();
-                store.set_trouble(Some(trouble));
+                store.set_last_error(Some(last_error));
                 let (kind, namespace) = (store.kind(), store.namespace());
                 match (gone, store.is_absent()) {
-                    (false, _) => tracing::warn!(%kind, namespace, ?pause, "watch failed: {trouble}"),
+                    (false, _) => tracing::warn!(%kind, namespace, ?pause, "watch failed: {last_error}"),
                     (true, false) => tracing::warn!(
                         %kind,
                         namespace,
-                        "no matches for kind: its CustomResourceDefinition is not installed, waiting for it: {trouble}"
+                        "no matches for kind: its CustomResourceDefinition is not installed, waiting for it: {last_error}"
                     ),
                     (true, true) => tracing::debug!(%kind, namespace, ?pause, "still not installed"),
                 }
@@ -153,7 +151,7 @@ impl Watcher {
         if answer.status().is_success() {
             self.session.accepted();
             if self.session.is_watching() {
-                self.writer.store().set_trouble(None);
+                self.writer.store().set_last_error(None);
             }
             return Ok(answer.into_body());
         }
@@ -162,12 +160,12 @@ impl Watcher {
         Err(self.session.refused(&status, Duration::ZERO))
     }
 
-    /// Gives the beginning of an answer, or why there is none.
+    /// Returns the head of a response, or the reason why there is none.
     async fn get(&self, request: &Request) -> Result<Response<ResponseBody>, End> {
         let accept = match (self.metadata_only, request.answer) {
-            (false, _) => WHOLE,
-            (true, Answer::List) => METADATA_OF_LIST,
-            (true, Answer::Events) => METADATA_OF_EVENTS,
+            (false, _) => ACCEPT_OBJECTS,
+            (true, Answer::List) => ACCEPT_METADATA_LIST,
+            (true, Answer::Events) => ACCEPT_METADATA_EVENTS,
         };
         let get = http::Request::get(&request.uri).header(http::header::ACCEPT, accept);
         let get = get.extension(NoRetry).body(Body::empty());
@@ -202,7 +200,7 @@ impl Watcher {
         }
     }
 
-    /// Tells whether the kind is not installed. Of one that has objects, discovery has to say so as well, after a
+    /// Returns true if the kind is not installed. Of one that has objects, discovery has to say so as well, after a
     /// while.
     async fn is_gone(&mut self) -> bool {
         if !self.session.is_absent() {
@@ -214,14 +212,14 @@ impl Watcher {
         known == 0 || since.elapsed() >= ABSENCE_DELAY && self.is_undiscovered().await
     }
 
-    /// Tells whether discovery knows nothing of the kind; `false` if it cannot be asked.
+    /// Returns true if discovery knows nothing of the kind; `false` if it cannot be asked.
     async fn is_undiscovered(&self) -> bool {
         let kind = self.writer.store().kind();
         let found = Kind::discover_by(&*self.client, kind.gvk()).await;
         found.is_ok_and(|found| found.is_none_or(|found| found.resource() != kind.resource()))
     }
 
-    /// Takes in a list, or a page of it; gives what to wait for before the next request.
+    /// Reads a list, or a page of it, and returns the wait before the next request.
     async fn list(&mut self, mut chunks: Chunks) -> Pause {
         let mut list = List::default();
         let end = loop {
@@ -230,14 +228,14 @@ impl Watcher {
                 Err(end) => break end,
             };
             let (writer, session, metrics) = (&mut self.writer, &mut self.session, &self.metrics);
-            if let Err(error) = list.push(&chunk, |item| _ = take(session.item(item), session, writer, metrics)) {
+            if let Err(error) = list.push(&chunk, |item| _ = apply_step(session.item(item), session, writer, metrics)) {
                 break End::Broken(error.to_string());
             }
         };
         let end = match (end, list.finish()) {
             (End::Closed, Ok(page)) => {
                 let step = self.session.page(page);
-                let pause = take(step, &mut self.session, &mut self.writer, &self.metrics);
+                let pause = apply_step(step, &mut self.session, &mut self.writer, &self.metrics);
                 return pause.unwrap_or(Pause::For(Duration::ZERO));
             }
             (End::Closed, Err(error)) => End::Broken(error.to_string()),
@@ -246,7 +244,7 @@ impl Watcher {
         self.session.ended(end, Duration::ZERO)
     }
 
-    /// Takes in events; gives what to wait for before the next request.
+    /// Reads events, and returns the wait before the next request.
     async fn watch(&mut self, mut chunks: Chunks) -> Pause {
         let began = Instant::now();
         let mut lines = Lines::default();
@@ -260,7 +258,7 @@ impl Watcher {
                     if is_there {
                         break End::Lost;
                     }
-                    self.writer.store().set_trouble(Some("the API server sends nothing and answers no probes"));
+                    self.writer.store().set_last_error(Some("the API server sends nothing and answers no probes"));
                     turned.set(reach.turned());
                     continue;
                 }
@@ -278,10 +276,10 @@ impl Watcher {
                 }
                 stop = match session.line(line) {
                     Step::Stop(status) => Some(session.refused(&status, began.elapsed())),
-                    Step::Lost(error) => take(Step::Lost(error), session, writer, metrics),
+                    Step::Lost(error) => apply_step(Step::Lost(error), session, writer, metrics),
                     step => {
                         is_alive = true;
-                        take(step, session, writer, metrics)
+                        apply_step(step, session, writer, metrics)
                     }
                 };
             });
@@ -299,16 +297,16 @@ impl Watcher {
     }
 }
 
-/// An answer that comes in chunk by chunk, until nothing of use comes for too long. Bytes alone are no progress, or an answer that
-/// trickles would be waited for without end.
+/// An answer that comes in chunk by chunk, until nothing of use comes for too long. Bytes alone are no progress, or an
+/// answer that trickles would be waited for without end.
 struct Chunks {
     body: ResponseBody,
     silence: Duration,
-    /// So many bytes allow for another second.
+    /// Bytes that allow for another second.
     rate: u64,
     /// When the answer began, or last made progress.
     last: Instant,
-    /// How many bytes have come since.
+    /// Bytes received since then.
     received: u64,
     /// Rings at some time at which the silence may have become too long: setting it anew for each chunk would cost more
     /// than reading the chunk.
@@ -320,7 +318,7 @@ impl Chunks {
         Self { body, silence, rate, last: Instant::now(), received: 0, alarm: Box::pin(sleep(silence)) }
     }
 
-    /// Takes in that what came is of use.
+    /// Records progress.
     fn progress(&mut self) {
         (self.last, self.received) = (Instant::now(), 0);
     }
@@ -353,17 +351,17 @@ impl Chunks {
 }
 
 /// Carries one step out; gives what to wait for, if that ends the exchange.
-fn take(step: Step, session: &mut Session, writer: &mut Writer, metrics: &WatchCounters) -> Option<Pause> {
+fn apply_step(step: Step, session: &mut Session, writer: &mut Writer, metrics: &WatchCounters) -> Option<Pause> {
     match step {
         Step::Apply(delta) => {
             metrics.events.inc();
             writer.apply(delta);
         }
-        Step::Listed(revision) => match writer.doubts() {
-            Some(why) => return Some(session.doubt(why)),
+        Step::Listed(revision) => match writer.unconfirmed() {
+            Some(why) => return Some(session.unconfirmed(why)),
             None => {
                 metrics.events.inc();
-                writer.store().set_trouble(None);
+                writer.store().set_last_error(None);
                 writer.apply(session.complete(revision));
             }
         },

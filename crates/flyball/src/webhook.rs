@@ -1,7 +1,7 @@
-//! Asks and answers before something is stored: webhooks that validate, complete and convert objects.
+//! Admission and conversion webhooks: validate, default and convert objects before they are stored.
 //!
-//! A [`Webhook`] says for one kind what is to be asked; the operator serves it, keeps the certificates, and tells the API server
-//! where it is and whom to trust. See
+//! A [`Webhook`] declares the calls for one kind; the operator serves it, rotates its certificates, and publishes its
+//! address and authority to the API server. See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>.
 //!
 //! ```no_run
@@ -20,40 +20,43 @@
 //!
 //! # How the API server finds it
 //!
-//! `pages manifests` prints the webhook configuration, a service, and the permissions that follow; whoever deploys the operator
-//! labels its pods `app.kubernetes.io/name: pages`. Everything else happens at start:
+//! `pages manifests` prints the webhook configuration, a service, and the permissions that follow; whoever deploys the
+//! operator labels its pods `app.kubernetes.io/name: pages`. At start:
 //!
-//! - The operator makes an authority of its own and a serving certificate, and keeps them in a secret that all its replicas
-//!   share. Both are replaced after two thirds of their year, without a call that fails: the new authority is made known
-//!   an hour before anything is signed by it. The authority's key is thrown away once it has signed.
-//!   Replicas judge certificates by the API server's clock, not by their own.
+//! - The operator issues a certificate authority and a serving certificate, and keeps them in a secret that all its
+//!   replicas share. Both are replaced after two thirds of their year, without a failed call: the new authority is
+//!   published an hour before it signs anything. The key of the authority is discarded once it has signed. Replicas
+//!   judge certificates by the API server's clock, not by their own.
 //! - It writes the authority into its webhook configurations and into the conversion of its custom resources.
-//! - On a developer's machine, against a cluster on the same machine, it writes a URL of the loopback interface in place
-//!   of the service. `--webhook-url` gives any other, which a cluster in a container on this machine needs: there
-//!   `https://host.docker.internal:9443` leads here, with `--webhook-addr :9443`.
+//! - On a developer's machine, against a cluster on the same machine, it writes a URL of the loopback interface
+//!   instead of the service. `--webhook-url` sets any other URL. A cluster in a container on this machine needs
+//!   `https://host.docker.internal:9443`, with `--webhook-addr :9443`.
 //!
-//! The service leads to replicas that are ready, and a replica is ready once it has shaken hands with itself, trusting what its
-//! configurations tell the API server to trust, whoever makes the certificate. A configuration that is not there, that the operator may
-//! not read, or that holds no bundle makes `/readyz` say `not verified`.
+//! The service selects replicas that are ready. A replica is ready once it has completed a handshake with itself, with
+//! the authority in its configurations, wherever the certificate comes from. A configuration that is missing, that the
+//! operator may not read, or that has no bundle makes `/readyz` report `not verified`.
 //!
-//! # What is not asked about
+//! With [`Certificates::Files`] (`--webhook-cert-dir`) it serves the certificate in a directory, and reads it again
+//! when it changes; the authority has to be published separately. cert-manager does both, see
+//! [`Certificates::CertManager`].
 //!
-//! A webhook is asked about all objects of its kind, with one exception. While the operator does not run, writes of the kind are
-//! refused, unless the webhook is [optional](Webhook::optional). For kinds of Kubernetes itself, such as pods, secrets and leases, that
-//! would keep the operator from ever running again, so their webhooks leave out the operator's own namespace and `kube-system`;
-//! those of kinds without a namespace leave out what nodes and the controllers of `kube-system` write.
+//! # Excluded objects
 //!
-//! # What others may send
+//! A webhook is called for all objects of its kind, with one exception. While the operator is down, writes of the kind
+//! are rejected, unless the webhook is [optional](Webhook::optional). For built-in kinds such as pods, secrets and
+//! leases, this would keep the operator from ever starting again. So their webhooks exclude the operator's own
+//! namespace and `kube-system`; those of cluster-scoped kinds exclude writes of nodes and of the controllers of
+//! `kube-system`.
 //!
-//! The API server shows no certificate unless its
+//! # Limits
+//!
+//! The API server presents no client certificate unless its
 //! [configuration](https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#authenticate-apiservers)
-//! says so, and none for conversions, so everybody who reaches the port may send a review. What that can cost is bounded: 256
-//! connections, of which the slowest is closed for a new one; 3 s for a handshake or a head, 5 s and one more for each 100 KiB for a
-//! body; 8 MiB for a review of a write, 16 MiB for a conversion ([`Webhook::max_conversion_bytes`]), 64 MiB for all bodies together,
-//! of which the largest is refused for others; reviews that would take too much once they are parsed.
-//!
-//! With [`Certificates::Files`] (`--webhook-cert-dir`) it serves what lies in a directory instead, and takes what
-//! changes there; whoever puts it there makes the authority known. cert-manager does both, see [`Certificates::CertManager`].
+//! says so, and none for conversions, so every peer that reaches the port may send reviews. Their cost is bounded: 256
+//! connections, of which the slowest is closed for a new one; 3 s for a handshake or a request head; 5 s for a body,
+//! and one more for each 100 KiB; 8 MiB for a review of a write, 16 MiB for a conversion
+//! ([`Webhook::max_conversion_bytes`]), 64 MiB for all bodies together, of which the largest is rejected. Reviews
+//! whose parsed tree would be too large are rejected.
 //!
 //! Keys come from the operating system, never from the operator's [`Rng`](crate::Rng): a simulation calls
 //! [`Webhooks::handle`] instead, without TLS.
@@ -62,15 +65,15 @@ mod budget;
 mod certificate;
 mod convert;
 mod files;
-mod graft;
 mod handler;
-mod keeper;
 mod listener;
 mod lockout;
 mod manifests;
+mod merge;
 mod metrics;
 mod probe;
 mod request;
+mod rotator;
 mod scope;
 mod secret;
 mod service;
@@ -79,11 +82,11 @@ mod verdict;
 pub(crate) use certificate::Identity;
 pub(crate) use files::read as read_certificate;
 pub use handler::{Defaulter, Validator};
-pub(crate) use keeper::Keeper;
 pub(crate) use listener::{Serving, Verification, serve, serve_tls};
 pub(crate) use manifests::{Reach, Target, cluster_rules, convert_crd, manifests, service_name};
 pub(crate) use metrics::WebhookMetrics;
 pub use request::{AdmissionRequest, Operation};
+pub(crate) use rotator::CertificateRotator;
 pub(crate) use scope::{ADMISSION, Scope};
 pub(crate) use service::Live;
 pub use service::Webhooks;
@@ -101,28 +104,28 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The port that webhooks are served at unless told otherwise, as in controller-runtime.
+/// Default port of webhooks, as in controller-runtime.
 pub(crate) const PORT: u16 = 9443;
 
-/// Where the certificate comes from that webhooks are served with.
+/// Source of the certificate that webhooks are served with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Certificates {
-    /// The operator makes it, keeps it in a secret, and replaces it in time.
+    /// The operator issues it, keeps it in a secret, and rotates it.
     #[default]
     Own,
-    /// It lies in this directory, as `tls.crt` and `tls.key`, and is read again when it changes.
+    /// Files `tls.crt` and `tls.key` in this directory, which are read again when they change.
     Files(PathBuf),
-    /// [cert-manager](https://cert-manager.io/docs/concepts/ca-injector/) makes it for a `Certificate` and tells the API server of
+    /// [cert-manager](https://cert-manager.io/docs/concepts/ca-injector/) issues it for a `Certificate` and publishes
     /// its authority; the secret is mounted at the directory.
     CertManager {
         /// Namespace and name of the `Certificate`, as `namespace/name`.
         certificate: String,
-        /// Where its secret is mounted.
+        /// The directory where its secret is mounted.
         directory: PathBuf,
     },
 }
 
-/// What is asked before objects of one kind are stored, or shown in another version.
+/// The admission and conversion webhooks of one kind.
 ///
 /// ```
 /// # use flyball::webhook::{AdmissionRequest, Verdict, Webhook};
@@ -172,13 +175,13 @@ pub enum Certificates {
 /// # }
 /// ```
 ///
-/// Writes through any version of the kind are asked about, converted to that of `T`.
+/// It is called for writes through any version of the kind, converted to the version of `T`.
 pub struct Webhook<T: Resource> {
     declared: Declaration,
     kind: PhantomData<fn(T)>,
 }
 
-/// A webhook of whatever kind.
+/// A webhook whose type is erased.
 pub(crate) struct Declaration {
     pub(crate) scope: Scope,
     validates: Option<Arc<dyn Handler>>,
@@ -190,7 +193,7 @@ pub(crate) struct Declaration {
 }
 
 impl Declaration {
-    /// Names what is asked, for people.
+    /// Returns the names of the calls.
     pub(crate) fn duties(&self) -> Vec<&'static str> {
         let duties = [
             (self.defaults.is_some(), "defaults"),
@@ -202,7 +205,7 @@ impl Declaration {
 }
 
 impl<T: Resource + Serialize> Webhook<T> {
-    /// Makes a webhook that is asked nothing yet.
+    /// Makes a webhook that serves no calls yet.
     pub fn new() -> Self {
         let declared = Declaration {
             scope: Scope::of::<T>(),
@@ -216,22 +219,29 @@ impl<T: Resource + Serialize> Webhook<T> {
         Self { declared, kind: PhantomData }
     }
 
-    /// Has creations and updates validated.
+    /// Adds a validator of creations and updates.
+    #[doc(alias = "CustomValidator")]
+    #[doc(alias = "ValidatingWebhook")]
     pub fn validates(mut self, validator: impl Validator<T>) -> Self {
         self.declared.validates = Some(Arc::new(Validating(validator, PhantomData)));
         self
     }
 
-    /// Has objects completed when they are created and updated.
+    /// Adds a defaulter of creations and updates.
+    #[doc(alias = "CustomDefaulter")]
+    #[doc(alias = "MutatingWebhook")]
     pub fn defaults(mut self, defaulter: impl Defaulter<T>) -> Self {
         self.declared.defaults = Some(Arc::new(Defaulting(defaulter, PhantomData)));
         self
     }
 
-    /// Converts between `T` and another version of the kind, and so between any two that are named here.
+    /// Adds the conversion between `T` and another version of the kind, and so between any two versions that are
+    /// added.
     ///
-    /// Nothing may be lost on the way there and back; what the other version has no field for is best kept in an
-    /// annotation. Of the metadata only labels and annotations can be changed by a conversion.
+    /// A conversion there and back must not lose data; keep data without a field in the other version in an annotation.
+    /// A conversion may change only labels and annotations of the metadata.
+    #[doc(alias = "Hub")]
+    #[doc(alias = "Convertible")]
     pub fn converts<Other>(mut self) -> Self
     where
         T: TryFrom<Other, Error: Display>,
@@ -242,47 +252,49 @@ impl<T: Resource + Serialize> Webhook<T> {
         self
     }
 
-    /// Admits reviews of conversions with so many bytes: 16 MiB unless told otherwise, and never less.
+    /// Sets the largest conversion review that is accepted: 16 MiB by default, and never less.
     ///
-    /// The API server sends all objects of a list in one review, so a client that lists without pages needs as much as all
-    /// objects take. The largest limit of all webhooks of an operator counts.
+    /// The API server sends all objects of a list in one review, so a client that lists without pages needs as much as
+    /// all objects take. The largest limit of all webhooks of an operator counts.
     #[doc(alias = "limit")]
     pub fn max_conversion_bytes(mut self, bytes: usize) -> Self {
         self.declared.max_conversion_bytes = bytes;
         self
     }
 
-    /// Has deletions validated as well.
+    /// Validates deletions as well.
     pub fn on_deletion(mut self) -> Self {
         self.declared.deletions = true;
         self
     }
 
-    /// Lets writes pass when the operator cannot be asked. Unless told so, they are refused then.
+    /// Admits writes while the webhook cannot be called; they are rejected by default.
+    #[doc(alias = "failurePolicy")]
     pub fn optional(mut self) -> Self {
         self.declared.scope.optional = true;
         self
     }
 
-    /// Gives an answer this time, in whole seconds from 1 to 30: 10 unless told otherwise.
+    /// Sets the timeout of calls, in whole seconds from 1 to 30: 10 by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.declared.timeout = Duration::from_secs(timeout.as_secs().clamp(1, 30));
         self
     }
 
-    /// Asks only about objects in namespaces with these labels.
+    /// Restricts the webhook to objects in namespaces with these labels.
     pub fn namespace_selector(mut self, selector: LabelSelector) -> Self {
         self.declared.scope.namespaces = Some(selector);
         self
     }
 
-    /// Asks only about objects with these labels.
+    /// Restricts the webhook to objects with these labels.
     pub fn object_selector(mut self, selector: LabelSelector) -> Self {
         self.declared.scope.objects = Some(selector);
         self
     }
 
-    /// Asks only if this CEL expression holds as well, such as `!has(object.metadata.deletionTimestamp)`.
+    /// Restricts the webhook to writes for which this CEL expression is true, such as
+    /// `!has(object.metadata.deletionTimestamp)`.
     pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
         self.declared.scope.conditions.push(MatchCondition { name: name.into(), expression: expression.into() });
         self

@@ -137,7 +137,7 @@ impl Run<'_> {
         let params = PatchParams { field_manager: Some(self.job.manager.to_owned()), ..PatchParams::default() };
         let patch = if by_key { Patch::Strategic(patch) } else { Patch::Merge(patch) };
         let after = api.patch(key.name(), &params, &patch).await.map_err(|error| Failure::of(error.into()))?;
-        self.job.cx.wrote(&after);
+        self.job.cx.record_write(&after);
         change(&after, after.metadata.resource_version != before.metadata.resource_version, "patch")
     }
 

@@ -6,7 +6,7 @@ use crate::operator::program::{Program, SourceArgs};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, paint, say};
 use clap::{Args, Subcommand};
-use flyball::{ControllerDescription, DefinitionDescription, Description};
+use flyball::description::{ControllerDescription, DefinitionDescription, Description};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use std::path::PathBuf;
 use std::process::{Command as Process, Stdio};
@@ -84,7 +84,7 @@ fn lines(described: &Description) -> Vec<String> {
     table(&mut lines, &["CONTROLLER", "RECONCILES", "OWNS", "WATCHES", "FINALIZER", "WORKERS"], controllers);
     let webhooks = described.webhooks.iter().map(|webhook| vec![webhook.kind.clone(), webhook.asked.join(", ")]);
     table(&mut lines, &["WEBHOOK", "ASKED"], webhooks.collect());
-    let policy = |policy: &flyball::PolicyDescription| {
+    let policy = |policy: &flyball::description::PolicyDescription| {
         policy.rules.iter().map(|rule| vec![policy.kind.clone(), rule.clone()]).collect::<Vec<_>>()
     };
     table(&mut lines, &["POLICY", "RULE"], described.policies.iter().flat_map(policy).collect());
@@ -93,7 +93,7 @@ fn lines(described: &Description) -> Vec<String> {
 }
 
 fn definition(definition: &DefinitionDescription) -> Vec<Vec<String>> {
-    let row = |version: &flyball::VersionDescription| {
+    let row = |version: &flyball::description::VersionDescription| {
         let state = match (version.served, version.storage) {
             (true, true) => " (stored)",
             (true, false) => "",

@@ -11,7 +11,7 @@ use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, paint, say};
 use chaos::Chaos;
 use clap::Args;
-use flyball::Description;
+use flyball::description::Description;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -17,7 +17,7 @@ pub(crate) use target::{InstallTarget, NAMESPACE, TargetArgs};
 
 use crate::error::Result;
 use crate::operator::program::Program;
-use flyball::Description;
+use flyball::description::Description;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -14,7 +14,7 @@ use crate::operator::process::{self, LineSink, Process};
 use crate::operator::program::{Build, Program, check_project};
 use crate::render::terminal::{self, Style, complain, paint, say};
 use clap::Args;
-use flyball::Description;
+use flyball::description::Description;
 use http::Request;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};

@@ -6,7 +6,7 @@ use crate::files::watcher;
 use crate::operator::process::{LineSink, relay};
 use crate::render::terminal;
 use clap::Args;
-use flyball::Description;
+use flyball::description::Description;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

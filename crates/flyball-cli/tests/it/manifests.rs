@@ -1,9 +1,10 @@
 //! `flyball manifests` and `flyball render`.
 
 use crate::{Home, Said};
+use flyball::policy::Policy;
 use flyball::policy::Rule;
 use flyball::webhook::{AdmissionRequest, Verdict, Webhook};
-use flyball::{Controller, LeaderElection, Operator, Policy};
+use flyball::{Controller, LeaderElection, Operator};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::CustomResourceExt;
@@ -30,7 +31,7 @@ pub(crate) fn vm_operator() -> Operator {
 
 fn operator(name: &str) -> Operator {
     let home = format!("{name}-system");
-    Operator::new(name).home(home).protect_metrics(true).leader_election(LeaderElection::default())
+    Operator::new(name).namespace(home).protect_metrics(true).leader_election(LeaderElection::default())
 }
 
 /// Writes a program that says of itself what this operator says, whatever the flags.

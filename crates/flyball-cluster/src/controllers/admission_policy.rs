@@ -44,7 +44,7 @@ impl Reconcile for Policies {
         });
         let policies: Api<ValidatingAdmissionPolicy> = Api::all(cx.client().clone());
         let written = policies.patch_status(&name, &PatchParams::apply(NAME).force(), &Patch::Apply(desired)).await?;
-        cx.wrote(&written);
+        cx.record_write(&written);
         Ok(Action::done())
     }
 }

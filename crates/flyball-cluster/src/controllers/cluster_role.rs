@@ -37,7 +37,7 @@ impl Reconcile for Aggregation {
             let roles: Api<ClusterRole> = Api::all(cx.client().clone());
             let written =
                 roles.patch(&role.name_any(), &PatchParams::apply(NAME).force(), &Patch::Apply(desired)).await?;
-            cx.wrote(&written);
+            cx.record_write(&written);
         }
         Ok(Action::done())
     }

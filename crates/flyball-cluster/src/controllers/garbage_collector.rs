@@ -10,7 +10,7 @@ mod graph;
 mod sweep;
 
 use super::discovery::{self, Served};
-use flyball::{Seen, follow};
+use flyball::{WatchEvent, watch};
 use flyball_core::{GroupResource, GroupVersionKind, Rng};
 use graph::Graph;
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,7 +48,7 @@ impl Shared {
 pub(super) async fn run(client: kube::Client, rng: Rng) {
     let shared = Arc::new(Shared::default());
     let kinds = shared.clone();
-    let definitions = follow(
+    let definitions = watch(
         client.clone(),
         GroupVersionKind::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
         GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions"),
@@ -171,14 +171,14 @@ impl Collector {
             let (gvk, resource) = (served.kind.clone(), served.resource.clone());
             let tell = move |seen| {
                 match seen {
-                    Seen::Present(key, meta) => shared.graph().put(&served, key, &meta),
-                    Seen::Gone(_, uid) => shared.graph().remove(&uid),
-                    Seen::Synced => shared.graph().listed(&served.resource),
+                    WatchEvent::Applied(key, meta) => shared.graph().put(&served, key, &meta),
+                    WatchEvent::Deleted(_, uid) => shared.graph().remove(&uid),
+                    WatchEvent::Synced => shared.graph().listed(&served.resource),
                     _ => {}
                 }
                 shared.bell.notify_one();
             };
-            follow(client, gvk, resource, &rng, tell).await;
+            watch(client, gvk, resource, &rng, tell).await;
         }
     }
 }

@@ -185,7 +185,7 @@ async fn update_conditions(namespace: &Namespace, found: &Found, cx: &Context<Na
     let namespaces: Api<Namespace> = Api::all(cx.client().clone());
     let params = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
     let written = namespaces.replace_status(&namespace.name_any(), &params, &changed).await?;
-    cx.wrote(&written);
+    cx.record_write(&written);
     Ok(())
 }
 

@@ -135,7 +135,7 @@ async fn mark(node: &Node, ready: &str, cx: &Context<Node>) -> Result<Option<Nod
     let patch = json!({"metadata": meta, "spec": {"taints": taints}});
     let written = Api::<Node>::all(cx.client().clone()).patch(cx.key().name(), &params(), &Patch::Merge(patch)).await;
     let written: Option<Node> = tolerate(written.map_err(Into::into))?;
-    Ok(written.inspect(|written| cx.wrote(written)))
+    Ok(written.inspect(|written| cx.record_write(written)))
 }
 
 async fn pods_on(node: &Node, cx: &Context<Node>) -> Result<Vec<Pod>> {

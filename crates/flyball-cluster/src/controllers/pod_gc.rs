@@ -82,7 +82,7 @@ impl Reconcile for Orphans {
             let params = PatchParams { field_manager: Some(super::MANAGER.into()), ..PatchParams::default() };
             let written = api(cx).patch_status(cx.key().name(), &params, &Patch::Strategic(patch)).await;
             if let Some(written) = tolerate(written.map_err(Into::into))? {
-                cx.wrote(&written);
+                cx.record_write(&written);
             }
         }
         remove(pod, cx).await?;

@@ -70,7 +70,7 @@ where
             }
             None => objects.create(&params, &self.object).await?,
         };
-        cx.wrote(&written);
+        cx.record_write(&written);
         Ok(Action::done())
     }
 }

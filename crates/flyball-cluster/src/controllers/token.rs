@@ -60,7 +60,7 @@ impl Reconcile for Tokens {
         };
         if let Some(filled) = self.fill(secret, &account) {
             let params = PostParams { field_manager: Some(super::MANAGER.into()), ..PostParams::default() };
-            cx.wrote(&secrets.replace(&secret.name_any(), &params, &filled).await?);
+            cx.record_write(&secrets.replace(&secret.name_any(), &params, &filled).await?);
         }
         Ok(Action::done())
     }

@@ -122,7 +122,7 @@ impl Reconcile for Kubelet {
             let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": merged(&synced.status)});
             let written = api.patch_status(cx.key().name(), &params, &Patch::Strategic(patch)).await;
             match tolerate(written.map_err(Into::into))? {
-                Some(written) => cx.wrote(&written),
+                Some(written) => cx.record_write(&written),
                 None => return Ok(Action::done()),
             }
         }

@@ -53,14 +53,14 @@ impl Reconcile for Registration {
             else {
                 return Ok(Action::done());
             };
-            cx.wrote(&written);
+            cx.record_write(&written);
         }
         let status = self.status(node, cx)?;
         if node.status.as_ref() != Some(&status) {
             let patch = json!({"metadata": {"uid": node.metadata.uid}, "status": status});
             let written = api.patch_status(name, &params, &Patch::Strategic(patch)).await;
             let Some(written) = tolerate(written.map_err(Into::into))? else { return Ok(Action::done()) };
-            cx.wrote(&written);
+            cx.record_write(&written);
         }
         if is_down(node) {
             return Ok(Action::done());

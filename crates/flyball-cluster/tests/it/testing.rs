@@ -179,7 +179,7 @@ impl AsyncDoes for Counts {
         let maps: Api<ConfigMap> = Api::namespaced(cx.client().clone(), &object.namespace().unwrap_or_default());
         let patch: Value = json!({"metadata": {"labels": {"watched": count.to_string()}}});
         let written = maps.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
-        cx.wrote(&written);
+        cx.record_write(&written);
         Ok(())
     }
 }
@@ -215,7 +215,7 @@ impl AsyncDoes for MakesOneEachTime {
         maps.create(&PostParams::default(), &serde_json::from_value(child)?).await?;
         let label = json!({"metadata": {"labels": {"done": ""}}});
         let written = maps.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(label)).await?;
-        cx.wrote(&written);
+        cx.record_write(&written);
         Ok(())
     }
 }
@@ -240,7 +240,7 @@ impl AsyncDoes for AddsOutside {
         let maps: Api<ConfigMap> = Api::namespaced(cx.client().clone(), &object.namespace().unwrap_or_default());
         let label = json!({"metadata": {"labels": {"done": ""}}});
         let written = maps.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(label)).await?;
-        cx.wrote(&written);
+        cx.record_write(&written);
         Ok(())
     }
 }

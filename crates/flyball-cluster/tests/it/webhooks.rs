@@ -382,7 +382,7 @@ async fn certificates_change_without_a_call_that_fails() {
     // So far back that all certificates are good today, by the machine's clock, which the server verifies by.
     let hours = Arc::new(AtomicI64::new(-250 * 24));
     for address in addresses {
-        let operator = operator().clock(moved(&hours)).webhook_address(address).home("default");
+        let operator = operator().clock(moved(&hours)).webhook_address(address).namespace("default");
         let client = cluster.client(User::new("widget-operator", &["system:authenticated"]));
         tokio::spawn(async move { operator.run(client, pending()).await.unwrap() });
     }
@@ -426,7 +426,7 @@ async fn an_overwritten_bundle_is_restored_within_seconds() {
     let admin = cluster.admin();
     install_with_rights(&cluster, &operator()).await;
     let client = cluster.client(User::new("widget-operator", &["system:authenticated"]));
-    let operator = operator().webhook_address(address).home("default");
+    let operator = operator().webhook_address(address).namespace("default");
     tokio::spawn(async move { operator.run(client, pending()).await.unwrap() });
     eventually("all bundles", || async { bundles(&admin).await.iter().all(|bundle| !bundle.is_empty()) }).await;
     // The look that follows the operator's own writes is over.

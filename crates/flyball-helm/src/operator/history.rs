@@ -213,7 +213,7 @@ async fn patch(cx: &Context<DynamicObject>, before: &Kept, mut change: Value) ->
     let secrets: Api<Secret> = Api::namespaced(cx.client().clone(), namespace);
     let name = before.meta.name.as_deref().unwrap_or_default();
     let secret = secrets.patch(name, &PatchParams::default(), &Patch::Merge(change)).await?;
-    cx.wrote(&secret);
+    cx.record_write(&secret);
     kept(secret)
 }
 

@@ -1,9 +1,9 @@
-//! Children: what an object owns, and what goes when it goes.
+//! Children: objects that are owned by the one being reconciled.
 
 use super::unchanged::without_nulls;
 use crate::cache::{self, Entry, Store};
 use crate::client;
-use crate::context::{Context, Pass, Reservation};
+use crate::context::{Context, ReconcileSession, Reservation};
 use crate::error::{Error, Result};
 use crate::kind::{AnyResource, Kind, Type, dealt, key_of};
 use crate::queue::Effect;
@@ -15,94 +15,99 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// How often a create is tried whose answer does not come.
-const ATTEMPTS: usize = 3;
-/// Characters that are drawn for a generated name.
-const SUFFIX: usize = 5;
-/// What a name may have at most before them, as on the API server.
-const LONGEST_PREFIX: usize = 58;
+/// Attempts at a create whose response does not arrive.
+const MAX_ATTEMPTS: usize = 3;
+/// Random characters in a generated name.
+const SUFFIX_LENGTH: usize = 5;
+/// Bytes of a generated name before the random characters, as on the API server.
+const MAX_PREFIX_LENGTH: usize = 58;
 
 /// Metadata that only the API server sets.
 const SET_BY_SERVER: [&str; 6] =
     ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"];
 
 impl<K: AnyResource> Context<K> {
-    /// Makes an object be as `child` says, and returns it as it is.
+    /// Applies a child by server-side apply, owned by the object being reconciled, and returns it as it is then.
     ///
-    /// The child is owned by the object being reconciled: it gets a controller reference, goes when its owner goes, and
-    /// wakes the owner when it changes. Its namespace is the owner's unless it says another. Fields that are absent or
-    /// `null` are left to others; those that were applied before are removed. `status` is not applied.
+    /// The child gets a controller reference: it is garbage collected with its owner, and its changes trigger a
+    /// reconcile of the owner. It is in the namespace of the owner unless it sets another. Absent and `null` fields
+    /// are left to others, and removed if they were applied before. `status` is not applied.
     ///
-    /// Nothing is sent if the cache shows that nothing would change, which then is what is returned.
+    /// Nothing is sent if the cache shows that nothing would change; then the cached object is returned.
     ///
     /// # Errors
     ///
-    /// When the kind is not [owned](crate::Controller::owns); when owner and child cannot be in this relation (a child in
-    /// another namespace would be [garbage
-    /// collected](https://kubernetes.io/docs/concepts/overview/working-with-objects/owners-dependents/)); when an object of
-    /// this name exists that somebody else made or controls; while it is being deleted (the reconcile then
-    /// [waits](Error::wait) for it to be gone); when the API server refuses.
+    /// When the kind is not [owned](crate::Controller::owns); when the child cannot have this owner (a child
+    /// in another namespace would be [garbage
+    /// collected](https://kubernetes.io/docs/concepts/overview/working-with-objects/owners-dependents/)); when an
+    /// object of this name has another creator or controller; while it is being deleted (the reconcile then
+    /// [waits](Error::wait) for its removal); when the API server returns an error.
+    #[doc(alias = "create_or_update")]
+    #[doc(alias = "CreateOrUpdate")]
+    #[doc(alias = "CreateOrPatch")]
+    #[doc(alias = "patch")]
     pub async fn apply<T: AnyResource + Serialize>(&self, child: &T) -> Result<T> {
-        let (kind, entry) = self.pass.apply(dealt(child), serde_json::to_value(child)?, true).await?;
+        let (kind, entry) = self.session.apply(dealt(child), serde_json::to_value(child)?, true).await?;
         Ok(entry.object(kind)?)
     }
 
-    /// Makes an object be as `object` says that outlives the one being reconciled, which does not own it, and returns it as it is.
+    /// Applies an object that the one being reconciled does not own, and that outlives it, and returns it as it is
+    /// then.
     ///
-    /// Otherwise as [`apply`](Self::apply): for objects without a namespace, or in another one than that of the object being
-    /// reconciled. Their changes wake nobody but by [`watches`](crate::Controller::watches), and nobody but the controller sees to
-    /// it that they go.
+    /// Otherwise as [`apply`](Self::apply): for cluster-scoped objects, or objects in another namespace than that of
+    /// the object being reconciled. Their changes trigger a reconcile only through
+    /// [`watches`](crate::Controller::watches), and only the controller deletes them.
     ///
     /// # Errors
     ///
-    /// As for [`apply`](Self::apply), save those about the namespace.
+    /// As for [`apply`](Self::apply), except those about the namespace.
     pub async fn apply_unowned<T: AnyResource + Serialize>(&self, object: &T) -> Result<T> {
-        let (kind, entry) = self.pass.apply(dealt(object), serde_json::to_value(object)?, false).await?;
+        let (kind, entry) = self.session.apply(dealt(object), serde_json::to_value(object)?, false).await?;
         Ok(entry.object(kind)?)
     }
 
-    /// Makes a new object, owned by the one being reconciled, and returns it.
+    /// Creates an object, owned by the one being reconciled, and returns it.
     ///
-    /// This is for children whose names do not matter: with `metadata.generateName`, the rest of the name is drawn
-    /// here. So a request whose answer was lost is repeated without making a second object, if need be by the next
-    /// reconcile. As long as the cache does not show the new object, no other reconcile of the owner runs that could
-    /// miss it in
-    /// [`children`](Self::children).
+    /// It is for children with arbitrary names: with `metadata.generateName`, the suffix is drawn here. So a request
+    /// whose response was lost is repeated without a second object, if necessary by the next reconcile. No other
+    /// reconcile of the owner runs until the cache has the new object, so that [`children`](Self::children) never
+    /// lacks it.
     ///
     /// # Errors
     ///
     /// As for [`apply`](Self::apply); and when the name is taken.
     pub async fn create<T: AnyResource + Serialize>(&self, child: &T) -> Result<T> {
-        let (kind, entry) = self.pass.create(dealt(child), serde_json::to_value(child)?).await?;
+        let (kind, entry) = self.session.create(dealt(child), serde_json::to_value(child)?).await?;
         Ok(entry.object(kind)?)
     }
 
-    /// Makes a new object that outlives the one being reconciled, which does not own it, and returns it.
+    /// Creates an object that the one being reconciled does not own, and that outlives it, and returns it.
     ///
-    /// Otherwise as [`create`](Self::create). Nobody but the controller sees to it that such objects go.
+    /// Otherwise as [`create`](Self::create). Only the controller deletes such objects.
     ///
     /// # Errors
     ///
     /// As for [`create`](Self::create).
     pub async fn create_unowned<T: AnyResource + Serialize>(&self, object: &T) -> Result<T> {
-        let (kind, entry) = self.pass.create_unowned(dealt(object), serde_json::to_value(object)?).await?;
+        let (kind, entry) = self.session.create_unowned(dealt(object), serde_json::to_value(object)?).await?;
         Ok(entry.object(kind)?)
     }
 
-    /// Deletes an object, if it is still the one that was read: another one of the same name stays.
+    /// Deletes an object, if it is still the one that was read; another object of the same name stays.
     ///
-    /// What is gone already counts as deleted. The object may stay for as long as finalizers and grace periods hold it; the
-    /// owner is reconciled when it is gone.
+    /// An object that does not exist counts as deleted. Finalizers and grace periods may delay the removal; the owner
+    /// is reconciled afterwards.
     ///
     /// # Errors
     ///
-    /// When the kind is not [owned](crate::Controller::owns), when `object` has no UID, or when the API server refuses.
+    /// When the kind is not [owned](crate::Controller::owns), when `object` has no UID, or when the API server returns
+    /// an error.
     pub async fn delete<T: AnyResource>(&self, object: &T) -> Result<()> {
-        self.pass.delete(dealt(object), key_of(object), object.meta().uid.clone()).await
+        self.session.delete(dealt(object), key_of(object), object.meta().uid.clone()).await
     }
 }
 
-impl Pass {
+impl ReconcileSession {
     fn apply(&self, ty: Type, child: Value, owned: bool) -> BoxFuture<'_, Result<(&Kind, Arc<Entry>)>> {
         async move {
             let kind = self.owned_kind(&ty)?;
@@ -158,11 +163,11 @@ impl Pass {
         let path = kind.path(namespace.as_deref());
         let mut drawn = None;
         if let (Some(Value::String(prefix)), None) = (metadata.get("generateName"), metadata.get("name")) {
-            let prefix: String = prefix.chars().take(LONGEST_PREFIX).collect();
+            let prefix: String = prefix.chars().take(MAX_PREFIX_LENGTH).collect();
             let place = (self.primary.entry.uid().into_owned(), path.clone(), prefix.clone());
             let known = |name: &str| self.has_seen(store, &ObjectKey::new(namespace.as_deref(), name));
-            let draw = || format!("{prefix}{}", self.env.rng.suffix(SUFFIX));
-            let drawn = drawn.insert(self.env.drawn_names.take(place, known, draw));
+            let draw = || format!("{prefix}{}", self.env.rng.suffix(SUFFIX_LENGTH));
+            let drawn = drawn.insert(self.env.drawn_names.reserve(place, known, draw));
             metadata.insert("name".into(), drawn.name.clone().into());
         }
         let Some(name) = metadata.get("name").and_then(Value::as_str).map(str::to_owned) else {
@@ -202,7 +207,7 @@ impl Pass {
                     self.settle_at(number, store, &key, &entry);
                     return Ok(entry);
                 }
-                (Err(error), None) if client::is_ambiguous(&error) && attempt < ATTEMPTS => {}
+                (Err(error), None) if client::is_ambiguous(&error) && attempt < MAX_ATTEMPTS => {}
                 (Err(error), None) => {
                     if !client::is_ambiguous(&error) {
                         settle();
@@ -342,7 +347,7 @@ impl Pass {
         }
     }
 
-    /// Tells whether the object being reconciled is what controls another.
+    /// Returns true if the object being reconciled is what controls another.
     pub(super) fn controls(&self, entry: &Entry) -> bool {
         entry.controller().is_some_and(|owner| owner.uid == self.primary.entry.uid())
     }
@@ -356,7 +361,7 @@ fn check_selected(store: &Store, key: &ObjectKey, object: &Value) -> Result<()> 
     }
 }
 
-/// Tells whether an object has owners.
+/// Returns true if an object has owners.
 fn metadata_owned(object: &Value) -> bool {
     object["metadata"].get("ownerReferences").is_some()
 }

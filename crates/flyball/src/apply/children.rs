@@ -1,7 +1,7 @@
-//! All that an object owns, declared at once: what comes first, what waits for it, and what goes when it is declared no more.
+//! All children of an object, declared at once in stages.
 
 use super::{Condition, readiness};
-use crate::context::{Context, Pass};
+use crate::context::{Context, ReconcileSession};
 use crate::error::{Error, Result};
 use crate::kind::{AnyResource, Kind, Type, dealt};
 use flyball_core::ObjectKey;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The children that an object is to have, in stages.
+/// The desired children of an object, in stages.
 ///
 /// A stage is applied once the stages that it waits for are ready: by default the one before it.
 ///
@@ -47,47 +47,47 @@ struct Stage {
 #[derive(Debug)]
 struct Child {
     ty: Type,
-    /// What it is as JSON, or why it is none.
+    /// The object as JSON, or the reason why it cannot be encoded.
     object: Result<Value, String>,
     owned: bool,
 }
 
 /// The kind of a child, where it is, and its JSON.
-type Declared<'a> = (&'a Kind, ObjectKey, Value);
+type DeclaredChild<'a> = (&'a Kind, ObjectKey, Value);
 
 impl Children {
-    /// Declares no children.
+    /// Returns a set without children.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Begins a stage, to which the children that follow belong. It waits for the stage before it.
+    /// Begins a stage for the children that follow. It waits until the stage before it is ready.
     pub fn stage(mut self, name: impl Into<String>) -> Self {
         let after = self.stages.last().map(|stage| stage.name.clone()).into_iter().collect();
         self.stages.push(Stage { name: name.into(), after, children: Vec::new() });
         self
     }
 
-    /// Lets the stage wait for these instead, which come before it; for none, if none is named.
+    /// Makes the stage wait for these earlier stages instead; for none, if none is named.
     pub fn after<S: Into<String>>(mut self, stages: impl IntoIterator<Item = S>) -> Self {
         self.last().after = stages.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Deletes what is declared no more only once all that is declared is ready, so that what a child replaces stays
-    /// until then. Otherwise it is deleted as soon as what may be applied is applied, ready or not.
+    /// Deletes undeclared children only once all declared ones are ready, so that a child stays until its replacement
+    /// is ready. Otherwise they are deleted as soon as all children that may be applied are applied, ready or not.
     pub fn prune_last(mut self) -> Self {
         self.prune_last = true;
         self
     }
 
-    /// Declares a child, as [`Context::apply`] takes it.
+    /// Adds a child, as [`Context::apply`] takes it.
     pub fn child<T: AnyResource + Serialize>(self, child: &T) -> Self {
         self.declare(child, true)
     }
 
-    /// Declares an object that cannot have the one being reconciled as its owner, as [`Context::apply_unowned`] takes it. It is
-    /// never deleted by [`Context::apply_all`].
+    /// Adds an object that cannot be owned by the one being reconciled, as [`Context::apply_unowned`] takes it.
+    /// [`Context::apply_all`] never deletes it.
     pub fn unowned<T: AnyResource + Serialize>(self, object: &T) -> Self {
         self.declare(object, false)
     }
@@ -107,7 +107,7 @@ impl Children {
     }
 }
 
-/// How far an object's children are.
+/// Progress of the children of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rollout {
     waiting: Vec<String>,
@@ -115,22 +115,22 @@ pub struct Rollout {
 }
 
 impl Rollout {
-    /// Tells whether all children are there and ready, and no others are left.
+    /// Returns true if all children exist and are ready, and no undeclared ones are left.
     pub fn is_ready(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Tells whether all children of a stage are ready.
+    /// Returns true if all children of a stage are ready.
     pub fn is_stage_ready(&self, stage: &str) -> bool {
         self.ready.contains(stage)
     }
 
-    /// Returns what is waited for, in sentences for people; empty if it is nothing.
+    /// Returns the reasons to wait, one sentence each; empty if all children are ready.
     pub fn waiting(&self) -> &[String] {
         &self.waiting
     }
 
-    /// Rolls all that up into a condition.
+    /// Summarizes the rollout as a condition.
     pub fn condition(&self, kind: &str) -> Condition {
         match self.waiting.first() {
             None => Condition::new(kind, true, "Ready"),
@@ -140,29 +140,28 @@ impl Rollout {
 }
 
 impl<K: AnyResource> Context<K> {
-    /// Makes the children of the object be what is declared, as far as that may be done now.
+    /// Applies the declared children of the object, as far as their stages permit, and deletes undeclared ones.
     ///
-    /// Stages are applied in their order, each once all children of the stages that it waits for are ready, as their
-    /// kinds show it: workloads when their newest pods are available, pods and other objects when their condition
-    /// `Ready` says so, jobs when they are complete, claims when they are bound. A stage that waits is not touched at
-    /// all. The owner is reconciled again when a child changes, so nothing has to be asked for: return
-    /// [`Action::done`](crate::Action::done).
+    /// Stages are applied in order, each once all children of the stages that it waits for are ready: workloads when
+    /// their newest pods are available, pods and other objects by their condition `Ready`, jobs when they are
+    /// complete, claims when they are bound. A waiting stage is not changed. The owner is reconciled again when a
+    /// child changes, so return [`Action::done`](crate::Action::done).
     ///
-    /// After that, what was applied for this object before and is declared no more is deleted, whether or not the
-    /// others are ready (but see [`Children::prune_last`]): any child of the kinds that the controller
-    /// [owns](crate::Controller::owns) and that was applied, not
-    /// [created](Self::create). So children are kept either by this method or by [`apply`](Self::apply), not by both.
+    /// Then children that were applied before and are not declared any more are deleted, whether or not the others are
+    /// ready (but see [`Children::prune_last`]): any child of the kinds that the controller
+    /// [owns](crate::Controller::owns) that was applied, not [created](Self::create). So use either this method or
+    /// [`apply`](Self::apply) for the children of an object, not both.
     ///
     /// # Errors
     ///
-    /// Those of [`apply`](Self::apply) and [`delete`](Self::delete); when a stage waits for one that does not come before it; when
-    /// a child is declared twice. What was done until then is done.
+    /// Those of [`apply`](Self::apply) and [`delete`](Self::delete); when a stage waits for one that does not come
+    /// before it; when a child is declared twice. Earlier changes are kept.
     pub async fn apply_all(&self, children: &Children) -> Result<Rollout> {
-        self.pass.apply_all(children).await
+        self.session.apply_all(children).await
     }
 }
 
-impl Pass {
+impl ReconcileSession {
     fn apply_all<'a>(&'a self, children: &'a Children) -> BoxFuture<'a, Result<Rollout>> {
         self.apply_stages(children).boxed()
     }
@@ -195,8 +194,8 @@ impl Pass {
         Ok(rollout)
     }
 
-    /// Says where each child is, and makes its JSON, before anything is written.
-    fn declared(&self, children: &Children) -> Result<Vec<Vec<Declared<'_>>>> {
+    /// Resolves the store of each child and encodes it, before anything is written.
+    fn declared(&self, children: &Children) -> Result<Vec<Vec<DeclaredChild<'_>>>> {
         let refuse = |text: String| Err(Error::from(text).terminal());
         let (mut names, mut seen) = (BTreeSet::new(), BTreeSet::new());
         let mut declared = Vec::new();
@@ -226,7 +225,7 @@ impl Pass {
     }
 
     /// Deletes what was applied for the object and is declared no more; says what of it is still there.
-    async fn prune(&self, declared: &[Vec<Declared<'_>>]) -> Result<Vec<String>> {
+    async fn prune(&self, declared: &[Vec<DeclaredChild<'_>>]) -> Result<Vec<String>> {
         let mut kept: BTreeMap<&Kind, BTreeSet<&ObjectKey>> = BTreeMap::new();
         for (kind, key, _) in declared.iter().flatten() {
             kept.entry(kind).or_default().insert(key);

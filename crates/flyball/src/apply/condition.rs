@@ -1,13 +1,13 @@
-//! Conditions: what is the case with an object, in the form that all tools know.
+//! Conditions in the status of objects.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One thing that is, or is not, the case with an object.
+/// A condition in the status of an object.
 ///
-/// The form is that of the [API conventions]. [`Context::set_status`](crate::Context::set_status) fills in what can be
-/// known without you: `observedGeneration`, and `lastTransitionTime`, which moves only when the status does.
+/// The format is that of the [API conventions]. [`Context::set_status`](crate::Context::set_status) sets
+/// `observedGeneration`, and `lastTransitionTime`, which changes only with the status.
 ///
 /// ```
 /// use flyball::Condition;
@@ -16,9 +16,9 @@ use serde_json::Value;
 /// assert_eq!(ready.status, "False");
 /// ```
 ///
-/// In the status of a CRD, give the list that holds conditions the merge key `type`. Then several operators, and several
-/// controllers of one operator, can each apply theirs, and the framework can add `CleanedUp`, which says why a deletion
-/// does not end. Without the key, the list is one value, which only one of them can set: the others get an error.
+/// In a CRD, set the merge key `type` on the list of conditions. Then several operators, and several controllers of one
+/// operator, can each apply their conditions, and the framework can add `CleanedUp`, which reports a failed deletion.
+/// Without the key, the list is one value, which only one of them can set: the others get an error.
 ///
 /// ```
 /// # use flyball::Condition;
@@ -36,26 +36,26 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What may be the case, in CamelCase, such as `Ready`.
+    /// Type of the condition in CamelCase, such as `Ready`.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Why, in one word in CamelCase, for programs.
+    /// Reason for the status, one word in CamelCase, for programs.
     pub reason: String,
-    /// Why, in a sentence, for people.
+    /// Explanation of the status, a sentence for people.
     #[serde(default)]
     pub message: String,
-    /// The generation of the object that this was found for.
+    /// Generation of the object that the condition was determined for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When the status became what it is.
+    /// Time of the last change of the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<String>,
 }
 
 impl Condition {
-    /// Says that `kind` is, or is not, the case.
+    /// Makes a condition with the status `True` or `False`.
     pub fn new(kind: &str, holds: bool, reason: &str) -> Self {
         let status = if holds { "True" } else { "False" };
         Self {
@@ -68,12 +68,12 @@ impl Condition {
         }
     }
 
-    /// Says that it is not known whether `kind` is the case.
+    /// Makes a condition with the status `Unknown`.
     pub fn unknown(kind: &str, reason: &str) -> Self {
         Self { status: "Unknown".into(), ..Self::new(kind, false, reason) }
     }
 
-    /// Adds a sentence for people.
+    /// Sets the message.
     pub fn message(mut self, message: impl Into<String>) -> Self {
         self.message = message.into();
         self

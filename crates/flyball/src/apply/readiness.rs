@@ -1,8 +1,8 @@
-//! When an object is as its spec wants it, for the kinds that most operators own.
+//! Readiness of the kinds that most operators own.
 
 use serde_json::Value;
 
-/// Says what an object still waits for; `None` if it is as its spec wants it.
+/// Returns the reason why an object is not ready, `None` if it is.
 ///
 /// Deployments, stateful sets, daemon sets and replica sets are ready when their newest pods are available and no older
 /// ones are left, pods when they are ready or done, jobs when they are complete, claims when they are bound, load
@@ -77,23 +77,23 @@ fn condition<'s>(status: &'s Value, kind: &str) -> Option<&'s Value> {
     status["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
 }
 
-/// Says how far a condition is from being true; one that is missing may be needed or not.
+/// Returns the reason why a condition is not true; a missing one may be required or not.
 fn unmet(status: &Value, kind: &str, needed: bool) -> Option<String> {
     match condition(status, kind) {
         Some(condition) if condition["status"] == "True" => None,
-        Some(condition) => Some(told(&format!("it is not {kind}"), condition)),
+        Some(condition) => Some(describe(&format!("it is not {kind}"), condition)),
         None => needed.then(|| format!("it is not {kind}")),
     }
 }
 
-/// Says that an object will not get further by itself.
+/// Describes an object that makes no progress by itself.
 fn failed(status: &Value, kind: &str, when: &str) -> Option<String> {
     condition(status, kind)
         .filter(|condition| condition["status"] == when)
-        .map(|condition| told("it failed", condition))
+        .map(|condition| describe("it failed", condition))
 }
 
-fn told(what: &str, condition: &Value) -> String {
+fn describe(what: &str, condition: &Value) -> String {
     match ["message", "reason"].into_iter().find_map(|field| condition[field].as_str().filter(|text| !text.is_empty()))
     {
         Some(why) => format!("{what}: {why}"),

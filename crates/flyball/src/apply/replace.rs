@@ -1,7 +1,7 @@
-//! Replaces objects whole, for controllers that must say of every field what it is.
+//! Replacement of whole objects, for controllers that set every field.
 
 use crate::cache::Entry;
-use crate::context::{Context, Pass};
+use crate::context::{Context, ReconcileSession};
 use crate::error::{Error, Result};
 use crate::kind::{AnyResource, Kind, Type, dealt, key_of};
 use flyball_core::ObjectKey;
@@ -13,23 +13,26 @@ use serde_json::Value;
 use std::sync::Arc;
 
 impl<K: AnyResource> Context<K> {
-    /// Replaces an object by a changed copy of what was read, and returns it as it is then.
+    /// Replaces an object by a changed copy of the one that was read, and returns it as it is then.
     ///
-    /// Prefer [`apply`](Self::apply), which leaves the fields of others alone. This is for what server-side apply cannot say: taking
-    /// something out of a list that others keep, such as a finalizer or an owner, or a change that must not be made to any
-    /// other state than the one that was read. It is sent even if it changes nothing.
+    /// Prefer [`apply`](Self::apply), which leaves the fields of others alone. This is for changes that server-side
+    /// apply cannot express: removing an element of a shared list, such as a finalizer or an owner, or a change that
+    /// applies only to the state that was read. It is sent even if it changes nothing.
     ///
     /// # Errors
     ///
-    /// When the kind is not [declared](crate::Controller::replaces); with a conflict when the object has changed since it
-    /// was read, or is another one; when the API server refuses.
+    /// When the kind is not [declared](crate::Controller::replaces); with a conflict when the object has changed since
+    /// it was read, or is another one; when the API server refuses.
+    #[doc(alias = "update")]
+    #[doc(alias = "Update")]
     pub async fn replace<T: AnyResource + Serialize>(&self, object: &T) -> Result<T> {
         self.put(object, "").await
     }
 
-    /// Replaces the status of an object by that of a changed copy of what was read, and returns the object as it is then.
+    /// Replaces the status of an object by that of a changed copy of the one that was read, and returns the object as
+    /// it is then.
     ///
-    /// Prefer [`set_status`](Self::set_status). This one also removes what others wrote.
+    /// Prefer [`set_status`](Self::set_status): this method also removes the fields of others.
     ///
     /// # Errors
     ///
@@ -40,12 +43,12 @@ impl<K: AnyResource> Context<K> {
 
     async fn put<T: AnyResource + Serialize>(&self, object: &T, subresource: &'static str) -> Result<T> {
         let value = serde_json::to_value(object)?;
-        let (kind, entry) = self.pass.put(dealt(object), key_of(object), value, subresource).await?;
+        let (kind, entry) = self.session.put(dealt(object), key_of(object), value, subresource).await?;
         Ok(entry.object(kind)?)
     }
 }
 
-impl Pass {
+impl ReconcileSession {
     fn put(
         &self,
         ty: Type,

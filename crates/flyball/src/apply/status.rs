@@ -1,7 +1,7 @@
 //! The status of the object being reconciled.
 
 use super::{condition, unchanged::without_nulls};
-use crate::context::{Context, Pass};
+use crate::context::{Context, ReconcileSession};
 use crate::error::{Error, Result};
 use crate::kind::AnyResource;
 use flyball_core::time::rfc3339;
@@ -11,11 +11,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 impl<K: AnyResource> Context<K> {
-    /// Makes the status of the object be what `status` says.
+    /// Sets the status of the object being reconciled, by server-side apply.
     ///
-    /// Fields that are absent or `null` are left to others, or removed if they were set here before. Every
-    /// [`Condition`](crate::Condition) in `conditions` is completed: `lastTransitionTime` stays unless its status changed,
-    /// `observedGeneration` is the generation of the object that the reconcile got, unless they are given.
+    /// Absent and `null` fields are left to others, or removed if they were set here before. Every
+    /// [`Condition`](crate::Condition) in `conditions` is completed: `lastTransitionTime` stays unless its status
+    /// changed, `observedGeneration` is the generation of the object that the reconcile got, unless they are given.
     ///
     /// Nothing is sent if the status says all that already.
     ///
@@ -27,12 +27,14 @@ impl<K: AnyResource> Context<K> {
     ///
     /// When the API server refuses; with a conflict if another object has taken the name in the meantime; when another
     /// controller of the operator sets the same field to something else.
+    #[doc(alias = "patch_status")]
+    #[doc(alias = "update_status")]
     pub async fn set_status(&self, status: &impl Serialize) -> Result<()> {
-        self.pass.set_status(serde_json::to_value(status)?).await
+        self.session.set_status(serde_json::to_value(status)?).await
     }
 }
 
-impl Pass {
+impl ReconcileSession {
     fn set_status(&self, mut status: Value) -> BoxFuture<'_, Result<()>> {
         async move {
             let primary = &self.primary;

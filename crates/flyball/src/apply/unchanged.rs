@@ -1,24 +1,24 @@
-//! Tells, without asking the API server, that applying something again would change nothing.
+//! Detection of applies that would change nothing, without a request.
 //!
-//! A server-side apply changes nothing exactly if the manager owns the very fields that it applies, and the object has
-//! those values. Both can be seen in the object: the fields in `metadata.managedFields`, in the format of
-//! [structured-merge-diff](https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management), which also says by
-//! which keys the elements of a list are told apart. So no schema is needed, and a restart forgets nothing.
+//! A server-side apply changes nothing exactly if the manager owns the fields that it applies, and the object has the
+//! same values. Both can be read from the object: ownership is in `metadata.managedFields`, in the format of
+//! [structured-merge-diff](https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management), which
+//! also has the keys of list elements. So no schema is needed, and nothing is lost by a restart.
 //!
-//! Where the API server stores a value in other words than it was given (`1000m` as `1`), the comparison says "changed". Then
-//! [`Rephrased`] remembers what came of applying it.
+//! If the API server normalizes a value (`1000m` to `1`), the comparison reports a change. Then
+//! [`NormalizationCache`](crate::context) recognizes the result of the last apply.
 
 use crate::json::{Cursor, Malformed, Raw};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::mem::replace;
 
-/// Tells whether applying an object would leave it as it is: `live`, of which its manager owns the fields `owned`.
+/// Returns true if applying an object would leave it as it is: `live`, of which its manager owns the fields `owned`.
 pub(super) fn is_unchanged(owned: Raw<'_>, object: &Value, live: Raw<'_>) -> bool {
     leaves(Level::Object, owned, object, Some(live.begun())).is_ok_and(|end| end.is_some())
 }
 
-/// Where in an object something stands.
+/// Depth of a field in an object.
 #[derive(Clone, Copy, PartialEq)]
 enum Level {
     Object,
@@ -27,7 +27,7 @@ enum Level {
 }
 
 impl Level {
-    /// Tells whether a field is there to name the object. Nobody owns such fields.
+    /// Returns true if a field is there to name the object. Nobody owns such fields.
     fn is_name(self, field: &str) -> bool {
         match self {
             Self::Object => matches!(field, "apiVersion" | "kind"),
@@ -50,7 +50,8 @@ fn leaves(level: Level, owned: Raw<'_>, desired: &Value, live: Option<Cursor<'_>
     match desired {
         Value::Object(desired) => fields(level, owned, desired, live),
         Value::Array(desired) => {
-            let (live, end) = live.map_or(Ok((None, 0)), |live| live.whole().map(|(live, end)| (Some(live), end)))?;
+            let (live, end) =
+                live.map_or(Ok((None, 0)), |live| live.read_value().map(|(live, end)| (Some(live), end)))?;
             Ok(elements(owned, desired, live)?.then_some(end))
         }
         _ => Ok(None),
@@ -140,8 +141,8 @@ fn elements(owned: Raw<'_>, desired: &[Value], live: Option<Raw<'_>>) -> Result<
     Ok(true)
 }
 
-/// Tells whether `desired` is the element of a list that goes by this name among the owned ones, and applying it would leave it as
-/// it is in the list `live`.
+/// Returns true if `desired` is the element of a list that goes by this name among the owned ones, and applying it
+/// would leave it as it is in the list `live`.
 fn element(name: &str, owned: Raw<'_>, desired: &Value, live: &[Raw<'_>]) -> Result<bool, Malformed> {
     match name.split_at_checked(2) {
         Some(("k:", key)) => {
@@ -164,7 +165,7 @@ fn element(name: &str, owned: Raw<'_>, desired: &Value, live: &[Raw<'_>]) -> Res
     }
 }
 
-/// Tells whether an element of a list has a key.
+/// Returns true if an element of a list has a key.
 fn has(live: Raw<'_>, key: &[(Cow<'_, str>, Raw<'_>)]) -> Result<bool, Malformed> {
     let same = |a: Raw<'_>, b: Raw<'_>| a.0 == b.0 || b.decode().is_some_and(|b| a.is(&b));
     for (name, value) in key {
@@ -179,8 +180,9 @@ fn names_only(metadata: &Value) -> bool {
     metadata.as_object().is_some_and(|fields| fields.keys().all(|field| Level::Metadata.is_name(field)))
 }
 
-/// Tells, without a look at who owns what, that [`is_unchanged`] holds of an object that was just applied: all of it stands there in
-/// the same words. A list without elements is owned by nobody, so that nothing can be told of what is empty.
+/// Returns true if [`is_unchanged`] holds for an object that was just applied, without reading ownership: all of it
+/// stands there in the same words. A list without elements is owned by nobody, so that nothing can be told of what is
+/// empty.
 pub(super) fn stands_in(live: Raw<'_>, object: &Value) -> bool {
     !holds_empty(object) && contains(Some(live.begun()), object).is_ok_and(|end| end.is_some())
 }
@@ -220,7 +222,7 @@ fn contains(live: Option<Cursor<'_>>, desired: &Value) -> Result<Option<usize>, 
             Ok(same.then_some(end))
         }
         _ => {
-            let (live, end) = live.whole()?;
+            let (live, end) = live.read_value()?;
             let same = match desired {
                 _ if live.0 == "null" => is_empty(desired),
                 Value::Array(desired) => {
@@ -238,7 +240,7 @@ fn contains(live: Option<Cursor<'_>>, desired: &Value) -> Result<Option<usize>, 
     }
 }
 
-/// Tells whether something is what the API server drops.
+/// Returns true if something is what the API server drops.
 fn is_empty(desired: &Value) -> bool {
     match desired {
         Value::Object(desired) => desired.is_empty(),

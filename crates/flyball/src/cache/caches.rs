@@ -1,4 +1,4 @@
-//! All the stores of an operator, found by the type of the objects.
+//! The stores of an operator, by the type of their objects.
 
 use super::{Entry, Index, KindIndex, NamedIndex, Plan, Portion, Store, StoreId, Writer};
 use crate::error::Result;
@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The caches of an operator: one per kind and namespace that it watches, shared by its controllers.
+/// The caches of an operator, one per kind and namespace that it watches, shared by its controllers.
 ///
 /// A kind has a cache if a controller reconciles it, [owns](crate::Controller::owns) it or
-/// [watches](crate::Controller::watches) it; what the cache holds of the kind may be [less than all](crate::Cache). Objects are decoded at each call, so keep what you got while you need it.
+/// [watches](crate::Controller::watches) it; the cache may be [restricted](crate::Cache). Objects are decoded at each
+/// call, so keep the result while you need it.
 ///
 /// ```
 /// # use flyball::{Caches, ObjectKey, Result};
@@ -26,8 +27,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// }
 /// ```
 ///
-/// Reads show the past: how far it reaches back, and why a reconcile does not suffer from it, is told at
-/// [`Context`](crate::Context).
+/// Reads may be stale; see [`Context`](crate::Context) for the guarantees within a reconcile.
+#[doc(alias = "Store")]
+#[doc(alias = "Lister")]
+#[doc(alias = "Informer")]
+#[doc(alias = "reflector")]
 #[derive(Debug)]
 pub struct Caches {
     stores: Vec<Arc<Store>>,
@@ -39,14 +43,14 @@ pub struct Caches {
 /// A store, and what was found in it.
 type Found<'a> = (&'a Arc<Store>, Vec<(ObjectKey, Arc<Entry>)>);
 
-/// Why there can be no cache as it was declared.
+/// An invalid declaration of a cache.
 #[derive(Debug)]
 pub(crate) struct Misplanned {
     pub(crate) kind: String,
     pub(crate) why: String,
 }
 
-/// Why the caches cannot answer. No retry helps.
+/// An error of a read. No retry helps.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{0} has no cache: declare it with Controller::owns, watches or reads")]
@@ -68,15 +72,15 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// Says that the cache cannot hold an object.
+    /// Makes the error for an object that the cache does not select.
     pub(crate) fn not_selected(store: &Store, key: &ObjectKey) -> crate::Error {
-        let (kind, selector) = (store.kind().to_string(), store.portion().selection.told());
+        let (kind, selector) = (store.kind().to_string(), store.portion().selection.describe());
         crate::Error::from(Self::NotSelected { kind, key: key.clone(), selector }).terminal()
     }
 }
 
 impl Caches {
-    /// Makes a store for each kind in each namespace, or in all of them when none is named; of what was planned, as it says.
+    /// Makes a store for each kind in each namespace, or in all if none is named, as restricted by `plans`.
     pub(crate) fn planned(
         types: impl IntoIterator<Item = (Type, Kind)>,
         plans: &[Plan],
@@ -123,18 +127,18 @@ impl Caches {
         Self::planned(types, &[], namespaces).expect("nothing is planned")
     }
 
-    /// Returns an object, `None` if there is none.
+    /// Returns an object, `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// When the kind or its namespace has no cache, when the cache [cannot hold](crate::Cache) an object of this name, or when it
-    /// [does not keep](crate::Cache#secrets) what is in it. An object that does not decode as a `T` is passed over as if it
-    /// were not there, and logged.
+    /// When the kind or its namespace has no cache, when the cache [does not select](crate::Cache) the name, or when
+    /// it [does not keep](crate::Cache#secrets) the data. An object that does not decode as a `T` counts as missing,
+    /// and is logged.
     pub fn get<T: Resource>(&self, key: &ObjectKey) -> Result<Option<T>> {
         self.get_as(&Type::of::<T>(), key)
     }
 
-    /// Returns an object of a [kind](Kind) that is known at run time only, `None` if there is none.
+    /// Returns an object of a [kind](Kind) that is known at run time only, `None` if it does not exist.
     ///
     /// # Errors
     ///
@@ -153,7 +157,7 @@ impl Caches {
         Ok(self.decode(store.kind(), key, &entry))
     }
 
-    /// Returns the objects of one namespace, or all of them, in the order of their keys.
+    /// Returns the objects of one namespace, or of all, in the order of their keys.
     ///
     /// # Errors
     ///
@@ -162,7 +166,8 @@ impl Caches {
         self.list_as(&Type::of::<T>(), namespace)
     }
 
-    /// Returns the objects of a [kind](Kind) that is known at run time only, in one namespace or all, in the order of their keys.
+    /// Returns the objects of a [kind](Kind) that is known at run time only, in one namespace or in all, in the order
+    /// of their keys.
     ///
     /// # Errors
     ///
@@ -183,7 +188,7 @@ impl Caches {
         Ok(found)
     }
 
-    /// Returns the keys of the objects of one namespace, or all of them, in their order, without a look at the objects.
+    /// Returns the keys of the objects of one namespace, or of all, in order, without decoding the objects.
     ///
     /// # Errors
     ///
@@ -206,21 +211,21 @@ impl Caches {
         Ok(stores.flat_map(|store| store.keys(namespace)).collect())
     }
 
-    /// Returns the objects that an index finds by a value, in the order of their keys.
+    /// Returns the objects that an index has for a value, in the order of their keys.
     ///
     /// # Errors
     ///
-    /// As for [`get`](Self::get); and when nobody [declares](crate::Controller::index) the index.
+    /// As for [`get`](Self::get); and when no controller [declares](crate::Controller::index) the index.
     pub fn list_by<I: Index>(&self, value: &I::Value) -> Result<Vec<I::Resource>> {
         self.list_named(&NamedIndex::of::<I>(), value)
     }
 
-    /// Returns the objects of a [kind](Kind) that is known at run time only that an index finds by a value, as
+    /// Returns the objects of a [kind](Kind) that is known at run time only that an index has for a value, as
     /// [`list_by`](Self::list_by) does.
     ///
     /// # Errors
     ///
-    /// As for [`get`](Self::get); and when nobody [declares](crate::Controller::index_kind) the index.
+    /// As for [`get`](Self::get); and when no controller [declares](crate::Controller::index_kind) the index.
     pub fn list_indexed<V: Ord + Clone + Send + Sync + 'static>(
         &self,
         index: &KindIndex<V>,
@@ -240,7 +245,7 @@ impl Caches {
         Ok(found)
     }
 
-    /// Returns what an index finds in each store.
+    /// Returns the keys that an index has for a value, by store.
     pub(crate) fn found_by<V: Ord + Clone + 'static>(&self, index: &NamedIndex, value: &V) -> Result<Vec<Found<'_>>> {
         let NamedIndex { ty, id, name, declare } = index;
         let not_kept = || crate::Error::from(Error::NotIndexed { name: name.clone(), declare }).terminal();
@@ -248,7 +253,7 @@ impl Caches {
         stores.map(|store| Ok((store, store.list_by(id, value).ok_or_else(not_kept)?))).collect()
     }
 
-    /// Refuses to show less than there is.
+    /// Returns an error for an entry whose data is not kept.
     fn check_known<T: AnyResource>(&self, kind: &Kind, key: &ObjectKey, entry: &Entry) -> Result<()> {
         if entry.is_withheld() && !reads_metadata::<T>() {
             let (kind, key) = (kind.to_string(), key.clone());
@@ -292,7 +297,7 @@ impl Caches {
         kinds.into_iter().flat_map(|kind| &self.by_kind[kind]).map(|id| &self.stores[*id])
     }
 
-    /// Decodes an object; one that does not fit the type harms nothing but itself.
+    /// Decodes an object; one that does not decode is skipped.
     pub(crate) fn decode<T: AnyResource>(&self, kind: &Kind, key: &ObjectKey, entry: &Entry) -> Option<T> {
         let decoded = entry.object(kind);
         if let Err(error) = &decoded {
@@ -303,7 +308,7 @@ impl Caches {
         decoded.ok()
     }
 
-    /// Returns how often an object was passed over because it does not decode.
+    /// Returns the number of skipped objects that did not decode.
     pub(crate) fn undecodable(&self) -> u64 {
         self.undecodable.load(Ordering::Relaxed)
     }

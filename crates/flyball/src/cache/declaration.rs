@@ -1,6 +1,6 @@
-//! What of a kind an operator keeps in memory, as its author says it.
+//! Declaration of the part of a kind that an operator caches.
 
-use super::fields::{self, Fields, Kept};
+use super::fields::{self, Fields, KeptFields};
 use super::selection::Selection;
 use super::shape;
 use crate::kind::{AnyResource, Kind, Resource, Type};
@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// What of a kind an operator watches and keeps in memory; see [`Operator::cache`](crate::Operator::cache).
+/// The part of a kind that an operator watches and keeps in memory; see [`Operator::cache`](crate::Operator::cache).
 ///
-/// A kind that controllers deal with has a cache of all its objects, with all their fields. Where that is more than they need,
-/// this says less: fewer objects, by labels, by fields or by namespace, so that the API server does not even send the others;
-/// or fewer fields. It holds for all controllers of the operator, since they share one cache of each kind.
+/// By default, a kind that controllers use is cached with all objects and all fields. This restricts it to objects by
+/// labels, fields or namespace, which the API server filters, or drops fields. It applies to all controllers of the
+/// operator, since they share one cache per kind.
 ///
 /// ```
 /// use flyball::{Cache, Operator};
@@ -26,27 +26,27 @@ use std::marker::PhantomData;
 ///     .cache(Cache::<Node>::new().without("status.images"));
 /// ```
 ///
-/// # What may be relied on
+/// # Guarantees
 ///
-/// - What is not selected does not exist for the controllers. An object that ceases to be selected is told as one that went, and
-///   keeps the [finalizer](crate::Reconcile::FINALIZER) that it has: it cannot go before it is selected again.
-/// - Reading by a name or in a namespace that cannot be selected is an error that says so, and not an object that is
-///   missing. Of labels and other fields that cannot be known before an object is seen: who reads by name what is not selected
-///   by its labels finds nothing.
-/// - An object that the controllers make must be selected too, or it is refused before it is sent: its owner would not find
-///   it again.
-/// - Fields that are not kept are cut out of the text that comes in, before anything is made of it. Reads, mapping functions,
-///   predicates and indexes see objects without them. Metadata is always kept, but for annotations that are named.
-/// - Who [applies](crate::Context::apply) fields that are not kept sends them each time, since nothing shows that they are as
-///   they should be. Who [replaces](crate::Context::replace) such objects would lose them, which is refused when the operator starts.
+/// - Objects that are not selected do not exist for the controllers. An object that is no longer selected is delivered
+///   as deleted, and keeps its [finalizer](crate::Reconcile::FINALIZER): it cannot be removed before it is selected
+///   again.
+/// - Reading a name or namespace that is not selected is an error. Labels and other fields are unknown before the
+///   object is read: an object that its labels do not select is not found.
+/// - An object that a controller writes has to be selected too; otherwise the write is rejected before it is sent,
+///   since its owner would not find it again.
+/// - Dropped fields are cut from the received text before parsing. Reads, mapping functions, predicates and indexes do
+///   not see them. Metadata is always kept, except for annotations that are named.
+/// - [Applying](crate::Context::apply) dropped fields sends them each time, since the cache cannot show that they are
+///   unchanged. [Replacing](crate::Context::replace) such objects would lose the fields, and is rejected at the start.
 ///
 /// # Metadata only
 ///
-/// Who needs no more than metadata deals with [`PartialObjectMeta<Pod>`](kube::core::PartialObjectMeta) instead of `Pod`, wherever a
-/// type is named: in [`watches`](crate::Controller::watches), in [`Context::get`](crate::Context::get), as
-/// [`Reconcile::Resource`](crate::Reconcile::Resource). If all who deal with a kind do so, nothing else is transferred and kept; if
-/// not, they read the metadata of the whole objects. Of a kind that is known at run time only,
-/// [`metadata_only`](Self::metadata_only) says it.
+/// Use [`PartialObjectMeta<Pod>`](kube::core::PartialObjectMeta) instead of `Pod` where metadata is enough: in
+/// [`watches`](crate::Controller::watches), in [`Context::get`](crate::Context::get), as
+/// [`Reconcile::Resource`](crate::Reconcile::Resource). If all controllers do so for a kind, only metadata is
+/// transferred and kept; otherwise they read the metadata of whole objects. For a kind that is known at run time only,
+/// call [`metadata_only`](Self::metadata_only).
 ///
 /// ```
 /// # use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
@@ -66,11 +66,12 @@ use std::marker::PhantomData;
 ///
 /// # Secrets
 ///
-/// What is in secrets is not kept in memory, unless the operator applied it itself: of all others there is only what is beside
-/// `data`. [`Context::get`](crate::Context::get) and its like ask the API server for them, which is why a role may let the operator
-/// get secrets whose values it never holds. [`Caches`](crate::Caches), which cannot ask, refuse; mapping functions see secrets without
-/// data, and a [custom predicate](crate::Predicate::new) passes all their updates. `Cache::<Secret>::new()`, with or without a
-/// selector, asks for the data of those selected.
+/// The data of secrets is not kept in memory, except of those that the operator applied.
+/// [`Context::get`](crate::Context::get) and similar methods read it from the API server, so the role lets the
+/// operator get secrets that it does not hold. [`Caches`](crate::Caches) return an error for them; mapping functions
+/// see secrets without data, and a [custom predicate](crate::Predicate::new) passes all their updates.
+/// `Cache::<Secret>::new()`, with or without a selector, keeps the data of the selected secrets.
+#[doc(alias = "ByObject")]
 pub struct Cache<T> {
     plan: Plan,
     kind: PhantomData<fn(T)>,
@@ -89,9 +90,9 @@ impl Cache<DynamicObject> {
         Self { plan: Plan::new(Type::dynamic(kind), kind.clone()), kind: PhantomData }
     }
 
-    /// Transfers and keeps nothing but metadata, as [`PartialObjectMeta`](kube::core::PartialObjectMeta) does for a kind that has a
-    /// type. The operator does not start if a controller deals with the kind as a type that has more than metadata, or replaces its
-    /// objects.
+    /// Transfers and keeps metadata only, as [`PartialObjectMeta`](kube::core::PartialObjectMeta) does for a kind
+    /// with a type. The operator does not start if a controller uses the kind by a type with more than metadata, or
+    /// replaces its objects.
     ///
     /// ```
     /// use flyball::{Cache, Kind, Operator};
@@ -106,36 +107,43 @@ impl Cache<DynamicObject> {
 }
 
 impl<T: AnyResource> Cache<T> {
-    /// Watches objects with these labels only, such as `app=web,tier notin (test)`.
+    /// Restricts the cache to objects with these labels, such as `app=web,tier notin (test)`.
+    #[doc(alias = "label_selector")]
+    #[doc(alias = "ByObject")]
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.plan.labels = selector.into();
         self
     }
 
-    /// Watches objects with these fields only, such as `spec.nodeName=node-1`, as far as the API server [can select by
-    /// them](https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/#list-of-supported-fields).
+    /// Restricts the cache to objects with these fields, such as `spec.nodeName=node-1`, if the API server [supports
+    /// them in
+    /// selectors](https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/#list-of-supported-fields).
+    #[doc(alias = "field_selector")]
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.plan.fields = selector.into();
         self
     }
 
-    /// Watches objects in these namespaces only, instead of [those of the operator](crate::Operator::namespaces). Its roles follow.
+    /// Restricts the cache to these namespaces, instead of [those of the operator](crate::Operator::namespaces). Its
+    /// roles follow.
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.plan.namespaces = namespaces.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Does not keep this field, such as `status.images`, or `spec.containers.env` of each container. A name with dots is
+    /// Drops a field, such as `status.images`, or `spec.containers.env` of each container. A name with dots is
     /// written as in `metadata.annotations['example.com/notes']`.
+    #[doc(alias = "TransformFunc")]
+    #[doc(alias = "transform")]
     pub fn without(mut self, path: impl Into<String>) -> Self {
         self.plan.without.push(path.into());
         self
     }
 
-    /// Keeps only the fields that the type `T` declares, as which all controllers of the operator have to deal with the kind then;
-    /// the operator does not start if one deals with it as another type, but for its metadata.
+    /// Keeps only the fields that the type `T` declares. The operator does not start if a controller uses the kind by
+    /// another type, other than for its metadata.
     ///
-    /// So a type of one's own, with a few fields of a large kind, makes for small caches:
+    /// A custom type with a few fields of a large kind results in a small cache:
     ///
     /// ```
     /// use flyball::{Cache, Operator};
@@ -158,7 +166,7 @@ impl<T: AnyResource> Cache<T> {
     /// let operator = Operator::new("site-operator").cache(Cache::<Placement>::new().declared_only());
     /// ```
     ///
-    /// What a type does not declare field by field is kept as a whole: maps that are flattened into it, and enums.
+    /// Flattened maps and enums are kept whole.
     pub fn declared_only(mut self) -> Self {
         self.plan.declared = Some(shape::declared::<T>());
         self
@@ -181,7 +189,7 @@ impl<T> fmt::Debug for Cache<T> {
     }
 }
 
-/// What of a kind is kept, as it was declared.
+/// A declared cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) ty: Type,
@@ -190,16 +198,16 @@ pub(crate) struct Plan {
     labels: String,
     fields: String,
     without: Vec<String>,
-    /// What the type declares, if nothing else is to be kept.
+    /// The fields of the Rust type, if only those are kept.
     declared: Option<Fields>,
     metadata_only: bool,
 }
 
-/// What a store holds of its kind.
+/// The part of a kind that a store holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Portion {
     pub(crate) selection: Selection,
-    pub(crate) kept: Kept,
+    pub(crate) kept: KeptFields,
 }
 
 impl Plan {
@@ -217,12 +225,13 @@ impl Plan {
         }
     }
 
-    /// Tells whether objects are not what they were when they are written back.
+    /// Returns true if writing an object back would lose fields.
     pub(crate) fn loses_fields(&self) -> bool {
         self.metadata_only || !self.without.is_empty()
     }
 
-    /// Returns what is kept, or what is wrong with the declaration; `types` are those as which the kind is dealt with.
+    /// Returns the part of the kind that is kept, or the reason why the declaration is invalid; `types` are the types
+    /// by which controllers use the kind.
     pub(crate) fn portion(&self, types: &[Type]) -> Result<Portion, String> {
         if !self.kind.is_namespaced() && !self.namespaces.is_empty() {
             return Err("it is limited to namespaces, and its objects live in none".into());
@@ -243,7 +252,7 @@ impl Plan {
             return Err(format!("it keeps {own}, and a controller deals with the kind as {other}"));
         }
         if self.metadata_only || types.iter().all(|ty| ty.is_metadata()) {
-            return Ok(Portion { selection, kept: Kept::Metadata });
+            return Ok(Portion { selection, kept: KeptFields::Metadata });
         }
         let mut kept = self.declared.clone().unwrap_or(Fields::All);
         ["apiVersion", "kind", "metadata"].iter().for_each(|member| kept.keep(member));
@@ -258,20 +267,20 @@ impl Plan {
             }
             kept.drop(&path);
         }
-        let kept = if kept == Fields::All { Kept::Whole } else { Kept::Some(kept) };
+        let kept = if kept == Fields::All { KeptFields::Whole } else { KeptFields::Some(kept) };
         Ok(Portion { selection, kept })
     }
 }
 
 impl Portion {
-    /// Returns what is kept of a kind that nothing was declared of.
+    /// Returns the part that is kept of a kind without a declaration.
     pub(crate) fn usual(kind: &Kind, types: &[Type]) -> Self {
         let resource = kind.resource();
         let confidential = (&*resource.group, &*resource.resource) == ("", "secrets");
         let kept = match types.iter().all(|ty| ty.is_metadata()) {
-            true => Kept::Metadata,
-            false if confidential => Kept::Own,
-            false => Kept::Whole,
+            true => KeptFields::Metadata,
+            false if confidential => KeptFields::Own,
+            false => KeptFields::Whole,
         };
         Self { selection: Selection::default(), kept }
     }
@@ -320,7 +329,7 @@ mod tests {
     fn a_kind_without_a_type_is_kept_by_its_metadata_if_that_is_said() {
         let plan = Cache::of(&Kind::of::<Pod>()).metadata_only().into_plan();
         let (pod, meta) = (Type::of::<Pod>(), Type::of::<PartialObjectMeta<Pod>>());
-        assert_eq!(plan.portion(&[plan.ty.clone(), meta]).unwrap().kept, Kept::Metadata);
+        assert_eq!(plan.portion(&[plan.ty.clone(), meta]).unwrap().kept, KeptFields::Metadata);
         let why = plan.portion(&[plan.ty.clone(), pod]).unwrap_err();
         assert!(why.starts_with("it keeps metadata, and") && why.ends_with("core::v1::pod::Pod"), "{why}");
     }
@@ -329,8 +338,11 @@ mod tests {
     fn metadata_is_enough_if_all_say_so() {
         let (pod, meta) = (Type::of::<Pod>(), Type::of::<PartialObjectMeta<Pod>>());
         let usual = |types: &[Type]| Portion::usual(&Kind::of::<Pod>(), types).kept;
-        assert_eq!((usual(std::slice::from_ref(&meta)), usual(&[meta, pod])), (Kept::Metadata, Kept::Whole));
+        assert_eq!(
+            (usual(std::slice::from_ref(&meta)), usual(&[meta, pod])),
+            (KeptFields::Metadata, KeptFields::Whole)
+        );
         let secrets = Portion::usual(&Kind::of::<Secret>(), &[Type::of::<Secret>()]).kept;
-        assert_eq!((secrets, portion(Cache::<Secret>::new()).unwrap().kept), (Kept::Own, Kept::Whole));
+        assert_eq!((secrets, portion(Cache::<Secret>::new()).unwrap().kept), (KeptFields::Own, KeptFields::Whole));
     }
 }

@@ -1,6 +1,6 @@
-//! One cached object: its JSON, and where in it the metadata lies that indexes and predicates read.
+//! A cached object: its JSON, and the positions of the metadata that indexes and predicates read.
 
-use super::fields::{Fields, Kept};
+use super::fields::{Fields, KeptFields};
 use crate::json::{self, Elements, Malformed, Members, Raw};
 use crate::kind::{self, AnyResource, Kind};
 use flyball_core::ObjectKey;
@@ -117,12 +117,12 @@ impl Entry {
     }
 
     /// Reads what is kept of an object.
-    pub(crate) fn read(object: &[u8], manager: &str, kept: &Kept) -> Result<(ObjectKey, Self), Error> {
+    pub(crate) fn read(object: &[u8], manager: &str, kept: &KeptFields) -> Result<(ObjectKey, Self), Error> {
         match kept {
-            Kept::Whole => Self::parse(object, manager),
-            Kept::Some(fields) => Self::parse(&fields.cut(object)?, manager),
-            Kept::Metadata => Self::parse(&Fields::metadata().cut(object)?, manager),
-            Kept::Own => {
+            KeptFields::Whole => Self::parse(object, manager),
+            KeptFields::Some(fields) => Self::parse(&fields.cut(object)?, manager),
+            KeptFields::Metadata => Self::parse(&Fields::metadata().cut(object)?, manager),
+            KeptFields::Own => {
                 let (key, entry) = Self::parse(object, manager)?;
                 if entry.applied.is_some() {
                     return Ok((key, entry));
@@ -164,7 +164,7 @@ impl Entry {
         json::decode_like(&self.json, wanted)
     }
 
-    /// Tells whether the object has more than is kept of it, which whoever wants it asks the API server for.
+    /// Returns true if the object has more than is kept of it, which whoever wants it asks the API server for.
     pub(crate) fn is_withheld(&self) -> bool {
         self.withheld
     }
@@ -184,7 +184,7 @@ impl Entry {
         self.generation
     }
 
-    /// Tells whether the object waits for its finalizers, or its pods for their grace period.
+    /// Returns true if the object waits for its finalizers, or its pods for their grace period.
     pub(crate) fn is_deleting(&self) -> bool {
         self.deleting
     }
@@ -199,7 +199,7 @@ impl Entry {
         self.piece(self.annotations)
     }
 
-    /// Tells whether nobody is to touch what belongs to the object for now.
+    /// Returns true if nobody is to touch what belongs to the object for now.
     pub(crate) fn is_paused(&self) -> bool {
         let annotations = self.annotations();
         let value =
@@ -260,7 +260,7 @@ impl Entry {
     }
 }
 
-/// What the runtime needs to know of an owner.
+/// An owner reference.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct OwnerReference<'a> {
@@ -276,15 +276,16 @@ pub(crate) struct OwnerReference<'a> {
     pub(crate) controller: bool,
 }
 
-/// Returns what is to be cut for a member to go that begins at `start` and ends at `end`; the one before it ends at `previous`.
+/// Returns what is to be cut for a member to go that begins at `start` and ends at `end`; the one before it ends at
+/// `previous`.
 fn member(object: &[u8], previous: Option<usize>, start: usize, end: usize) -> Range<usize> {
-    // One comma goes with it: the one before it, or the one behind it if it comes first. There is one of them, since the
-    // metadata holds a name as well.
+    // One comma goes with it: the one before it, or the one behind it if it comes first. There is one of them, since
+    // the metadata holds a name as well.
     let behind = || object[end..].iter().position(|b| *b == b',').map_or(0, |n| n + 1);
     previous.map_or_else(|| start..end + behind(), |previous| previous..end)
 }
 
-/// Tells whether a field manager is `manager`, or one that it has for a controller: `manager/controller`.
+/// Returns true if a field manager is `manager`, or one that it has for a controller: `manager/controller`.
 fn is_ours(found: &str, manager: &str) -> bool {
     found.strip_prefix(manager).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -310,7 +311,7 @@ fn applied_by(object: &[u8], at: usize, manager: &str) -> Result<(usize, Vec<u8>
     Ok((entries.end(), applied))
 }
 
-/// Tells whether the entry of managed fields that begins at `at` is what `manager` applied, and where it ends.
+/// Returns true if the entry of managed fields that begins at `at` is what `manager` applied, and where it ends.
 fn is_applied_by(object: &[u8], at: usize, manager: &str) -> Result<(bool, usize), Malformed> {
     let (mut members, mut ours, mut applied) = (Members::new(object, at)?, None, None);
     // Both stand before the fields themselves, which may be many.
@@ -386,24 +387,24 @@ mod tests {
         let metadata = r#""name":"a","uid":"u","labels":{"l":"1"}"#;
         let object =
             format!(r#"{{"kind":"Pod","metadata":{{{managed},{metadata}}},"spec":{{"a":[1,{{"b":2}}]}},"x":1}}"#);
-        let check = |kept: &Kept, expected: &str| {
+        let check = |kept: &KeptFields, expected: &str| {
             let (key, entry) = Entry::read(object.as_bytes(), "me", kept).unwrap();
             let expected = expected.replace("META", metadata);
             assert_eq!((&*entry.json, entry.labels(), key.name()), (&*expected, r#"{"l":"1"}"#, "a"));
         };
         // However much the server sent.
-        check(&Kept::Metadata, r#"{"kind":"Pod","metadata":{META}}"#);
+        check(&KeptFields::Metadata, r#"{"kind":"Pod","metadata":{META}}"#);
         let mut fields = Fields::All;
         fields.drop(&["spec".into(), "a".into(), "b".into()]);
-        check(&Kept::Some(fields), r#"{"kind":"Pod","metadata":{META},"spec":{"a":[1,{}]},"x":1}"#);
-        check(&Kept::Whole, r#"{"kind":"Pod","metadata":{META},"spec":{"a":[1,{"b":2}]},"x":1}"#);
+        check(&KeptFields::Some(fields), r#"{"kind":"Pod","metadata":{META},"spec":{"a":[1,{}]},"x":1}"#);
+        check(&KeptFields::Whole, r#"{"kind":"Pod","metadata":{META},"spec":{"a":[1,{"b":2}]},"x":1}"#);
     }
 
     #[test]
     fn what_others_keep_secret_stays_with_the_server() {
         let read = |metadata: &str| {
             let object = format!(r#"{{"data":{{"key":"dmFsdWU="}},"metadata":{{{metadata}}},"type":"t"}}"#);
-            Entry::read(object.as_bytes(), "me", &Kept::Own).unwrap().1
+            Entry::read(object.as_bytes(), "me", &KeptFields::Own).unwrap().1
         };
         let theirs = read(r#""name":"a","uid":"u","managedFields":[{"manager":"x","operation":"Apply"}]"#);
         let expected = json!({"metadata": {"name": "a", "uid": "u"}, "type": "t"});

@@ -1,14 +1,15 @@
-//! Which fields of an object a cache keeps.
+//! The fields of an object that a cache keeps.
 //!
-//! The text of an object is copied field by field, past those that are not kept: no tree is built of what is thrown away.
+//! The text of an object is copied field by field, past those that are not kept: no tree is built of what is thrown
+//! away.
 
 use crate::json::{self, Elements, Malformed, Members};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// What is kept of an object.
+/// The fields of an object that are kept.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) enum Kept {
+pub(crate) enum KeptFields {
     #[default]
     Whole,
     Some(Fields),
@@ -18,7 +19,7 @@ pub(crate) enum Kept {
     Own,
 }
 
-/// What is kept of a value. Of an array, the same is kept of each element.
+/// The members of a value that are kept; of an array, those of each element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fields {
     All,

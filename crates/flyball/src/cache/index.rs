@@ -1,6 +1,6 @@
-//! Finds the objects of a kind by something other than their names.
+//! Indexes of objects by values other than their names.
 
-use super::Shown;
+use super::DecodedEntry;
 use crate::kind::{Kind, Resource, Type};
 use crate::panics::guarded;
 use flyball_core::ObjectKey;
@@ -10,10 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// Finds objects in a cache by values that they hold, without looking at all of them.
+/// An index over the objects in a cache, by values that they hold.
 ///
-/// A type stands for each index: [`Controller::index`](crate::Controller::index) declares it, [`Context::list_by`](crate::Context::list_by)
-/// and [`Caches::list_by`](crate::Caches::list_by) ask it. Controllers that declare the same one share it.
+/// Each index is a type: [`Controller::index`](crate::Controller::index) declares it,
+/// [`Context::list_by`](crate::Context::list_by) and [`Caches::list_by`](crate::Caches::list_by) read it. Controllers
+/// that declare the same index share it.
 ///
 /// ```
 /// # use flyball::{Action, Context, Controller, Reconcile, Result};
@@ -49,29 +50,32 @@ use std::sync::Arc;
 /// });
 /// ```
 ///
-/// # What may be relied on
+/// # Guarantees
 ///
-/// - Whoever is told of a change finds it in the index already, and never finds an index that is ahead of or behind its objects.
+/// - An index changes together with its objects, before listeners are notified.
 /// - Objects come in the order of their keys, those of one namespace together.
-/// - [`Context::list_by`](crate::Context::list_by) finds what the reconcile wrote itself as well.
+/// - [`Context::list_by`](crate::Context::list_by) includes the writes of the reconcile itself.
 /// - An object that does not decode, or whose values panic, is in no index, and is logged.
 ///
-/// Values are kept in memory twice, and taken anew at each change of an object: small ones, from a function that is quick and gives
-/// the same for the same object. It sees what [the cache keeps](crate::Cache).
+/// Values are kept in memory twice, and computed at each change of an object: keep them small, and the function quick
+/// and deterministic. It sees the fields that [the cache keeps](crate::Cache).
+#[doc(alias = "IndexField")]
+#[doc(alias = "FieldIndexer")]
 pub trait Index: 'static {
     /// The kind of the objects.
     type Resource: Resource;
-    /// What they are found by.
+    /// Type of the values that objects are found by.
     type Value: Ord + Clone + Send + Sync + 'static;
 
     /// Returns the values by which an object is found; none if it is not.
     fn values(object: &Self::Resource) -> Vec<Self::Value>;
 }
 
-/// An index of a [kind](Kind) that is known at run time only; all that is said of an [`Index`] holds of it.
+/// An [`Index`] of a [kind](Kind) that is known at run time only.
 ///
-/// [`Controller::index_kind`](crate::Controller::index_kind) declares it, [`Context::list_indexed`](crate::Context::list_indexed) and
-/// [`Caches::list_indexed`](crate::Caches::list_indexed) ask it. A clone is the same index, another one with the same function is not.
+/// [`Controller::index_kind`](crate::Controller::index_kind) declares it,
+/// [`Context::list_indexed`](crate::Context::list_indexed) and [`Caches::list_indexed`](crate::Caches::list_indexed)
+/// read it. A clone is the same index; another one with the same function is not.
 ///
 /// ```
 /// use flyball::{Action, Context, Controller, Kind, KindIndex, Reconcile, Result};
@@ -105,7 +109,7 @@ pub struct KindIndex<V> {
 type Taken<V> = dyn Fn(&DynamicObject) -> Vec<V> + Send + Sync;
 
 impl<V: Ord + Clone + Send + Sync + 'static> KindIndex<V> {
-    /// Makes an index of a kind by the values that an object is found by.
+    /// Makes an index of a kind by a function that returns the values of an object.
     pub fn new(kind: &Kind, values: impl Fn(&DynamicObject) -> Vec<V> + Send + Sync + 'static) -> Self {
         Self { kind: kind.clone(), own: Arc::default(), values: Arc::new(values) }
     }
@@ -118,14 +122,14 @@ impl<V: Ord + Clone + Send + Sync + 'static> KindIndex<V> {
         (self.values)(object)
     }
 
-    pub(crate) fn named(&self) -> Named {
+    pub(crate) fn named(&self) -> NamedIndex {
         let name = format!("of {}", self.kind);
-        Named { ty: Type::dynamic(&self.kind), id: IndexId::Own(self.own.clone()), name, declare: "index_kind" }
+        NamedIndex { ty: Type::dynamic(&self.kind), id: IndexId::Own(self.own.clone()), name, declare: "index_kind" }
     }
 
-    pub(crate) fn declared(&self) -> Declared {
+    pub(crate) fn declared(&self) -> DeclaredIndex {
         let values = self.values.clone();
-        Declared::new(IndexId::Own(self.own.clone()), move |_, shown| {
+        DeclaredIndex::new(IndexId::Own(self.own.clone()), move |_, shown| {
             shown.decoded(|object| values(object)).unwrap_or_default()
         })
     }
@@ -137,28 +141,28 @@ impl<V> fmt::Debug for KindIndex<V> {
     }
 }
 
-/// An index that is asked for.
-pub(crate) struct Named {
+/// An index that is read.
+pub(crate) struct NamedIndex {
     pub(crate) ty: Type,
     pub(crate) id: IndexId,
-    /// What it is called where nobody keeps it, and how it is declared.
+    /// Name of the index in errors, and the method that declares it.
     pub(crate) name: String,
     pub(crate) declare: &'static str,
 }
 
-impl Named {
+impl NamedIndex {
     pub(crate) fn of<I: Index>() -> Self {
         let (ty, id) = (Type::of::<I::Resource>(), IndexId::Type(TypeId::of::<I>()));
         Self { ty, id, name: type_name::<I>().to_owned(), declare: "index" }
     }
 }
 
-/// Tells indexes apart.
+/// Identity of an index.
 #[derive(Clone)]
 pub(crate) enum IndexId {
-    /// Everyone who names the type means the same one.
+    /// An index that is identified by its type.
     Type(TypeId),
-    /// Nobody else knows it.
+    /// An index that is private to its controller.
     Own(Arc<()>),
 }
 
@@ -172,14 +176,14 @@ impl PartialEq for IndexId {
     }
 }
 
-/// An index that is to be kept.
+/// A declared index.
 #[derive(Clone)]
-pub(crate) struct Declared {
+pub(crate) struct DeclaredIndex {
     pub(crate) id: IndexId,
-    make: Arc<dyn Fn() -> Box<dyn Keeper> + Send + Sync>,
+    make: Arc<dyn Fn() -> Box<dyn AnyIndex> + Send + Sync>,
 }
 
-impl Declared {
+impl DeclaredIndex {
     /// Declares an index that is known by its type.
     pub(crate) fn of<I: Index>() -> Self {
         Self::new(IndexId::Type(TypeId::of::<I>()), |_, shown| shown.decoded(I::values).unwrap_or_default())
@@ -188,39 +192,39 @@ impl Declared {
     /// Declares an index by what it takes from an object.
     pub(crate) fn new<V: Ord + Clone + Send + Sync + 'static>(
         id: IndexId,
-        values: impl Fn(&ObjectKey, &Shown<'_>) -> Vec<V> + Send + Sync + 'static,
+        values: impl Fn(&ObjectKey, &DecodedEntry<'_>) -> Vec<V> + Send + Sync + 'static,
     ) -> Self {
         let values: Arc<Values<V>> = Arc::new(values);
         let make = move || {
             let (by_value, by_key) = Default::default();
-            Box::new(Kept { values: values.clone(), by_value, by_key }) as Box<dyn Keeper>
+            Box::new(ValueIndex { values: values.clone(), by_value, by_key }) as Box<dyn AnyIndex>
         };
         Self { id, make: Arc::new(make) }
     }
 
     /// Makes the index, empty.
-    pub(super) fn make(&self) -> Box<dyn Keeper> {
+    pub(super) fn make(&self) -> Box<dyn AnyIndex> {
         (self.make)()
     }
 }
 
-/// Keeps one index of one store.
-pub(crate) trait Keeper: Send + Sync {
-    /// Takes in what an object is now, or that it is not any more.
-    fn change(&mut self, key: &ObjectKey, new: Option<&Shown<'_>>);
+/// One index of one store.
+pub(crate) trait AnyIndex: Send + Sync {
+    /// Updates the index with the new state of an object, `None` if it was deleted.
+    fn change(&mut self, key: &ObjectKey, new: Option<&DecodedEntry<'_>>);
     fn as_any(&self) -> &dyn Any;
 }
 
-type Values<V> = dyn Fn(&ObjectKey, &Shown<'_>) -> Vec<V> + Send + Sync;
+type Values<V> = dyn Fn(&ObjectKey, &DecodedEntry<'_>) -> Vec<V> + Send + Sync;
 
-struct Kept<V> {
+struct ValueIndex<V> {
     values: Arc<Values<V>>,
     by_value: BTreeSet<(V, ObjectKey)>,
     by_key: BTreeMap<ObjectKey, Vec<V>>,
 }
 
-impl<V: Ord + Clone + Send + Sync + 'static> Keeper for Kept<V> {
-    fn change(&mut self, key: &ObjectKey, new: Option<&Shown<'_>>) {
+impl<V: Ord + Clone + Send + Sync + 'static> AnyIndex for ValueIndex<V> {
+    fn change(&mut self, key: &ObjectKey, new: Option<&DecodedEntry<'_>>) {
         let values = |shown| {
             guarded(format_args!("an index, object {key}"), || (self.values)(key, shown)).unwrap_or_else(|error| {
                 tracing::warn!(%key, %error, "an object cannot be indexed");
@@ -248,24 +252,24 @@ impl<V: Ord + Clone + Send + Sync + 'static> Keeper for Kept<V> {
 
 /// The indexes of one store.
 #[derive(Default)]
-pub(super) struct Indexes(Vec<(IndexId, Box<dyn Keeper>)>);
+pub(super) struct Indexes(Vec<(IndexId, Box<dyn AnyIndex>)>);
 
 impl Indexes {
     /// Adds an index, unless it is kept already.
-    pub(super) fn add(&mut self, index: &Declared) {
+    pub(super) fn add(&mut self, index: &DeclaredIndex) {
         if !self.0.iter().any(|(id, _)| *id == index.id) {
             self.0.push((index.id.clone(), index.make()));
         }
     }
 
-    pub(super) fn change(&mut self, key: &ObjectKey, new: Option<&Shown<'_>>) {
-        self.0.iter_mut().for_each(|(_, keeper)| keeper.change(key, new));
+    pub(super) fn change(&mut self, key: &ObjectKey, new: Option<&DecodedEntry<'_>>) {
+        self.0.iter_mut().for_each(|(_, index)| index.change(key, new));
     }
 
     /// Returns the keys of the objects that hold a value, in their order; `None` if there is no such index.
     pub(super) fn keys<V: Ord + Clone + 'static>(&self, id: &IndexId, value: &V) -> Option<Vec<ObjectKey>> {
-        let (_, keeper) = self.0.iter().find(|(known, _)| known == id)?;
-        let kept: &Kept<V> = keeper.as_any().downcast_ref()?;
+        let (_, index) = self.0.iter().find(|(known, _)| known == id)?;
+        let kept: &ValueIndex<V> = index.as_any().downcast_ref()?;
         let found = kept.by_value.range((value.clone(), ObjectKey::new(None, ""))..);
         Some(found.take_while(|(held, _)| held == value).map(|(_, key)| key.clone()).collect())
     }
@@ -305,8 +309,8 @@ mod tests {
             changes in prop::collection::vec((0u8..4, prop::option::of(prop::collection::btree_set(0u8..4, 0..3))), 0..40),
         ) {
             let (mut indexes, mut model, kind) = (Indexes::default(), BTreeMap::new(), Kind::of::<ConfigMap>());
-            indexes.add(&Declared::of::<ByName>());
-            indexes.add(&Declared::of::<ByName>());
+            indexes.add(&DeclaredIndex::of::<ByName>());
+            indexes.add(&DeclaredIndex::of::<ByName>());
             prop_assert_eq!(indexes.0.len(), 1);
             let id = IndexId::Type(TypeId::of::<ByName>());
             for (object, names) in changes {
@@ -316,7 +320,7 @@ mod tests {
                     serde_json::json!({"metadata": {"name": object.to_string()}, "data": data}).to_string()
                 };
                 let entry = names.as_ref().map(|names| Entry::parse(json(names).as_bytes(), "").unwrap().1);
-                indexes.change(&key, entry.as_ref().map(|entry| Shown::new(entry, &kind)).as_ref());
+                indexes.change(&key, entry.as_ref().map(|entry| DecodedEntry::new(entry, &kind)).as_ref());
                 match names {
                     Some(names) => drop(model.insert(key, names)),
                     None => drop(model.remove(&key)),
@@ -333,11 +337,11 @@ mod tests {
     #[test]
     fn what_cannot_be_indexed_harms_nobody_else() {
         let (mut indexes, kind) = (Indexes::default(), Kind::of::<ConfigMap>());
-        indexes.add(&Declared::of::<ByName>());
+        indexes.add(&DeclaredIndex::of::<ByName>());
         for (name, data) in [("a", r#"{"x":""}"#), ("b", r#"{"panic":"","x":""}"#), ("c", "[]"), ("d", r#"{"x":""}"#)] {
             let json = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{data}}}"#);
             let (key, entry) = Entry::parse(json.as_bytes(), "").unwrap();
-            indexes.change(&key, Some(&Shown::new(&entry, &kind)));
+            indexes.change(&key, Some(&DecodedEntry::new(&entry, &kind)));
         }
         let found = indexes.keys(&IndexId::Type(TypeId::of::<ByName>()), &"x".to_owned()).unwrap();
         assert_eq!(found, ["a", "d"].map(|name| ObjectKey::new(None, name)));

@@ -1,4 +1,4 @@
-//! Metrics of caches, read when somebody asks.
+//! Metrics of caches, read at each scrape.
 
 use super::{Caches, Store};
 use crate::metrics::encode_family;
@@ -26,8 +26,8 @@ impl Collector for CacheCollector {
         };
         let objects = by_store(|store| store.len() as f64);
         encode_family(&mut encoder, "flyball_cache_objects", "Objects in a cache", objects)?;
-        let failing = by_store(|store| match store.trouble() {
-            Some(trouble) if !store.is_absent() => trouble.since.elapsed().as_secs_f64(),
+        let failing = by_store(|store| match store.last_error() {
+            Some(last_error) if !store.is_absent() => last_error.since.elapsed().as_secs_f64(),
             Some(_) | None => 0.0,
         });
         let help = "Time for which a watch has failed, 0 while it works";

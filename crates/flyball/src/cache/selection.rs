@@ -1,4 +1,4 @@
-//! Which objects of a kind a cache holds.
+//! Label and field selectors of a cache.
 
 use flyball_core::{FieldSelector, LabelSelector, ObjectKey};
 use serde_json::Value;
@@ -44,7 +44,7 @@ impl Selection {
         write!(self.text.1, "{comma}metadata.name={name}").expect("writing to a string cannot fail");
     }
 
-    /// Tells whether all objects are selected.
+    /// Returns true if all objects are selected.
     pub(crate) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
@@ -58,7 +58,7 @@ impl Selection {
         parameter("labelSelector", &self.text.0) + &parameter("fieldSelector", &self.text.1)
     }
 
-    /// Tells whether an object of this name may be selected. What it depends on besides the name is not known.
+    /// Returns true if an object of this name may be selected. What it depends on besides the name is not known.
     pub(crate) fn may_hold(&self, key: &ObjectKey) -> bool {
         let known = |field: &str| match field {
             "metadata.name" => Some(key.name()),
@@ -69,14 +69,14 @@ impl Selection {
         self.fields.terms.iter().all(|term| known(&term.field).is_none_or(|v| holds(v, &term.value, term.negated)))
     }
 
-    /// Tells whether an object with this JSON may be selected, were it stored.
+    /// Returns true if an object with this JSON may be selected, were it stored.
     pub(crate) fn may_hold_object(&self, key: &ObjectKey, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
         self.may_hold(key) && self.labels.matches(|label| labels.get(label).and_then(Value::as_str))
     }
 
-    /// Says what is selected.
-    pub(crate) fn told(&self) -> String {
+    /// Returns the selectors as text.
+    pub(crate) fn describe(&self) -> String {
         let parts = [&self.text.0, &self.text.1];
         parts.into_iter().filter(|text| !text.is_empty()).cloned().collect::<Vec<_>>().join(",")
     }

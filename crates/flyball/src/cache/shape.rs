@@ -1,7 +1,7 @@
-//! What of an object a Rust type reads.
+//! Detection of the fields that a Rust type reads.
 //!
-//! A type that implements `Deserialize` tells which fields it asks for, if it is led along a path that ends in an error. So it
-//! is asked once for each path, and no value is ever made.
+//! A type that implements `Deserialize` names the fields that it reads, to a deserializer that ends in an error. So it
+//! is run once for each path, and never makes a value.
 
 use super::fields::Fields;
 use serde::de::value::StrDeserializer;
@@ -11,13 +11,13 @@ use serde::de::{
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Returns the fields that a type declares. Where it does not say, as with maps that are flattened into a struct, with enums and
-/// with types that contain themselves, that is everything.
+/// Returns the fields that a type declares. Where it does not say, as with maps that are flattened into a struct, with
+/// enums and with types that contain themselves, that is everything.
 pub(crate) fn declared<T: DeserializeOwned>() -> Fields {
     explore(&|path| asked::<T>(path), &mut Vec::new(), &mut Vec::new())
 }
 
-/// What a type asks for at some place.
+/// The request of a type's `Deserialize` at a path.
 enum Shape {
     Struct(&'static str, &'static [&'static str]),
     Map,

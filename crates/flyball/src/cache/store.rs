@@ -1,7 +1,9 @@
-//! The objects of one kind in one scope: written by one watcher, read by everyone.
+//! The objects of one kind in one scope, with a single writer and many readers.
 
 use super::index::Indexes;
-use super::{Change, DeclaredIndex, Echoes, Entry, IndexId, Kept, Listener, Origin, Portion, Shown};
+use super::{
+    Change, DeclaredIndex, DecodedEntry, Entry, IndexId, KeptFields, Listener, Origin, OwnWriteResponses, Portion,
+};
 use crate::kind::Kind;
 use crate::latch::Latch;
 use flyball_core::ObjectKey;
@@ -11,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use tokio::time::Instant;
 
-/// What a watcher learned from the API server.
+/// A change that a watcher received from the API server.
 #[derive(Debug)]
 pub(crate) enum Delta {
     /// A list begins; what it brings replaces everything, once it is complete.
@@ -28,10 +30,10 @@ pub(crate) enum Delta {
     Absent,
 }
 
-/// So many objects may be missing in a list without a second one that confirms it.
+/// Objects that may be missing in a list without a second list that confirms it.
 const MAX_UNCONFIRMED: usize = 10;
 
-/// Where a store stands among those of its operator.
+/// Index of a store among those of its operator.
 pub(crate) type StoreId = usize;
 
 /// The objects of one kind, in all namespaces or in one.
@@ -42,18 +44,18 @@ pub(crate) struct Store {
     namespace: Option<Arc<str>>,
     portion: Arc<Portion>,
     objects: RwLock<Objects>,
-    echoes: Arc<Echoes>,
+    own_writes: Arc<OwnWriteResponses>,
     /// Opens when the first list is complete.
     synced: Latch,
-    trouble: Mutex<Option<Trouble>>,
+    last_error: Mutex<Option<LastError>>,
     absent: AtomicBool,
 }
 
-/// Why a cache is cut off from the API server.
+/// The error because of which a cache is out of date.
 #[derive(Clone, Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct LastError {
     pub(crate) since: Instant,
-    pub(crate) why: String,
+    pub(crate) message: String,
 }
 
 #[derive(Debug, Default)]
@@ -65,7 +67,7 @@ struct Objects {
 }
 
 impl Objects {
-    fn insert(&mut self, key: &ObjectKey, entry: &Arc<Entry>, shown: &Shown<'_>) {
+    fn insert(&mut self, key: &ObjectKey, entry: &Arc<Entry>, shown: &DecodedEntry<'_>) {
         let old = self.by_key.insert(key.clone(), entry.clone());
         self.own(key, old.as_deref(), Some(entry));
         self.indexes.change(key, Some(shown));
@@ -109,13 +111,18 @@ impl Store {
             namespace,
             portion,
             objects: RwLock::default(),
-            echoes: Arc::default(),
+            own_writes: Arc::default(),
             synced: Latch::default(),
-            trouble: Mutex::default(),
+            last_error: Mutex::default(),
             absent: AtomicBool::new(false),
         });
-        let writer =
-            Writer { store: store.clone(), staged: None, doubted: None, listeners: Vec::new(), identities: false };
+        let writer = Writer {
+            store: store.clone(),
+            staged: None,
+            unconfirmed_keys: None,
+            listeners: Vec::new(),
+            identities: false,
+        };
         (store, writer)
     }
 
@@ -145,25 +152,25 @@ impl Store {
     }
 
     /// Returns since when the cache is cut off from the API server, and why; `None` while all is well.
-    pub(crate) fn trouble(&self) -> Option<Trouble> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn last_error(&self) -> Option<LastError> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes in that the watch works, or why it does not.
-    pub(crate) fn set_trouble(&self, why: Option<&str>) {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        *trouble = why.map(|why| {
-            let since = trouble.as_ref().map_or_else(Instant::now, |known| known.since);
-            Trouble { since, why: why.to_owned() }
+    /// Sets or clears the error of the watch.
+    pub(crate) fn set_last_error(&self, message: Option<&str>) {
+        let mut last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+        *last_error = message.map(|message| {
+            let since = last_error.as_ref().map_or_else(Instant::now, |known| known.since);
+            LastError { since, message: message.to_owned() }
         });
     }
 
-    /// Tells whether the kind is not installed. The store is empty then, and that is the truth.
+    /// Returns true if the kind is not installed. The store is empty then, and that is the truth.
     pub(crate) fn is_absent(&self) -> bool {
         self.absent.load(Ordering::Acquire)
     }
 
-    /// Tells whether a first list is complete, or the kind is not installed; before that, what is absent may exist.
+    /// Returns true if a first list is complete, or the kind is not installed; before that, what is absent may exist.
     pub(crate) fn is_synced(&self) -> bool {
         self.synced.is_open()
     }
@@ -174,14 +181,14 @@ impl Store {
     }
 
     /// Returns what the operator's own writes are expected to bring.
-    pub(crate) fn echoes(&self) -> &Arc<Echoes> {
-        &self.echoes
+    pub(crate) fn own_writes(&self) -> &Arc<OwnWriteResponses> {
+        &self.own_writes
     }
 
-    /// Notes what a write of the operator was answered with.
+    /// Keeps the response to a write of the operator.
     pub(crate) fn expect(&self, answer: Vec<u8>, key: &ObjectKey, entry: &Arc<Entry>) {
-        if self.portion.kept == Kept::Whole {
-            self.echoes.expect(answer, key, entry);
+        if self.portion.kept == KeptFields::Whole {
+            self.own_writes.expect(answer, key, entry);
         }
     }
 
@@ -190,12 +197,12 @@ impl Store {
         self.read().by_key.get(key).cloned()
     }
 
-    /// Tells whether there is an object.
+    /// Returns true if there is an object.
     pub(crate) fn holds(&self, key: &ObjectKey) -> bool {
         self.read().by_key.contains_key(key)
     }
 
-    /// Tells whether the object with this UID is gone, or going.
+    /// Returns true if the object with this UID is gone, or going.
     pub(crate) fn is_gone(&self, key: &ObjectKey, uid: &str) -> bool {
         self.get(key).is_none_or(|entry| entry.uid() != uid || entry.is_deleting())
     }
@@ -258,21 +265,21 @@ impl Store {
     }
 }
 
-/// The one hand that writes to a store, and tells the listeners what it wrote.
+/// The single writer of a store, which notifies the listeners.
 #[derive(Debug)]
 pub(crate) struct Writer {
     store: Arc<Store>,
-    /// A list under way: it becomes visible as a whole, so that nobody sees two revisions mixed.
+    /// A list under way, which becomes visible as a whole, so that no reader sees a mixture of two revisions.
     staged: Option<BTreeMap<ObjectKey, Arc<Entry>>>,
-    /// What a list held that lacked too much to be believed at once.
-    doubted: Option<BTreeSet<ObjectKey>>,
+    /// Keys of a list that lacks many known objects, and has to be confirmed by another list.
+    unconfirmed_keys: Option<BTreeSet<ObjectKey>>,
     listeners: Vec<Arc<dyn Listener>>,
-    /// Whether the listeners keep the objects themselves.
+    /// True if the store keeps identities only, and the listeners keep the objects.
     identities: bool,
 }
 
 impl Writer {
-    /// Makes the store one that knows which objects there are, while only the listeners see what is in them.
+    /// Makes the store keep identities only; the listeners get whole objects.
     pub(crate) fn of_identities(mut self) -> Self {
         self.identities = true;
         self
@@ -283,17 +290,17 @@ impl Writer {
         &self.store
     }
 
-    /// Adds a listener, which hears of every change from now on.
+    /// Adds a listener, which is notified of every change from now on.
     pub(crate) fn subscribe(&mut self, listener: Arc<dyn Listener>) {
         self.listeners.push(listener);
     }
 
-    /// Keeps an index of what is to come.
+    /// Adds an index.
     pub(crate) fn index(&mut self, index: &DeclaredIndex) {
         self.write(|objects| objects.indexes.add(index));
     }
 
-    /// Takes in what the watcher learned, and tells the listeners what changed by it.
+    /// Applies a delta, and notifies the listeners of the changes.
     pub(crate) fn apply(&mut self, delta: Delta) {
         match (delta, &mut self.staged) {
             (Delta::Restart, staged) => *staged = Some(BTreeMap::new()),
@@ -306,38 +313,38 @@ impl Writer {
             (Delta::Complete(revision), _) => self.complete(revision),
             (Delta::Put(key, entry), None) => self.put(&key, &entry),
             (Delta::Remove(key, entry), None) => self.remove(&key, &entry),
-            (Delta::Bookmark(revision), None) => self.seen(revision),
+            (Delta::Bookmark(revision), None) => self.advance(revision),
             // A list under way says at its end how far it reaches.
             (Delta::Bookmark(_), Some(_)) => {}
             (Delta::Absent, _) => self.absent(),
         }
     }
 
-    /// Says why the list that has come in is to be confirmed by another one before it is taken for complete, if it is:
+    /// Returns the reason why another list has to confirm the one that was received, if there is one:
     /// it lacks more than [`MAX_UNCONFIRMED`] objects that are known, and more than 30 % of all, and the list before it
     /// did not.
-    pub(crate) fn doubts(&mut self) -> Option<String> {
-        let (staged, first) = (self.staged.as_ref()?, self.doubted.as_ref());
+    pub(crate) fn unconfirmed(&mut self) -> Option<String> {
+        let (staged, first) = (self.staged.as_ref()?, self.unconfirmed_keys.as_ref());
         let known = self.store.read();
         let is_lacking = |key: &ObjectKey| !staged.contains_key(key) && first.is_none_or(|first| first.contains(key));
         let (all, lacking) = (known.by_key.len(), known.by_key.keys().filter(|key| is_lacking(key)).count());
         drop(known);
         if lacking <= MAX_UNCONFIRMED || lacking * 10 <= all * 3 {
-            self.doubted = None;
+            self.unconfirmed_keys = None;
             return None;
         }
-        self.doubted = Some(staged.keys().cloned().collect());
+        self.unconfirmed_keys = Some(staged.keys().cloned().collect());
         Some(format!("a list lacks {lacking} of {all} known objects, which another list has to confirm"))
     }
 
-    /// Drops all objects, of which the server knows nothing any more.
+    /// Drops all objects, after the kind was removed from the API server.
     fn absent(&mut self) {
         if self.store.absent.swap(true, Ordering::AcqRel) {
             return;
         }
         self.staged = None;
-        // Whatever was written went with the kind, so that nobody waits to see it. What is written once the kind is back
-        // has to be seen again.
+        // Whatever was written went with the kind, so that nobody waits to see it. What is written once the kind is
+        // back has to be seen again.
         for revision in [u64::MAX, 0] {
             self.replace(BTreeMap::new(), revision);
         }
@@ -348,20 +355,21 @@ impl Writer {
         let version = entry.resource_version();
         // A watch may repeat itself after a reconnect.
         if old.as_ref().is_none_or(|old| version == 0 || old.resource_version() < version) {
-            let (kept, old, shown) = (self.kept(entry), old.as_deref().map(|old| self.shown(old)), self.shown(entry));
+            let (kept, old, shown) =
+                (self.kept(entry), old.as_deref().map(|old| self.decoded(old)), self.decoded(entry));
             self.write(|objects| objects.insert(key, &kept, &shown));
-            self.tell(key, old.as_ref(), Some(&shown), Origin::Watch);
+            self.notify(key, old.as_ref(), Some(&shown), Origin::Watch);
         }
-        self.seen(version);
+        self.advance(version);
     }
 
     fn remove(&mut self, key: &ObjectKey, last: &Entry) {
         // A late word about an object that was since made anew under its name says nothing of the new one.
         if let Some(old) = self.store.get(key).filter(|old| old.uid() == last.uid()) {
             self.write(|objects| objects.remove(key));
-            self.tell(key, Some(&self.shown(&old)), None, Origin::Watch);
+            self.notify(key, Some(&self.decoded(&old)), None, Origin::Watch);
         }
-        self.seen(last.resource_version());
+        self.advance(last.resource_version());
     }
 
     fn complete(&mut self, revision: u64) {
@@ -393,27 +401,27 @@ impl Writer {
         self.write(|objects| {
             for (key, old, new) in &changes {
                 objects.own(key, old.as_deref(), new.as_deref().filter(|_| !identities));
-                objects.indexes.change(key, new.as_deref().map(|new| self.shown(new)).as_ref());
+                objects.indexes.change(key, new.as_deref().map(|new| self.decoded(new)).as_ref());
             }
             objects.by_key = staged;
         });
         let origin = if first { Origin::FirstList } else { Origin::List };
         for (key, old, new) in &changes {
-            let (old, new) = (old.as_deref().map(|old| self.shown(old)), new.as_deref().map(|new| self.shown(new)));
-            self.tell(key, old.as_ref(), new.as_ref(), origin);
+            let (old, new) = (old.as_deref().map(|old| self.decoded(old)), new.as_deref().map(|new| self.decoded(new)));
+            self.notify(key, old.as_ref(), new.as_ref(), origin);
         }
-        self.store.echoes.seen(revision);
+        self.store.own_writes.confirmed(revision);
         for listener in &self.listeners {
             listener.listed(&self.store, revision);
         }
         self.store.synced.open();
     }
 
-    fn shown<'a>(&'a self, entry: &'a Entry) -> Shown<'a> {
-        Shown::new(entry, &self.store.kind)
+    fn decoded<'a>(&'a self, entry: &'a Entry) -> DecodedEntry<'a> {
+        DecodedEntry::new(entry, &self.store.kind)
     }
 
-    /// Returns what the store keeps of an entry.
+    /// Returns the part of an entry that the store keeps.
     fn kept(&self, entry: &Arc<Entry>) -> Arc<Entry> {
         if self.identities { Arc::new(entry.identity()) } else { entry.clone() }
     }
@@ -422,9 +430,9 @@ impl Writer {
         change(&mut self.store.objects.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn tell(&self, key: &ObjectKey, old: Option<&Shown<'_>>, new: Option<&Shown<'_>>, origin: Origin) {
+    fn notify(&self, key: &ObjectKey, old: Option<&DecodedEntry<'_>>, new: Option<&DecodedEntry<'_>>, origin: Origin) {
         let store = self.store.id;
-        let tell = |old, new| {
+        let notify = |old, new| {
             for listener in &self.listeners {
                 listener.changed(&Change { store, key, old, new, origin });
             }
@@ -432,17 +440,17 @@ impl Writer {
         match (old, new) {
             // Made anew under the same name: one object went, another came.
             (Some(gone), Some(come)) if gone.uid() != come.uid() => {
-                tell(Some(gone), None);
-                tell(None, Some(come));
+                notify(Some(gone), None);
+                notify(None, Some(come));
             }
-            (old, new) => tell(old, new),
+            (old, new) => notify(old, new),
         }
     }
 
-    fn seen(&self, revision: u64) {
-        self.store.echoes.seen(revision);
+    fn advance(&self, revision: u64) {
+        self.store.own_writes.confirmed(revision);
         for listener in &self.listeners {
-            listener.seen(self.store.id, revision);
+            listener.observed(self.store.id, revision);
         }
     }
 }
@@ -457,17 +465,18 @@ mod tests {
 
     /// Writes down what it hears, one word for each thing.
     #[derive(Debug, Default)]
-    struct Heard(Mutex<Vec<String>>);
+    struct RecordingListener(Mutex<Vec<String>>);
 
-    impl Listener for Heard {
+    impl Listener for RecordingListener {
         fn changed(&self, change: &Change<'_>) {
-            let version =
-                |entry: Option<&Shown<'_>>| entry.map_or(String::from("-"), |e| e.resource_version().to_string());
+            let version = |entry: Option<&DecodedEntry<'_>>| {
+                entry.map_or(String::from("-"), |e| e.resource_version().to_string())
+            };
             let text = format!("{}:{}>{}", change.key, version(change.old), version(change.new));
             self.0.lock().unwrap().push(text);
         }
 
-        fn seen(&self, _: StoreId, revision: u64) {
+        fn observed(&self, _: StoreId, revision: u64) {
             self.0.lock().unwrap().push(format!("@{revision}"));
         }
 
@@ -498,7 +507,7 @@ mod tests {
     fn check(deltas: Vec<Delta>, expected: &[&str]) -> Arc<Store> {
         let kind = Kind::of::<k8s_openapi::api::core::v1::Namespace>();
         let (store, mut writer) = Store::new(0, kind, None);
-        let heard = Arc::new(Heard::default());
+        let heard = Arc::new(RecordingListener::default());
         writer.subscribe(heard.clone());
         assert!(!store.is_synced());
         for delta in [Delta::Restart, put("b", "u-b", 2), put("a", "u-a", 5), Delta::Complete(5)] {
@@ -544,7 +553,7 @@ mod tests {
     fn a_store_of_identities_tells_objects_apart_and_keeps_nothing_else() {
         let kind = Kind::of::<k8s_openapi::api::core::v1::Namespace>();
         let (store, writer) = Store::new(0, kind, None);
-        let (mut writer, heard) = (writer.of_identities(), Arc::new(Heard::default()));
+        let (mut writer, heard) = (writer.of_identities(), Arc::new(RecordingListener::default()));
         writer.subscribe(heard.clone());
         let lists = [Delta::Restart, put("a", "u-a", 5), Delta::Complete(5), Delta::Restart, put("a", "u-a", 5)];
         let changes = [Delta::Complete(6), put("b", "u-b", 7), put("b", "u-b", 7), Delta::Restart, Delta::Complete(8)];

@@ -1,4 +1,4 @@
-//! Kinds as the API server serves them.
+//! Discovery of kinds at the API server.
 
 use super::{HttpService, exchange};
 use crate::kind::{Kind, group_version_path};
@@ -7,7 +7,7 @@ use http::Request;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 
 impl Kind {
-    /// Asks the API server for a kind of which no more is known than this; `None` if it does not serve it.
+    /// Looks up a kind by group, version and name at the API server; `None` if it does not serve the kind.
     ///
     /// ```
     /// use flyball::{Client, GroupVersionKind, Kind};
@@ -21,12 +21,14 @@ impl Kind {
     ///
     /// # Errors
     ///
-    /// When the API server does not answer or refuses; that it does not know the group or the version is no error.
+    /// When the API server does not answer or returns an error; an unknown group or version is not an error.
+    #[doc(alias = "RESTMapper")]
+    #[doc(alias = "pinned_kind")]
     pub async fn discover(client: &kube::Client, gvk: &GroupVersionKind) -> kube::Result<Option<Self>> {
         Self::discover_by(client, gvk).await
     }
 
-    /// Asks as [`discover`](Self::discover) does, by whatever sends requests.
+    /// Looks up a kind as [`discover`](Self::discover) does, by any sender of requests.
     pub(crate) async fn discover_by(client: &dyn HttpService, gvk: &GroupVersionKind) -> kube::Result<Option<Self>> {
         let request = Request::get(group_version_path(gvk)).body(Vec::new()).map_err(kube::Error::HttpError)?;
         let list = match exchange(client, request).await {

@@ -1,18 +1,20 @@
-//! Lets no write through unless this replica leads.
+//! The gate that keeps a replica from writing unless it leads.
 
 use http::{Method, Request, header::UPGRADE};
 use std::sync::{Mutex, PoisonError};
 use tokio::time::Instant;
 
-/// Where every write of what only the leader does has to pass. It is shut until somebody [opens](Self::open_until) it, and
-/// shuts by itself: a process that was paused, or cannot reach the API server, needs nobody to tell it.
+/// The gate that every write of a leader passes.
+///
+/// It is shut until it is [opened](Self::open_until), and shuts by the clock, so that a process that was paused, or
+/// cannot reach the API server, stops writing by itself.
 #[derive(Debug)]
 pub(crate) struct Gate {
     lease: String,
     until: Mutex<Option<Instant>>,
 }
 
-/// A write was not sent.
+/// A write was not sent, as this replica does not lead.
 #[derive(Debug, thiserror::Error)]
 #[error("this replica does not hold the lease {lease}, so it writes nothing")]
 pub(super) struct NotLeading {
@@ -22,7 +24,7 @@ pub(super) struct NotLeading {
 /// The gate was shut while a write was under way.
 #[derive(Debug, thiserror::Error)]
 #[error("this replica lost its lease while the request was under way, which may have been carried out")]
-pub(super) struct Lapsed;
+pub(super) struct LeaseLost;
 
 impl Gate {
     /// Makes a gate that is shut without this lease.
@@ -40,7 +42,7 @@ impl Gate {
         *self.until.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Tells whether the gate is open.
+    /// Returns true if the gate is open.
     pub(crate) fn is_open(&self) -> bool {
         self.until().is_some()
     }
@@ -50,13 +52,13 @@ impl Gate {
         self.until.lock().unwrap_or_else(PoisonError::into_inner).filter(|until| Instant::now() < *until)
     }
 
-    /// Tells whether a request may change something, so that it has to pass.
+    /// Returns true if a request may change something, and has to pass the gate.
     pub(super) fn stops<B>(request: &Request<B>) -> bool {
-        // Commands are run in pods, and connections made to them, by requests that are upgraded, be they GET.
+        // Upgraded requests run commands in pods and connect to them, even by GET.
         !matches!(*request.method(), Method::GET | Method::HEAD) || request.headers().contains_key(UPGRADE)
     }
 
-    /// Refuses a request that may change something.
+    /// Returns an error for a request that may change something while the gate is shut.
     pub(super) fn pass<B>(&self, request: &Request<B>) -> Result<(), NotLeading> {
         match !Self::stops(request) || self.is_open() {
             true => Ok(()),

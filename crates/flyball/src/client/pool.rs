@@ -1,7 +1,7 @@
 //! A pool of idle connections to one API server.
 //!
-//! A connection has no task of its own: the caller that waits for a response drives it. So a response is read where it is
-//! needed and a request is sent at once; with a task in between, all tasks with responses would run first.
+//! A connection has no task of its own: the caller that waits for a response drives it. So a response is read where it
+//! is needed and a request is sent at once; with a task in between, all tasks with responses would run first.
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -86,8 +86,8 @@ impl IdleConnections {
     }
 }
 
-/// Limits the connections that are made at the same time: one at first, and one more for each connection that was made, since
-/// its TLS session lets the next one resume at a third of the cost.
+/// Limits the connections that are made at the same time: one at first, and one more for each connection that was
+/// made, since its TLS session lets the next one resume at a third of the cost.
 pub(super) struct ConnectLimiter {
     pub(super) permits: Semaphore,
     limit: AtomicUsize,
@@ -109,8 +109,8 @@ impl ConnectLimiter {
     }
 }
 
-/// The body of a response with its connection, which becomes idle at the end of the body, and is closed if the body is dropped
-/// before.
+/// The body of a response with its connection, which becomes idle at the end of the body, and is closed if the body is
+/// dropped before.
 pub(crate) struct PooledBody {
     body: Incoming,
     connection: Option<(Connection, Arc<IdleConnections>)>,

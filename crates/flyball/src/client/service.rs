@@ -1,4 +1,4 @@
-//! The interface between what makes requests and what sends them.
+//! The interface of a sender of requests.
 
 use super::pool::PooledBody;
 use bytes::Bytes;
@@ -24,9 +24,9 @@ impl HttpService for kube::Client {
 
 /// The body of a response.
 pub(crate) enum ResponseBody {
-    /// ResponseBody over a connection of [`Transport`](super::transport::Transport).
+    /// Received over a connection of [`Transport`](super::transport::Transport).
     Pooled(PooledBody),
-    /// ResponseBody by kube's client.
+    /// Received by kube's client.
     Kube(Body),
 }
 

@@ -1,8 +1,9 @@
 //! Connections to an API server, over which request after request is sent.
 //!
-//! hyper speaks the protocol, and kube's configuration supplies certificates and credentials. The layers of kube's client in
-//! between (a queue, a task and a dozen services, which each request passes twice) cost up to a tenth of a small write. Here a
-//! request takes an idle connection or makes one, and the end of the response's body makes the connection idle again.
+//! hyper speaks the protocol, and kube's configuration supplies certificates and credentials. The layers of kube's
+//! client in between (a queue, a task and a dozen services, which each request passes twice) cost up to a tenth of a
+//! small write. Here a request takes an idle connection or makes one, and the end of the response's body makes the
+//! connection idle again.
 
 mod credentials;
 #[cfg(test)]
@@ -27,10 +28,11 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 
-/// Time for the server's machine to accept a connection, which it does however busy it is. Without it, a connection that was
-/// begun while the machine was away would keep waiting after it is back.
+/// Time for the server's machine to accept a connection, which it does however busy it is. Without it, a connection
+/// that was begun while the machine was away would keep waiting after it is back.
 const TCP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time that a request waits for a permit to connect. Then it connects without one, as the other attempts may never end.
+/// Time that a request waits for a permit to connect. Then it connects without one, as the other attempts may never
+/// end.
 const CONNECT_PERMIT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// No connection was made.

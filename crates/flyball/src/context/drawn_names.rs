@@ -1,38 +1,37 @@
-//! Names that were drawn for objects of which it is not known whether they were made.
+//! Generated names of objects for which it is uncertain whether they were created.
 //!
-//! A create whose answer is lost each time may be carried out late, when the next reconcile is under way already. If
-//! that drew another name, there would be two objects. So it takes the name that was drawn before.
+//! A create whose response is lost may be carried out late, while the next reconcile is under way. If that one drew
+//! another name, there would be two objects. So it reuses the name that was drawn before.
 //!
-//! Invariant: a name is handed out to one create at a time, and not at all once its object was seen: that one counts
-//! already.
+//! Invariant: a name is reserved by one create at a time, and never once its object was observed.
 
 use super::recent::RecentEntries;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// So many objects' names are kept at most.
-const MAX_PLACES: usize = 1000;
-/// So many names are kept of one place.
+/// Scopes whose names are kept.
+const MAX_SCOPES: usize = 1000;
+/// Names that are kept in one scope.
 const MAX_NAMES: usize = 100;
 
-/// What a name was drawn for: the UID of the object that was reconciled, the URL of the kind, and what the name begins
-/// with.
-pub(crate) type Place = (String, String, String);
+/// The scope of a generated name: the UID of the object being reconciled, the URL of the kind, and the prefix of the
+/// name.
+pub(crate) type NameScope = (String, String, String);
 
-/// Names that may be taken, by objects that come late.
+/// Names that a late create may still use.
 #[derive(Debug)]
-pub(crate) struct DrawnNames(Mutex<RecentEntries<Place, Vec<String>>>);
+pub(crate) struct DrawnNames(Mutex<RecentEntries<NameScope, Vec<String>>>);
 
 impl Default for DrawnNames {
     fn default() -> Self {
-        Self(Mutex::new(RecentEntries::new(MAX_PLACES)))
+        Self(Mutex::new(RecentEntries::new(MAX_SCOPES)))
     }
 }
 
 impl DrawnNames {
-    /// Takes a name for an object: one that is in doubt and whose object is not `known`, or else a new one.
-    pub(crate) fn take(
+    /// Reserves a name for an object: one that is in doubt and whose object is not `known`, or else a new one.
+    pub(crate) fn reserve(
         &self,
-        place: Place,
+        place: NameScope,
         known: impl Fn(&str) -> bool,
         draw: impl FnOnce() -> String,
     ) -> Reservation<'_> {
@@ -47,7 +46,7 @@ impl DrawnNames {
         Reservation { names: self, place, is_again: again.is_some(), name: again.unwrap_or_else(draw), in_doubt: true }
     }
 
-    fn keep(&self, place: Place, name: String) {
+    fn keep(&self, place: NameScope, name: String) {
         let mut places = self.lock();
         let mut names = places.remove(&place).unwrap_or_default();
         if names.len() < MAX_NAMES {
@@ -56,7 +55,7 @@ impl DrawnNames {
         places.insert(place, names);
     }
 
-    fn lock(&self) -> MutexGuard<'_, RecentEntries<Place, Vec<String>>> {
+    fn lock(&self) -> MutexGuard<'_, RecentEntries<NameScope, Vec<String>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -65,15 +64,15 @@ impl DrawnNames {
 #[derive(Debug)]
 pub(crate) struct Reservation<'a> {
     names: &'a DrawnNames,
-    place: Place,
+    place: NameScope,
     pub(crate) name: String,
-    /// Whether a create before this one used it.
+    /// True if an earlier create used the name.
     pub(crate) is_again: bool,
     in_doubt: bool,
 }
 
 impl Reservation<'_> {
-    /// Takes in that it is known whether the object was made.
+    /// Records that it is known whether the object was made.
     pub(crate) fn settle(&mut self) {
         self.in_doubt = false;
     }
@@ -95,7 +94,7 @@ mod tests {
     fn a_name_in_doubt_is_taken_again_and_by_one_at_a_time() {
         let names = DrawnNames::default();
         let place = || ("uid".to_owned(), "/api/v1/pods".to_owned(), "a-".to_owned());
-        let draw = |new: &'static str| names.take(place(), |_| false, move || new.to_owned());
+        let draw = |new: &'static str| names.reserve(place(), |_| false, move || new.to_owned());
         let (first, second) = (draw("one"), draw("two"));
         assert_eq!((&*first.name, &*second.name, first.is_again), ("one", "two", false));
         drop(first);
@@ -107,17 +106,18 @@ mod tests {
         assert_eq!(draw("five").name, "four");
         drop(second);
         // Those whose objects were seen count already.
-        let taken = names.take(place(), |name| name == "four" || name == "two", || "six".to_owned());
+        let taken = names.reserve(place(), |name| name == "four" || name == "two", || "six".to_owned());
         assert_eq!((&*taken.name, taken.is_again), ("six", false));
     }
 
     #[test]
     fn the_oldest_place_is_forgotten() {
         let names = DrawnNames::default();
-        let take =
-            |n: usize| names.take((n.to_string(), String::new(), String::new()), |_| false, || "a".to_owned()).is_again;
+        let take = |n: usize| {
+            names.reserve((n.to_string(), String::new(), String::new()), |_| false, || "a".to_owned()).is_again
+        };
         // Backwards, so that the newest has the smallest name.
-        assert!(!(0..=MAX_PLACES).rev().any(take));
-        assert!(take(0) && !take(MAX_PLACES));
+        assert!(!(0..=MAX_SCOPES).rev().any(take));
+        assert!(take(0) && !take(MAX_SCOPES));
     }
 }

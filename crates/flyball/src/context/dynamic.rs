@@ -8,7 +8,7 @@ use flyball_core::ObjectKey;
 use kube::core::DynamicObject;
 
 impl<K: AnyResource> Context<K> {
-    /// Returns an object of a [kind](Kind) that is known at run time only, `None` if there is none.
+    /// Returns an object of a [kind](Kind) that is known at run time only, `None` if it does not exist.
     ///
     /// # Errors
     ///
@@ -26,7 +26,7 @@ impl<K: AnyResource> Context<K> {
         self.list_as(&Type::dynamic(kind), namespace).await
     }
 
-    /// Returns the objects of a [kind](Kind) that is known at run time only that an index finds by a value, as
+    /// Returns the objects of a [kind](Kind) that is known at run time only that an index has for a value, as
     /// [`list_by`](Self::list_by) does.
     ///
     /// # Errors
@@ -40,8 +40,8 @@ impl<K: AnyResource> Context<K> {
         self.list_named(index.named(), value, |object| index.values(object)).await
     }
 
-    /// Returns the objects of a [kind](Kind) that is known at run time only which refer to the one being reconciled as their owner, as
-    /// [`children`](Self::children) does.
+    /// Returns the objects of a [kind](Kind) that is known at run time only whose owner is the one being reconciled,
+    /// as [`children`](Self::children) does.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
-//! What all controllers of an operator share.
+//! The state that all controllers of an operator share.
 
 use super::ApplyMetrics;
 use super::drawn_names::DrawnNames;
-use super::normalization::Rephrased;
+use super::normalization::NormalizationCache;
 use crate::cache::{Caches, Entry, Selection, Store};
 use crate::client::{Gate, RequestMetrics, RetryingClient};
 use crate::error::Error;
@@ -15,17 +15,17 @@ use http::Request;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What all controllers of an operator share.
+/// The state that all controllers of an operator share.
 #[derive(Clone)]
 pub(crate) struct Environment {
-    /// The operator's name, which it signs events with.
+    /// The operator's name, the reporting controller of its events.
     pub(crate) name: Arc<str>,
-    /// Whom the API server takes for the one who sets fields.
+    /// The field manager.
     pub(crate) manager: Arc<str>,
     pub(crate) client: RetryingClient,
-    /// What the client asks before it writes, if only a leader may.
+    /// The gate of writes, if only a leader may write.
     pub(crate) gate: Option<Arc<Gate>>,
-    /// Opens when work may begin.
+    /// Opens when this replica may work.
     pub(crate) leads: Arc<Latch>,
     pub(crate) caches: Arc<Caches>,
     pub(crate) clock: Clock,
@@ -33,29 +33,29 @@ pub(crate) struct Environment {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) requests: RequestMetrics,
     pub(crate) applies: ApplyMetrics,
-    pub(crate) rephrased: Arc<Mutex<Rephrased>>,
+    pub(crate) normalizations: Arc<Mutex<NormalizationCache>>,
     pub(crate) drawn_names: Arc<DrawnNames>,
-    /// Who is told of errors.
+    /// Hooks for errors.
     pub(crate) on_error: Arc<[Arc<OnError>]>,
-    /// Who is told of objects that do not fail any more.
+    /// Hooks for objects that are settled.
     pub(crate) on_settled: Arc<[Arc<OnSettled>]>,
 }
 
-/// Is told of an error with the controller and the object.
+/// A hook that gets the controller, the object and an error.
 pub(crate) type OnError = dyn Fn(&str, &ObjectKey, &Error) + Send + Sync;
 
-/// Is told of an object that does not fail, with its controller.
+/// A hook that gets the controller and an object that is settled.
 pub(crate) type OnSettled = dyn Fn(&str, &ObjectKey) + Send + Sync;
 
 impl Environment {
-    /// Returns the same for a controller that acts through a client of its own.
+    /// Returns the environment of a controller that has its own client.
     pub(crate) fn acting_as(&self, client: kube::Client, controller: &str) -> Self {
         let client =
             RetryingClient::new(client.into(), self.requests.clone(), &self.rng.fork(controller), self.gate.clone());
         Self { client, ..self.clone() }
     }
 
-    /// Asks the API server for an object, `None` if there is none.
+    /// Gets an object from the API server, `None` if it does not exist.
     pub(crate) async fn fetch(&self, kind: &Kind, key: &ObjectKey) -> kube::Result<Option<Arc<Entry>>> {
         let path = kind.object_path(key).map_err(|error| kube::Error::Service(error.into()))?;
         match self.client.exchange(request(path)?).await {
@@ -65,7 +65,7 @@ impl Environment {
         }
     }
 
-    /// Asks the API server for an object that a cache should hold, `None` if there is none.
+    /// Gets an object that a cache selects from the API server, `None` if it does not exist.
     pub(crate) async fn fetch_selected(&self, store: &Store, key: &ObjectKey) -> kube::Result<Option<Arc<Entry>>> {
         let selection = &store.portion().selection;
         if selection.is_empty() {
@@ -75,7 +75,7 @@ impl Environment {
         Ok(found.into_iter().next().map(|(_, entry)| entry))
     }
 
-    /// Asks the API server for the objects of one namespace, or all.
+    /// Lists the objects of one namespace, or all, at the API server.
     pub(crate) async fn fetch_list(
         &self,
         kind: &Kind,
@@ -89,19 +89,19 @@ impl Environment {
         watcher::items(&body, &self.manager)
     }
 
-    /// Returns what became of values that the API server stores in other words.
-    pub(crate) fn rephrased(&self) -> MutexGuard<'_, Rephrased> {
-        self.rephrased.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the values that the API server normalizes.
+    pub(crate) fn normalizations(&self) -> MutexGuard<'_, NormalizationCache> {
+        self.normalizations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads what a write made of an object, which the cache is going to show.
+    /// Parses the response to a write, and keeps it for the cache.
     pub(crate) fn answered(&self, store: &Store, key: &ObjectKey, body: Vec<u8>) -> kube::Result<Arc<Entry>> {
         let entry = self.parse(&body)?;
         store.expect(body, key, &entry);
         Ok(entry)
     }
 
-    /// Reads an object that the API server answered with.
+    /// Parses an object that the API server returned.
     pub(crate) fn parse(&self, object: &[u8]) -> kube::Result<Arc<Entry>> {
         let (_, entry) = Entry::parse(object, &self.manager).map_err(|error| kube::Error::Service(error.into()))?;
         Ok(Arc::new(entry))

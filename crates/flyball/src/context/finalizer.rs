@@ -1,6 +1,6 @@
-//! Puts an operator's finalizer on objects and takes it off.
+//! Changes of an object's metadata: finalizers and annotations of the runtime.
 
-use super::Pass;
+use super::ReconcileSession;
 use crate::cache::Entry;
 use crate::error::Result;
 use http::{Request, header::CONTENT_TYPE};
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// How often a change of the metadata is tried on a newer object before the reconcile is.
-const ATTEMPTS: usize = 5;
+/// Attempts at a change of the metadata before the reconcile fails.
+const MAX_ATTEMPTS: usize = 5;
 
-impl Pass {
-    /// Makes the object have this finalizer, or not have it; gives the object as it is then, `None` if it is gone or was
-    /// made anew.
+impl ReconcileSession {
+    /// Makes the object have this finalizer, or not have it; gives the object as it is then, `None` if it is gone or
+    /// was made anew.
     ///
     /// The list is replaced as a whole, under the condition that the object did not change since it was read: so
     /// finalizers that others put in or took out in the meantime are never lost.
@@ -37,8 +37,8 @@ impl Pass {
         self.change_metadata(entry, change).await
     }
 
-    /// Changes the metadata of the object as `change` says, which is asked again when somebody else was faster. Gives the
-    /// object as it is then, `None` if it is gone or was made anew.
+    /// Changes the metadata of the object as `change` says, which is asked again when somebody else was faster. Gives
+    /// the object as it is then, `None` if it is gone or was made anew.
     pub(crate) async fn change_metadata(
         &self,
         mut entry: Arc<Entry>,
@@ -62,7 +62,7 @@ impl Pass {
             match self.write(store, key, request).await {
                 Ok(changed) => return Ok(Some(changed)),
                 Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
-                Err(kube::Error::Api(status)) if status.is_conflict() && attempt < ATTEMPTS => {}
+                Err(kube::Error::Api(status)) if status.is_conflict() && attempt < MAX_ATTEMPTS => {}
                 Err(error) => return Err(error.into()),
             }
             match self.env.fetch(store.kind(), key).await? {

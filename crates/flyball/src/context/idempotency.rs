@@ -1,6 +1,6 @@
-//! Keys by which the world outside recognises a call that it was asked before.
+//! Idempotency keys for calls to external services.
 
-use super::{Context, Pass};
+use super::{Context, ReconcileSession};
 use crate::cache::Entry;
 use crate::error::{Error, Result};
 use crate::kind::AnyResource;
@@ -11,15 +11,16 @@ use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// What the names of annotations that hold keys begin with.
-const PREFIX: &str = "key.flyball.dev/";
+/// Prefix of the annotations that hold keys.
+const ANNOTATION_PREFIX: &str = "key.flyball.dev/";
 
 impl<K: AnyResource> Context<K> {
-    /// Returns the idempotency key of a call to the world outside, such as `create`: a UUID that is stored on the object before
-    /// this returns, and stays the same however often the call is tried.
+    /// Returns the idempotency key of a call to an external service, such as `create`: a UUID that is stored on the
+    /// object before this returns, and stays the same for all attempts at the call.
     ///
-    /// A provider that is sent the key twice does the thing once. So whenever the operator ends between the call and
-    /// the note of what it made, the next one asks with the same key, and gets what is there instead of a second one.
+    /// A provider carries out a call with the same key once. So if the operator crashes between the call and the
+    /// record of its result, the next call uses the same key, and returns the existing resource instead of a second
+    /// one.
     ///
     /// ```
     /// # use flyball::{Action, Context, Reconcile, Result};
@@ -54,39 +55,41 @@ impl<K: AnyResource> Context<K> {
     /// }
     /// ```
     ///
-    /// The key is an annotation of the object, `key.flyball.dev/create`; it costs one read and one write, the first time. Two
-    /// replicas that ask at the same time get the same key. It is of no use with a provider that forgets keys
-    /// sooner than the operator comes back; such a one has to be asked what is there.
+    /// The key is an annotation of the object, `key.flyball.dev/create`; it costs one read and one write at the first
+    /// call. Concurrent replicas get the same key. It does not help with a provider that discards keys before the
+    /// operator is back; list the resources of such a provider instead.
     ///
     /// # Errors
     ///
-    /// When the reconciler has no [`FINALIZER`](crate::Reconcile::FINALIZER), as what is outside would stay when the object goes;
-    /// when `call` cannot stand in an annotation's name; when the object is gone; when the API server refuses.
+    /// When the reconciler has no [`FINALIZER`](crate::Reconcile::FINALIZER), as the external resource would outlive
+    /// the object; when `call` is invalid in the name of an annotation; when the object is deleted; when the API
+    /// server returns an error.
     pub async fn idempotency_key(&self, call: &str) -> Result<String> {
-        self.pass.idempotency_key(call).await
+        self.session.idempotency_key(call).await
     }
 
-    /// Returns the [idempotency key](Self::idempotency_key) of a call if there is one: if not, the call was never made.
+    /// Returns the [idempotency key](Self::idempotency_key) of a call if there is one; if not, the call was never
+    /// made.
     ///
     /// # Errors
     ///
     /// As for [`idempotency_key`](Self::idempotency_key).
     pub async fn known_idempotency_key(&self, call: &str) -> Result<Option<String>> {
-        self.pass.known_idempotency_key(call).await
+        self.session.known_idempotency_key(call).await
     }
 
-    /// Has the next [`idempotency_key`](Self::idempotency_key) of this call be another one: what the old one stood for is
-    /// gone, and is to be made anew.
+    /// Discards the [idempotency key](Self::idempotency_key) of a call, after its result was removed, so that the
+    /// next call gets another key.
     ///
     /// # Errors
     ///
     /// As for [`idempotency_key`](Self::idempotency_key).
     pub async fn forget_idempotency_key(&self, call: &str) -> Result<()> {
-        self.pass.forget_idempotency_key(call).await
+        self.session.forget_idempotency_key(call).await
     }
 }
 
-impl Pass {
+impl ReconcileSession {
     fn idempotency_key<'a>(&'a self, call: &'a str) -> BoxFuture<'a, Result<String>> {
         async move {
             if let Some(known) = self.known_idempotency_key(call).await? {
@@ -140,7 +143,7 @@ impl Pass {
 }
 
 fn annotation(call: &str) -> Result<String> {
-    let annotation = format!("{PREFIX}{call}");
+    let annotation = format!("{ANNOTATION_PREFIX}{call}");
     match names::qualified_name(&annotation).first() {
         None => Ok(annotation),
         Some(why) => Err(Error::from(format!("a call cannot be named {call:?}: {why}")).terminal()),

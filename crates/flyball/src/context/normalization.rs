@@ -7,19 +7,19 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What became of values that the API server stores in other words than they were given.
+/// Digests of applied objects and of their stored form, for objects that the API server normalizes.
 #[derive(Debug, Default)]
-pub(crate) struct Rephrased(BTreeMap<Place, (u64, u64)>);
+pub(crate) struct NormalizationCache(BTreeMap<Application, (u64, u64)>);
 
 /// The cache of an object, its key, and a subresource of it or `""`.
-type Place = (StoreId, ObjectKey, &'static str);
+type Application = (StoreId, ObjectKey, &'static str);
 
-/// Beyond so many objects all is forgotten, which costs each of them one request that changes nothing.
-const REMEMBERED: usize = 100_000;
+/// Entries beyond which the cache is cleared, which costs one request without effect for each object.
+const MAX_ENTRIES: usize = 100_000;
 
-impl Rephrased {
-    /// Remembers that applying `desired` made `live` of it.
-    pub(crate) fn learn(
+impl NormalizationCache {
+    /// Records that applying `desired` resulted in `live`.
+    pub(crate) fn record(
         &mut self,
         store: StoreId,
         key: &ObjectKey,
@@ -27,15 +27,15 @@ impl Rephrased {
         desired: &Value,
         live: Raw<'_>,
     ) -> serde_json::Result<()> {
-        if self.0.len() >= REMEMBERED {
+        if self.0.len() >= MAX_ENTRIES {
             self.0.clear();
         }
         self.0.insert((store, key.clone(), subresource), (digest(desired), digest(&stored(desired, live)?)));
         Ok(())
     }
 
-    /// Tells whether `live` is still what applying the same `desired` made of it.
-    pub(crate) fn knows(
+    /// Returns true if `live` is still the result of applying `desired`.
+    pub(crate) fn contains(
         &self,
         store: StoreId,
         key: &ObjectKey,
@@ -49,12 +49,12 @@ impl Rephrased {
     }
 }
 
-/// Returns what stands in `live` in the places that `desired` names.
+/// Returns the values of `live` at the paths of `desired`.
 fn stored(desired: &Value, live: Raw<'_>) -> serde_json::Result<Value> {
     json::decode_like(live.0, desired)
 }
 
-/// Makes a number of a value. It is kept in memory only, so it may differ from release to release.
+/// Hashes a value. The hash is kept in memory only, so it may differ between releases.
 fn digest(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.to_string().hash(&mut hasher);
@@ -68,15 +68,15 @@ mod tests {
 
     #[test]
     fn rephrased_values_are_recognised_until_they_drift() {
-        let (key, mut rephrased) = (ObjectKey::new(None, "a"), Rephrased::default());
+        let (key, mut cache) = (ObjectKey::new(None, "a"), NormalizationCache::default());
         let desired = json!({"spec": {"cpu": "1000m"}});
         let live = |cpu: &str, status: u32| json!({"spec": {"cpu": cpu, "more": 1}, "status": status}).to_string();
         let [first, later, drifted] = [live("1", 1), live("1", 2), live("2", 1)];
-        assert!(!rephrased.knows(0, &key, "", &desired, Raw(&first)));
-        rephrased.learn(0, &key, "", &desired, Raw(&first)).unwrap();
-        assert!(rephrased.knows(0, &key, "", &desired, Raw(&later)));
-        assert!(!rephrased.knows(0, &key, "", &desired, Raw(&drifted)));
-        assert!(!rephrased.knows(0, &key, "", &json!({"spec": {"cpu": "2000m"}}), Raw(&first)));
-        assert!(!rephrased.knows(0, &key, "status", &desired, Raw(&first)));
+        assert!(!cache.contains(0, &key, "", &desired, Raw(&first)));
+        cache.record(0, &key, "", &desired, Raw(&first)).unwrap();
+        assert!(cache.contains(0, &key, "", &desired, Raw(&later)));
+        assert!(!cache.contains(0, &key, "", &desired, Raw(&drifted)));
+        assert!(!cache.contains(0, &key, "", &json!({"spec": {"cpu": "2000m"}}), Raw(&first)));
+        assert!(!cache.contains(0, &key, "status", &desired, Raw(&first)));
     }
 }

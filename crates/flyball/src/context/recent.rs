@@ -1,4 +1,4 @@
-//! A map of bounded size, which forgets the entries that were put in first.
+//! A map of bounded size, which evicts the oldest entries.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! One reconcile of one object, whatever its type: what it sees of the world, and what it wrote to it.
+//! One reconcile of one object, whatever its type: the objects that it reads and the writes that it makes.
 //!
-//! [`Context`](super::Context) shows it to those who know the type. What it awaits is boxed here, so that it is compiled with this
-//! crate, not with each one that has a reconciler.
+//! [`Context`](super::Context) wraps it for a type. Its futures are boxed, so that they are compiled once with this
+//! crate, and not with each reconciler.
 
 use super::{Environment, StatusWriter};
 use crate::cache::{self, Entry, Selection, Store, StoreId};
@@ -9,7 +9,7 @@ use crate::client;
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::kind::{Kind, Type};
-use crate::queue::{Behind, Effect, Write};
+use crate::queue::{Effect, StaleReads, Write};
 use flyball_core::{ObjectKey, time::Timestamp};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -19,8 +19,8 @@ use std::fmt;
 use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// So many objects of which a cache does not keep all are asked for one by one; of more, all that there are.
-const FEW: usize = 8;
+/// Partially cached objects that are read one by one; more of them are listed.
+const MAX_SINGLE_READS: usize = 8;
 
 /// Objects with their keys.
 type Entries = Vec<(ObjectKey, Arc<Entry>)>;
@@ -28,18 +28,18 @@ type Entries = Vec<(ObjectKey, Arc<Entry>)>;
 /// The kind of a type, with what is found of it.
 type Found<'a, T> = BoxFuture<'a, Result<(&'a Kind, T)>>;
 
-/// One reconcile of one object.
-pub(crate) struct Pass {
+/// A reconcile of one object.
+pub(crate) struct ReconcileSession {
     pub(crate) env: Arc<Environment>,
-    pub(crate) declared: Arc<Declared>,
+    pub(crate) declared: Arc<DeclaredTypes>,
     /// The object being reconciled, as the reconcile got it.
     pub(crate) primary: Primary,
-    /// What the caches do not show of what this key wrote.
-    behind: Behind,
+    /// The caches that have not caught up with the writes of this key.
+    stale: StaleReads,
     written: Mutex<Vec<Option<Written>>>,
 }
 
-/// The object that is reconciled.
+/// The object being reconciled.
 #[derive(Debug)]
 pub(crate) struct Primary {
     pub(crate) kind: Kind,
@@ -47,51 +47,56 @@ pub(crate) struct Primary {
     pub(crate) entry: Arc<Entry>,
 }
 
-/// What a controller said it would do with which types.
+/// The types that a controller declared, by use.
 #[derive(Debug, Default)]
-pub(crate) struct Declared {
+pub(crate) struct DeclaredTypes {
     /// Types whose caches the controller waits for and listens to.
     pub(crate) cached: BTreeSet<Type>,
     /// Types that may be applied, created and deleted.
     pub(crate) owned: BTreeSet<Type>,
     /// Types that may be replaced.
     pub(crate) replaced: BTreeSet<Type>,
-    /// Whether the reconciler has a finalizer.
+    /// True if the reconciler has a finalizer.
     pub(crate) finalizes: bool,
-    /// As whom the controller sets the status, if it is one of several of its kind.
+    /// The writer of the status, if several controllers share the kind.
     pub(crate) status: Option<StatusWriter>,
     /// Types without a cache that may be read.
     pub(crate) read: BTreeMap<Type, Kind>,
 }
 
-/// What is known of an object that is to be applied.
+/// The last known state of an object that is applied.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct LastKnown {
     pub(crate) entry: Option<Arc<Entry>>,
-    /// Whether that is all: what a write made of it whose answer was lost may be missing.
-    pub(crate) sure: bool,
+    /// False if the response to an earlier write was lost, whose result may be missing.
+    pub(crate) certain: bool,
 }
 
-/// A write, and what it made of the object.
+/// A write, and its result.
 #[derive(Debug)]
 struct Written {
     write: Write,
     entry: Option<Arc<Entry>>,
 }
 
-impl Pass {
-    pub(crate) fn new(env: Arc<Environment>, declared: Arc<Declared>, primary: Primary, behind: Behind) -> Self {
-        let unknown = behind.unknown.iter().map(|write| Some(Written { write: write.clone(), entry: None }));
+impl ReconcileSession {
+    pub(crate) fn new(
+        env: Arc<Environment>,
+        declared: Arc<DeclaredTypes>,
+        primary: Primary,
+        stale: StaleReads,
+    ) -> Self {
+        let unknown = stale.unknown.iter().map(|write| Some(Written { write: write.clone(), entry: None }));
         let written = Mutex::new(unknown.collect());
-        Self { env, declared, primary, behind, written }
+        Self { env, declared, primary, stale, written }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
         self.env.clock.now()
     }
 
-    /// Returns the kind of a type and its object of this key, `None` if there is none; of one of which the cache does not
-    /// keep all, more than its metadata unless that is enough.
+    /// Returns the kind of a type and its object of this key, `None` if there is none; of one of which the cache does
+    /// not keep all, more than its metadata unless that is enough.
     pub(crate) fn get<'a>(&'a self, ty: &'a Type, key: &'a ObjectKey, metadata: bool) -> Found<'a, Option<Arc<Entry>>> {
         async move {
             let (kind, cached) = self.kind(ty)?;
@@ -131,8 +136,8 @@ impl Pass {
         .boxed()
     }
 
-    /// Returns the kind of a type and those of its objects that refer to the one being reconciled as their owner, in the order
-    /// of their keys.
+    /// Returns the kind of a type and those of its objects that refer to the one being reconciled as their owner, in
+    /// the order of their keys.
     pub(crate) fn children<'a>(&'a self, ty: &'a Type, metadata: bool) -> Found<'a, Entries> {
         async move {
             let kind = self.env.caches.kind(ty)?;
@@ -149,8 +154,8 @@ impl Pass {
         .boxed()
     }
 
-    /// Notes a write that the reconciler made by itself.
-    pub(crate) fn wrote(&self, ty: &Type, key: &ObjectKey, version: Option<&str>) {
+    /// Records a write that the reconciler made through the client.
+    pub(crate) fn record_write(&self, ty: &Type, key: &ObjectKey, version: Option<&str>) {
         let Ok((kind, true)) = self.kind(ty) else { return };
         let Ok(store) = self.env.caches.store_of(kind, key.namespace()) else { return };
         let version = version.and_then(|version| version.parse().ok());
@@ -190,8 +195,8 @@ impl Pass {
         self.env.caches.kind(ty)
     }
 
-    /// Returns what was applied in the operator's name to be controlled by the object being reconciled: of all types that
-    /// the controller owns.
+    /// Returns what was applied in the operator's name to be controlled by the object being reconciled: of all types
+    /// that the controller owns.
     pub(crate) async fn applied_children(&self) -> Result<Vec<(&Arc<Store>, ObjectKey, Arc<Entry>)>> {
         let (uid, namespace) = (self.primary.entry.uid(), self.primary.key.namespace());
         let mut found = Vec::new();
@@ -214,9 +219,9 @@ impl Pass {
         self.env.caches.store_of(&self.primary.kind, self.primary.key.namespace())
     }
 
-    /// Returns the newest state of an object that is known, without asking the API server if the cache may be relied on.
+    /// Returns the newest known state of an object, from the API server if the cache has not caught up.
     pub(crate) async fn latest(&self, store: &Store, key: &ObjectKey) -> kube::Result<Option<Arc<Entry>>> {
-        let known = match self.behind.stores.contains(&store.id()) || self.is_unsure(store, key) {
+        let known = match self.stale.stores.contains(&store.id()) || self.is_uncertain(store, key) {
             true => {
                 let found = self.env.fetch_selected(store, key).await?;
                 self.looked(store, |object| object == key);
@@ -229,27 +234,27 @@ impl Pass {
         Ok(written.filter(|entry| entry.resource_version() > version).or(known))
     }
 
-    /// Returns what is known of an object that is to be applied. If it is unsure what became of a write, nobody is asked: applying
-    /// it once more costs no more than a look at it, and often has to follow anyway.
-    pub(crate) async fn latest_to_apply(&self, store: &Store, key: &ObjectKey) -> kube::Result<Known> {
-        let sure = self.behind.stores.contains(&store.id()) || !self.is_unsure(store, key);
-        let entry = if sure { self.latest(store, key).await? } else { store.get(key) };
-        Ok(Known { entry, sure })
+    /// Returns the last known state of an object that is applied. If the result of a write is uncertain, the API
+    /// server is not asked: applying again costs no more than a read, and often has to follow anyway.
+    pub(crate) async fn latest_to_apply(&self, store: &Store, key: &ObjectKey) -> kube::Result<LastKnown> {
+        let certain = self.stale.stores.contains(&store.id()) || !self.is_uncertain(store, key);
+        let entry = if certain { self.latest(store, key).await? } else { store.get(key) };
+        Ok(LastKnown { entry, certain })
     }
 
-    /// Tells whether an object was seen, in its cache or by this reconcile.
+    /// Returns true if the cache or this reconcile has observed an object.
     pub(crate) fn has_seen(&self, store: &Store, key: &ObjectKey) -> bool {
         store.holds(key) || self.written_to(store.id()).contains_key(key)
     }
 
-    /// Tells whether it is not known what became of a write of this object, by this reconcile's word either.
-    fn is_unsure(&self, store: &Store, key: &ObjectKey) -> bool {
-        self.behind.is_unsure(store.id(), key) && !self.written_to(store.id()).contains_key(key)
+    /// Returns true if the result of a write of this object is unknown, and this reconcile has not written it since.
+    fn is_uncertain(&self, store: &Store, key: &ObjectKey) -> bool {
+        self.stale.is_uncertain(store.id(), key) && !self.written_to(store.id()).contains_key(key)
     }
 
-    /// Notes that objects of a cache were looked at: what became of the writes of earlier reconciles is known now.
+    /// Records that objects were read from the API server, so that the results of earlier writes are known.
     fn looked(&self, store: &Store, at: impl Fn(&ObjectKey) -> bool) {
-        for earlier in self.written().iter_mut().take(self.behind.unknown.len()) {
+        for earlier in self.written().iter_mut().take(self.stale.unknown.len()) {
             let is_settled = |earlier: &Written| earlier.write.store == store.id() && at(&earlier.write.object);
             if earlier.as_ref().is_some_and(is_settled) {
                 *earlier = None;
@@ -257,8 +262,8 @@ impl Pass {
         }
     }
 
-    /// Notes that the reconcile relies on a state of an object that the cache may not have shown yet. As with a write, the
-    /// next reconcile must not go back behind it.
+    /// Records that the reconcile relies on a state that the cache may not have yet. As after a write, the next
+    /// reconcile must not read an older state.
     pub(crate) fn relied_on(&self, store: &Store, key: &ObjectKey, entry: &Arc<Entry>) {
         if store.get(key).is_none_or(|cached| cached.resource_version() < entry.resource_version()) {
             let number = self.note(store, key);
@@ -276,8 +281,8 @@ impl Pass {
         cached: Box<dyn FnOnce(&Store) -> Entries + Send + 'a>,
     ) -> BoxFuture<'a, kube::Result<BTreeMap<ObjectKey, Arc<Entry>>>> {
         async move {
-            let unsure = |store: &Store| self.behind.unknown.iter().any(|write| write.store == store.id());
-            let known = match self.behind.stores.contains(&store.id()) || unsure(store) {
+            let unsure = |store: &Store| self.stale.unknown.iter().any(|write| write.store == store.id());
+            let known = match self.stale.stores.contains(&store.id()) || unsure(store) {
                 true => None,
                 false => Some(cached(store)),
             };
@@ -286,7 +291,7 @@ impl Pass {
                 false => known.iter().filter(|(_, entry)| entry.is_withheld()).count(),
             };
             let found = match known {
-                Some(known) if lacking(&known) <= FEW => {
+                Some(known) if lacking(&known) <= MAX_SINGLE_READS => {
                     let mut found = Vec::new();
                     for (key, entry) in known {
                         let entry = match entry.is_withheld() && !metadata {
@@ -321,7 +326,7 @@ impl Pass {
         .boxed()
     }
 
-    /// Sends a write and notes what became of it; gives the object that the API server answered with.
+    /// Sends a write, records its result, and returns the object in the response.
     pub(crate) async fn write(
         &self,
         store: &Store,
@@ -339,13 +344,13 @@ impl Pass {
         entry
     }
 
-    /// Notes that a request made an object what it is.
+    /// Records the object that a request resulted in.
     pub(crate) fn settle_at(&self, number: usize, store: &Store, key: &ObjectKey, entry: &Arc<Entry>) {
         tracing::debug!(resource = %store.kind(), object = %key, version = entry.resource_version(), "wrote");
         self.settle(number, Effect::Version(entry.resource_version()), Some(entry.clone()));
     }
 
-    /// Notes that a request is about to be sent. Whatever ends the reconcile before it is settled, the effect is unknown.
+    /// Records that a request is about to be sent. If the reconcile ends before it is settled, its effect is unknown.
     pub(crate) fn note(&self, store: &Store, key: &ObjectKey) -> usize {
         let before = store.get(key).map_or(0, |entry| entry.resource_version());
         let write = Write { store: store.id(), object: key.clone(), before, effect: Effect::Unknown };
@@ -354,7 +359,7 @@ impl Pass {
         written.len() - 1
     }
 
-    /// Notes what a request effected; that answers for earlier ones about the same object whose answers were lost.
+    /// Records the effect of a request, which settles earlier requests for the same object whose responses were lost.
     pub(crate) fn settle(&self, number: usize, effect: Effect, entry: Option<Arc<Entry>>) {
         let mut written = self.written();
         let Some(mut settled) = written[number].take() else { return };
@@ -368,12 +373,12 @@ impl Pass {
         written[number] = Some(settled);
     }
 
-    /// Notes that a request effected nothing.
+    /// Records that a request had no effect.
     pub(crate) fn cancel(&self, number: usize) {
         self.written()[number] = None;
     }
 
-    /// Returns what was written, once the reconcile is over.
+    /// Returns the writes, at the end of the reconcile.
     pub(crate) fn take_writes(&self) -> Vec<Write> {
         take(&mut *self.written()).into_iter().flatten().map(|written| written.write).collect()
     }
@@ -399,8 +404,11 @@ impl Pass {
     }
 }
 
-impl fmt::Debug for Pass {
+impl fmt::Debug for ReconcileSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pass").field("primary", &self.primary).field("behind", &self.behind).finish_non_exhaustive()
+        f.debug_struct("ReconcileSession")
+            .field("primary", &self.primary)
+            .field("stale", &self.stale)
+            .finish_non_exhaustive()
     }
 }

@@ -1,13 +1,12 @@
-//! Several controllers of one kind, each of which sets some of the status.
+//! The status of a kind with several controllers, each of which sets a part of it.
 //!
-//! A server-side apply removes what its field manager applied before and does not any more: under one name, controllers
-//! would remove each other's fields for ever. So the first controller of a kind, in the order of declaration, applies
-//! the status under the operator's field manager, as the only one of a kind does, and each further one under
+//! A server-side apply removes the fields that its field manager applied before and does not any more: under the same
+//! manager, controllers would remove each other's fields in a loop. So the first controller of a kind, in the order of
+//! declaration, applies the status under the operator's field manager, as a single one does, and each further one under
 //! `OPERATOR/CONTROLLER`.
 //!
-//! Invariant: no two controllers take a field from each other for ever. Who wants to set what it set before, and finds
-//! that another one set it to something else meanwhile, gets an error. What both set to the same value in the end is
-//! nobody's business.
+//! Invariant: no two controllers overwrite a field of each other in a loop. A controller that applies the same status
+//! again, and finds that another one changed a field of it in between, gets an error.
 
 use super::recent::RecentEntries;
 use crate::cache::{Entry, percent_encoded};
@@ -18,20 +17,20 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 use tower::BoxError;
 
-/// The longest name of a field manager that the API server takes.
-const MAX_FIELD_MANAGER: usize = 128;
+/// The longest name of a field manager that the API server accepts.
+const MAX_FIELD_MANAGER_LENGTH: usize = 128;
 
-/// Of so many objects it is known what was wanted last.
-const MAX_WISHES: usize = 10_000;
+/// Objects whose last desired status is remembered.
+const MAX_OBJECTS: usize = 10_000;
 
-/// One of several controllers of a kind, as the one who sets its part of the status.
+/// The field manager of one of several controllers of a kind, which sets its part of the status.
 #[derive(Debug)]
 pub(crate) struct StatusWriter {
     pub(crate) manager: String,
     /// The same for a query.
     pub(crate) encoded: String,
-    /// What was wanted of each object last, as a hash.
-    wishes: Mutex<RecentEntries<ObjectKey, u64>>,
+    /// Hash of the last desired status of each object.
+    desired: Mutex<RecentEntries<ObjectKey, u64>>,
 }
 
 impl StatusWriter {
@@ -40,10 +39,10 @@ impl StatusWriter {
         let name = |controller: &str| further.map_or_else(|| operator.into(), |_| format!("{operator}/{controller}"));
         let controller = further.unwrap_or_default();
         let manager = name(controller);
-        match manager.len() <= MAX_FIELD_MANAGER {
+        match manager.len() <= MAX_FIELD_MANAGER_LENGTH {
             true => {
-                let wishes = Mutex::new(RecentEntries::new(MAX_WISHES));
-                Ok(Self { manager, encoded: name(&percent_encoded(controller)), wishes })
+                let desired = Mutex::new(RecentEntries::new(MAX_OBJECTS));
+                Ok(Self { manager, encoded: name(&percent_encoded(controller)), desired })
             }
             false => {
                 let why = "it is longer than 128 characters: give the controller a shorter name";
@@ -52,16 +51,16 @@ impl StatusWriter {
         }
     }
 
-    /// Notes what is wanted of an object, and tells whether that is what was wanted before.
+    /// Records the desired status of an object, and returns true if it is the same as before.
     pub(crate) fn wants(&self, key: &ObjectKey, status: &Value) -> bool {
         let mut hasher = DefaultHasher::new();
         status.to_string().hash(&mut hasher);
-        let wish = hasher.finish();
-        let mut wishes = self.wishes.lock().unwrap_or_else(PoisonError::into_inner);
-        wishes.insert(key.clone(), wish) == Some(wish)
+        let hash = hasher.finish();
+        let mut desired = self.desired.lock().unwrap_or_else(PoisonError::into_inner);
+        desired.insert(key.clone(), hash) == Some(hash)
     }
 
-    /// Refuses to change what another controller set.
+    /// Returns an error if the status would change a field of another controller.
     pub(crate) fn check(&self, known: &Entry, object: &Value) -> Result<()> {
         let live: Value = known.decode()?;
         for entry in known.applied_entries() {
@@ -149,11 +148,11 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_wish_is_forgotten() {
+    fn the_oldest_status_is_evicted() {
         let writer = StatusWriter::new("op", None).unwrap();
         let wants = |n: usize| writer.wants(&ObjectKey::new(None, &n.to_string()), &json!({}));
         // Backwards, so that the newest has the smallest name.
-        (0..=MAX_WISHES).rev().for_each(|n| _ = wants(n));
-        assert!(wants(0) && !wants(MAX_WISHES));
+        (0..=MAX_OBJECTS).rev().for_each(|n| _ = wants(n));
+        assert!(wants(0) && !wants(MAX_OBJECTS));
     }
 }

@@ -1,8 +1,8 @@
-//! Tells people why an object that was deleted is still there.
+//! Events and conditions that say why a deleted object still exists.
 
 use crate::apply::{Condition, complete_conditions};
 use crate::cache::Entry;
-use crate::context::Pass;
+use crate::context::ReconcileSession;
 use crate::error::chain;
 use crate::events::Event;
 use flyball_core::time::rfc3339;
@@ -10,24 +10,24 @@ use http::{Request, header::CONTENT_TYPE};
 use serde_json::{Value, json};
 use tower::BoxError;
 
-/// The condition that says whether what belongs to a deleted object could be removed.
-const CONDITION: &str = "CleanedUp";
-/// What is said of a failure, at the longest.
-const LONGEST: usize = 1024;
+/// Type of the condition that says if a deleted object could be cleaned up.
+const CLEANED_UP: &str = "CleanedUp";
+/// Characters of a failure message.
+const MAX_MESSAGE_CHARS: usize = 1024;
 
-impl Pass {
-    /// Says that the cleanup failed: by an event, and by a condition if the kind has conditions that others may add to.
+impl ReconcileSession {
+    /// Reports a failed cleanup by an event, and by a condition if the kind has a list of conditions merged by type.
     pub(super) async fn show_stuck(&self, why: &str) {
-        let why: String = why.chars().take(LONGEST).collect();
+        let why: String = why.chars().take(MAX_MESSAGE_CHARS).collect();
         self.event(Event::warning("CleanupFailed", &why).action("Finalize"));
-        self.show(Condition::new(CONDITION, false, "CleanupFailed").message(why)).await;
+        self.show(Condition::new(CLEANED_UP, false, "CleanupFailed").message(why)).await;
     }
 
-    /// Takes back what was said, on an object that others keep for reasons of their own.
+    /// Withdraws the report, on an object that other finalizers keep.
     pub(super) async fn show_cleaned_up(&self, entry: &Entry) {
         let failed = condition_of(entry).is_some_and(|known| known["status"] == "False");
         if failed && !entry.finalizers().is_empty() {
-            self.show(Condition::new(CONDITION, true, "CleanedUp")).await;
+            self.show(Condition::new(CLEANED_UP, true, "CleanedUp")).await;
         }
     }
 
@@ -36,7 +36,7 @@ impl Pass {
             // Nothing may depend on what is for people to read.
             tracing::warn!(
                 error = chain(&*error),
-                "cannot write the condition {CONDITION}: the list status.conditions of the kind needs \
+                "cannot write the condition {CLEANED_UP}: the list status.conditions of the kind needs \
                  x-kubernetes-list-type: map with the key type"
             );
         }
@@ -77,5 +77,5 @@ impl Pass {
 
 fn condition_of(entry: &Entry) -> Option<Value> {
     let object: Value = entry.decode().ok()?;
-    object["status"]["conditions"].as_array()?.iter().find(|known| known["type"] == CONDITION).cloned()
+    object["status"]["conditions"].as_array()?.iter().find(|known| known["type"] == CLEANED_UP).cloned()
 }

@@ -1,4 +1,4 @@
-//! What a controller declares, whatever the type of its reconciler, and how it is set to work.
+//! The declaration of a controller, whatever the type of its reconciler, and its start.
 
 use super::metrics::ControllerMetrics;
 use super::predicate::Filter;
@@ -6,7 +6,7 @@ use super::source::{Stimulus, Waking};
 use super::sources::{Map, Sources};
 use super::worker::{Reconciler, Worker};
 use crate::cache::{DeclaredIndex, Writer};
-use crate::context::{Declared, Environment, StatusWriter};
+use crate::context::{DeclaredTypes, Environment, StatusWriter};
 use crate::error::Result;
 use crate::kind::{Kind, Type};
 use crate::queue::{Backoff, Queue, RetryRate};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tower::BoxError;
 
-/// What a controller declares.
+/// The declaration of a controller.
 pub(crate) struct Declaration {
     pub(crate) name: String,
     /// The kind that is reconciled.
@@ -29,24 +29,24 @@ pub(crate) struct Declaration {
     pub(crate) types: Vec<(Type, Kind)>,
     pub(crate) grants: Vec<Grant>,
     pub(crate) rules: Vec<PolicyRule>,
-    /// Whether it runs on replicas that do not lead.
+    /// True if it runs on replicas that do not lead.
     pub(crate) everywhere: bool,
-    /// Until the reconciler is made.
+    /// Makes the reconciler; `None` afterwards.
     make: Option<Box<Make>>,
     reconciler: Option<Box<dyn Reconciler>>,
     pub(super) finalizer: Option<Cow<'static, str>>,
-    /// Whether metadata is all that is decoded.
+    /// True if only metadata is decoded.
     metadata: bool,
     pub(super) maps: Vec<(Kind, Map)>,
     pub(super) filters: Vec<(Kind, Filter)>,
-    /// As what the filters see objects.
+    /// The types that the filters decode.
     pub(super) filtered: Vec<Type>,
     pub(super) indexes: Vec<(Kind, DeclaredIndex)>,
     pub(super) stimuli: Vec<Stimulus>,
-    declared: Declared,
+    declared: DeclaredTypes,
     pub(crate) concurrency: usize,
     pub(super) deadline: Duration,
-    pub(super) patience: Duration,
+    pub(super) own_write_timeout: Duration,
     pub(super) backoff: Backoff,
     pub(super) retry_rate: RetryRate,
     pub(super) while_deleting: bool,
@@ -82,10 +82,10 @@ impl Declaration {
             filtered: Vec::new(),
             indexes: Vec::new(),
             stimuli: Vec::new(),
-            declared: Declared { cached: [ty].into(), ..Declared::default() },
+            declared: DeclaredTypes { cached: [ty].into(), ..DeclaredTypes::default() },
             concurrency: 16,
             deadline: Duration::from_secs(300),
-            patience: Duration::from_secs(10),
+            own_write_timeout: Duration::from_secs(10),
             backoff: Backoff::default(),
             retry_rate: RetryRate::default(),
             while_deleting: false,
@@ -132,7 +132,7 @@ impl Declaration {
         self.declared.read.insert(ty, kind);
     }
 
-    /// Tells whether it replaces objects of a kind.
+    /// Returns true if it replaces objects of a kind.
     pub(crate) fn does_replace(&self, kind: &Kind) -> bool {
         let replaced = |ty: &Type| self.declared.replaced.contains(ty);
         self.types.iter().any(|(ty, declared)| declared == kind && replaced(ty))
@@ -167,10 +167,10 @@ impl Declaration {
 
     /// Makes the queue of the controller.
     pub(crate) fn queue(&self, rng: &Rng) -> Queue {
-        Queue::new(self.backoff, self.retry_rate, self.patience, &rng.fork(&self.name))
+        Queue::new(self.backoff, self.retry_rate, self.own_write_timeout, &rng.fork(&self.name))
     }
 
-    /// Connects the queue with the caches, and gives what the workers are to do.
+    /// Connects the queue with the caches, and returns the futures of workers and sources.
     pub(crate) fn start(
         self,
         env: &Arc<Environment>,
@@ -186,7 +186,8 @@ impl Declaration {
         let errors = metrics.map_errors(&self.name);
         let sources = Sources::new(name, queue.clone(), caches, primary, &self.maps, &self.filters, errors);
         let sources = Arc::new(sources);
-        // Also those of which no change wakes anybody: what is written there has to be seen, and read once it is filled.
+        // Also those of which no change wakes anybody: what is written there has to be seen, and read once it is
+        // filled.
         let stores: Vec<_> = env.caches.stores_among(&self.declared.cached).cloned().collect();
         for writer in writers.iter_mut().filter(|writer| stores.iter().any(|store| store.id() == writer.store().id())) {
             writer.subscribe(sources.clone());

@@ -2,29 +2,7 @@
 
 use super::Declaration;
 use super::sources::Map;
-use serde::{Deserialize, Serialize};
-
-/// One controller. Kinds are written as `plural.version.group`.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ControllerDescription {
-    /// Its name.
-    pub name: String,
-    /// The kind that it reconciles.
-    pub reconciles: String,
-    /// The kinds that it makes.
-    #[serde(default)]
-    pub owns: Vec<String>,
-    /// The kinds whose changes wake it.
-    #[serde(default)]
-    pub watches: Vec<String>,
-    /// The finalizer that it keeps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub finalizer: Option<String>,
-    /// How many objects it reconciles at the same time.
-    pub concurrency: usize,
-}
+use crate::description::ControllerDescription;
 
 impl Declaration {
     pub(crate) fn describe(&self) -> ControllerDescription {

@@ -1,4 +1,4 @@
-//! Kinds that are known at run time only: what [`Controller`] does with a type, by a [`Kind`].
+//! Declarations for kinds that are known at run time only.
 
 use super::{Controller, Predicate, Reconcile};
 use crate::cache::{Caches, KindIndex};
@@ -13,21 +13,21 @@ impl<R: Reconcile<Resource = DynamicObject>> Controller<R> {
         Self::with(Type::dynamic(kind), kind.clone(), reconciler)
     }
 
-    /// Keeps a finalizer on every object whose name is known at run time only, as [`Reconcile::FINALIZER`] does.
+    /// Sets a finalizer whose name is known at run time only, as [`Reconcile::FINALIZER`] does.
     pub fn finalizer(self, name: impl Into<String>) -> Self {
         self.finalizes(name.into())
     }
 }
 
 impl<R: Reconcile> Controller<R> {
-    /// Lets the controller make, change and delete objects of a [kind](Kind) that is known at run time only, and reconciles the
-    /// owner when one of them changes, as [`owns`](Self::owns) does.
+    /// Lets the controller create, change and delete objects of a [kind](Kind) that is known at run time only, and
+    /// reconciles the owner when one of them changes, as [`owns`](Self::owns) does.
     pub fn owns_kind(self, kind: &Kind) -> Self {
         self.owns_as(Type::dynamic(kind), kind.clone())
     }
 
-    /// Reconciles the objects that `map` finds when an object of a [kind](Kind) that is known at run time only changes, as
-    /// [`watches`](Self::watches) does.
+    /// Reconciles the objects that `map` returns when an object of a [kind](Kind) that is known at run time only
+    /// changes, as [`watches`](Self::watches) does.
     pub fn watches_kind(
         self,
         kind: &Kind,
@@ -36,17 +36,19 @@ impl<R: Reconcile> Controller<R> {
         self.watches_as(Type::dynamic(kind), kind.clone(), map)
     }
 
-    /// Lets the controller replace objects of a [kind](Kind) that is known at run time only, as [`replaces`](Self::replaces) does.
+    /// Lets the controller replace objects of a [kind](Kind) that is known at run time only, as
+    /// [`replaces`](Self::replaces) does.
     pub fn replaces_kind(self, kind: &Kind) -> Self {
         self.replaces_as(Type::dynamic(kind), kind.clone())
     }
 
-    /// Lets the controller read objects of a [kind](Kind) that is known at run time only from the API server, without a cache.
+    /// Lets the controller read objects of a [kind](Kind) that is known at run time only from the API server, without
+    /// a cache.
     pub fn reads_kind(self, kind: &Kind) -> Self {
         self.reads_as(Type::dynamic(kind), kind.clone())
     }
 
-    /// Reconciles the objects that refer to an object of a [kind](Kind) that is known at run time only by its name, as
+    /// Reconciles the objects that refer to an object of a [kind](Kind) that is known at run time only by name, as
     /// [`refers_to`](Self::refers_to) does.
     pub fn refers_to_kind(
         self,
@@ -56,12 +58,13 @@ impl<R: Reconcile> Controller<R> {
         self.refers_to_as(&Type::dynamic(kind), kind.clone(), names)
     }
 
-    /// Keeps an [index](KindIndex) of a [kind](Kind) that is known at run time only, as [`index`](Self::index) does.
+    /// Maintains an [index](KindIndex) of a [kind](Kind) that is known at run time only, as [`index`](Self::index)
+    /// does.
     pub fn index_kind<V: Ord + Clone + Send + Sync + 'static>(self, index: &KindIndex<V>) -> Self {
         self.index_as(&Type::dynamic(index.kind()), index.kind().clone(), index.declared())
     }
 
-    /// Passes over updates of objects of a [kind](Kind) that is known at run time only, as [`filter`](Self::filter) does.
+    /// Ignores updates of objects of a [kind](Kind) that is known at run time only, as [`filter`](Self::filter) does.
     pub fn filter_kind(self, kind: &Kind, predicate: Predicate<DynamicObject>) -> Self {
         self.filter_as(Type::dynamic(kind), kind.clone(), predicate)
     }

@@ -1,16 +1,17 @@
-//! Which updates are worth a reconcile.
+//! Predicates: filters of updates.
 
-use crate::cache::Shown;
+use crate::cache::DecodedEntry;
 use crate::kind::{AnyResource, key_of, reads_metadata};
 use crate::panics::guarded;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// Decides which updates of a kind are worth a reconcile; see [`Controller::filter`](crate::Controller::filter).
+/// A test that decides which updates of a kind trigger a reconcile; see
+/// [`Controller::filter`](crate::Controller::filter).
 ///
-/// It is asked about updates only. That an object came, that it went, and that its deletion began is always told: a predicate
-/// that looks at the generation cannot hide a deletion, as it can in other frameworks.
+/// It tests updates only. Creations, deletions and the begin of a deletion always trigger a reconcile, so a predicate
+/// on the generation cannot hide a deletion, as it can in other frameworks.
 ///
 /// ```
 /// # use flyball::Predicate;
@@ -25,11 +26,12 @@ pub struct Predicate<T> {
     kind: PhantomData<fn(T)>,
 }
 
-type Test = dyn Fn(&Shown<'_>, &Shown<'_>) -> bool + Send + Sync;
+type Test = dyn Fn(&DecodedEntry<'_>, &DecodedEntry<'_>) -> bool + Send + Sync;
 
 impl<T: AnyResource> Predicate<T> {
-    /// Passes updates for which `test` of the old and the new object holds. What does not decode passes, what makes `test`
-    /// panic, and [secrets](crate::Cache#secrets) whose data is not kept.
+    /// Passes updates for which `test` of the old and the new object returns true. Objects that do not decode pass,
+    /// and so do updates at which `test` panics, and [secrets](crate::Cache#secrets) whose data is not kept.
+    #[doc(alias = "Funcs")]
     pub fn new(test: impl Fn(&T, &T) -> bool + Send + Sync + 'static) -> Self {
         let test = move |old: &T, new: &T| {
             guarded(format_args!("a predicate, update of {}", key_of(new)), || test(old, new)).unwrap_or_else(|error| {
@@ -46,40 +48,45 @@ impl<T: AnyResource> Predicate<T> {
         })
     }
 
-    /// Passes no update: that objects come and go is all that matters.
+    /// Passes no update: only creations and deletions trigger a reconcile.
     pub fn never() -> Self {
         Self::raw(|_, _| false)
     }
 
-    /// Passes updates of the spec, which move `metadata.generation`. Kinds without a generation never move it.
+    /// Passes updates of `metadata.generation`, which changes with the spec. Kinds without a generation never change
+    /// it.
+    #[doc(alias = "GenerationChangedPredicate")]
     pub fn generation() -> Self {
         Self::raw(|old, new| old.generation() != new.generation())
     }
 
     /// Passes updates of the labels.
+    #[doc(alias = "LabelChangedPredicate")]
     pub fn labels() -> Self {
         Self::raw(|old, new| old.labels() != new.labels())
     }
 
     /// Passes updates of the annotations.
+    #[doc(alias = "AnnotationChangedPredicate")]
     pub fn annotations() -> Self {
         Self::raw(|old, new| old.annotations() != new.annotations())
     }
 
-    /// Passes whatever made another state of the object, and not what a watch repeats after a break.
+    /// Passes updates with another resource version, and not those that a watch repeats after an interruption.
     ///
-    /// The cache passes over most of that itself; it is for joining with others by [`or`](Self::or), and for those who come from
-    /// controller-runtime.
+    /// The cache skips most of these itself; combine it with others by [`or`](Self::or).
+    #[doc(alias = "ResourceVersionChangedPredicate")]
     pub fn resource_version() -> Self {
         Self::raw(|old, new| old.resource_version() != new.resource_version())
     }
 
-    /// Passes what this predicate or `other` passes.
+    /// Passes updates that this predicate or `other` passes.
+    #[doc(alias = "combine")]
     pub fn or(self, other: Self) -> Self {
         Self::raw(move |old, new| (self.test)(old, new) || (other.test)(old, new))
     }
 
-    fn raw(test: impl Fn(&Shown<'_>, &Shown<'_>) -> bool + Send + Sync + 'static) -> Self {
+    fn raw(test: impl Fn(&DecodedEntry<'_>, &DecodedEntry<'_>) -> bool + Send + Sync + 'static) -> Self {
         Self { test: Arc::new(test), kind: PhantomData }
     }
 
@@ -95,13 +102,13 @@ impl<T> fmt::Debug for Predicate<T> {
     }
 }
 
-/// A predicate whose kind is known by the place it stands at.
+/// A predicate whose type is erased.
 #[derive(Clone)]
 pub(crate) struct Filter(Arc<Test>);
 
 impl Filter {
-    /// Tells whether a change passes.
-    pub(crate) fn passes(&self, old: Option<&Shown<'_>>, new: Option<&Shown<'_>>) -> bool {
+    /// Returns true if a change passes.
+    pub(crate) fn passes(&self, old: Option<&DecodedEntry<'_>>, new: Option<&DecodedEntry<'_>>) -> bool {
         match (old, new) {
             (Some(old), Some(new)) if old.is_deleting() == new.is_deleting() => (self.0)(old, new),
             _ => true,
@@ -128,7 +135,7 @@ mod tests {
 
     fn passes(predicate: Predicate<ConfigMap>, old: Option<&Entry>, new: Option<&Entry>) -> bool {
         let kind = Kind::of::<ConfigMap>();
-        let shown = |entry| Shown::new(entry, &kind);
+        let shown = |entry| DecodedEntry::new(entry, &kind);
         predicate.erased().passes(old.map(shown).as_ref(), new.map(shown).as_ref())
     }
 

@@ -1,4 +1,4 @@
-//! The function that an author writes for a kind, and what follows a call of it.
+//! The trait that authors implement, and its result.
 
 use crate::context::Context;
 use crate::error::Result;
@@ -6,7 +6,8 @@ use crate::kind::AnyResource;
 use crate::queue::Next;
 use std::time::Duration;
 
-/// Brings objects of one kind to where their spec wants them.
+/// Reconciles objects of one kind: compares the desired state in the spec with the actual state, and makes the
+/// changes that are missing.
 ///
 /// ```
 /// # use flyball::{Action, Context, Reconcile, Result};
@@ -40,47 +41,51 @@ use std::time::Duration;
 ///
 /// # Guarantees
 ///
-/// - `reconcile` gets the newest object that the cache knows, and is called again for what changed since. Changes
-///   are not counted: ten of them may cause one call. One object is in one call at a time.
-/// - It is not called for what it wrote itself, not called on a cache that does not show yet what it wrote itself, and
-///   not called for an object that is being deleted (but see [`Controller::while_deleting`]).
-/// - With a [`FINALIZER`](Self::FINALIZER), no `reconcile` runs before the finalizer is stored, so that no object with
-///   something behind it goes unseen; and nothing runs after the finalizer was removed.
-/// - An error, a panic or a call that takes too long concerns its own object only, which is tried again with growing waits.
-/// - An object whose annotation `flyball.dev/paused` is `true` is left alone, be it changed or deleted, until it no longer is.
+/// - `reconcile` gets the newest object in the cache, and is called again for later changes. Changes are not counted:
+///   ten of them may cause one call. One object is in one call at a time.
+/// - It is not called for its own writes, not on a cache that has not observed its own writes, and not for an object
+///   that is being deleted (but see [`Controller::while_deleting`](crate::Controller::while_deleting)).
+/// - With a [`FINALIZER`](Self::FINALIZER), no `reconcile` runs before the finalizer is stored, so that no external
+///   resource is left behind; and nothing runs after the finalizer was removed.
+/// - An error, a panic or a missed deadline affects its own object only, which is retried with backoff.
+/// - An object with the annotation `flyball.dev/paused` set to `true` is not reconciled or finalized until it is
+///   removed.
 ///
-/// All reconciles share one thread, unless the operator runs with `--threads`: what blocks or computes for long belongs into
-/// [`spawn_blocking`](tokio::task::spawn_blocking), else it holds up the others, and the lease of the leader with them.
+/// All reconciles share one thread, unless the operator runs with `--threads`. Blocking or long computations belong
+/// into [`spawn_blocking`](tokio::task::spawn_blocking); otherwise they delay all other reconciles and the renewal of
+/// the lease.
 ///
-/// So whatever is to happen next must follow from what can be read: do not keep in memory what the last call did, and return
-/// [`Action::requeue_after`] where the world outside has to be looked at again.
+/// Derive the next step from what can be read: do not keep state between calls in memory, and return
+/// [`Action::requeue_after`] for external systems that have to be checked again.
+#[doc(alias = "Reconciler")]
+#[doc(alias = "kopf")]
 pub trait Reconcile: Send + Sync + 'static {
-    /// The type of the objects: a [`Resource`](crate::Resource), or
-    /// [`DynamicObject`](kube::core::DynamicObject) where the [kind](crate::Kind) is known at run time only.
+    /// Type of the objects: a [`Resource`](crate::Resource), or [`DynamicObject`](kube::core::DynamicObject) for a
+    /// [kind](crate::Kind) that is known at run time only.
     type Resource: AnyResource;
 
-    /// The finalizer that is kept on every object, such as `vmgroups.example.com/cleanup`; with one,
-    /// [`finalize`](Self::finalize) runs before an object goes.
+    /// Finalizer of every object, such as `vmgroups.example.com/cleanup`; with one, [`finalize`](Self::finalize) runs
+    /// before an object is removed.
     ///
-    /// Finalizers of others are never touched. See
+    /// Other finalizers are never changed. See
     /// <https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/>.
     const FINALIZER: Option<&'static str> = None;
 
-    /// Compares what `object` wants with what is there, and does what is missing.
+    /// Compares the desired state in `object` with the actual state, and makes the missing changes.
     fn reconcile(
         &self,
         object: &Self::Resource,
         cx: &Context<Self::Resource>,
     ) -> impl Future<Output = Result<Action>> + Send;
 
-    /// Removes what is outside of the cluster, or would not go by itself, once the object is to be deleted.
+    /// Cleans up external resources, and others that are not garbage collected, before the object is removed.
     ///
-    /// It gets the object as the API server has it now, not the cache's word: what it does cannot be undone. The
-    /// finalizer is removed when it returns [`Action::done`]; with any other action or an error it is called again. It
-    /// may be called again after it succeeded, so what is gone already must be taken as success.
+    /// The object is read from the API server, not from the cache, since the cleanup cannot be undone. The finalizer
+    /// is removed when this returns [`Action::done`]; with any other action or an error it is called again. It may be
+    /// called again after a success, so a resource that does not exist any more has to count as cleaned up.
     ///
-    /// When it fails twice in a row, the object says why: by an event `CleanupFailed`, and by the condition `CleanedUp` of its status,
-    /// where the kind has a status with conditions that are merged by `type`. It is tried again with growing waits.
+    /// When it fails twice in a row, an event `CleanupFailed` reports it, and so does the condition `CleanedUp` if the
+    /// status of the kind has a list of conditions that is merged by `type`. It is retried with backoff.
     fn finalize(
         &self,
         object: &Self::Resource,
@@ -91,7 +96,7 @@ pub trait Reconcile: Send + Sync + 'static {
     }
 }
 
-/// What is to follow a reconcile that succeeded.
+/// The next step after a successful reconcile.
 ///
 /// ```
 /// # use flyball::Action;
@@ -104,18 +109,23 @@ pub trait Reconcile: Send + Sync + 'static {
 pub struct Action(pub(crate) Next);
 
 impl Action {
-    /// Nothing, until something changes.
+    /// Does nothing until something changes.
+    #[doc(alias = "await_change")]
     pub fn done() -> Self {
         Self(Next::Rest)
     }
 
-    /// Once more soon, with waits that grow from time to time as they do after errors.
+    /// Reconciles once more soon, with a wait that grows as it does after errors.
+    #[doc(alias = "Requeue")]
     pub fn requeue() -> Self {
         Self(Next::Retry)
     }
 
-    /// Once more after this time, unless something changes before; a year at most. No time at all is the same as
+    /// Reconciles once more after this time, a year at most, unless something changes before. Zero is the same as
     /// [`requeue`](Self::requeue).
+    #[doc(alias = "requeue")]
+    #[doc(alias = "RequeueAfter")]
+    #[doc(alias = "TemporaryError")]
     pub fn requeue_after(time: Duration) -> Self {
         if time.is_zero() { Self::requeue() } else { Self(Next::After(time)) }
     }

@@ -1,4 +1,4 @@
-//! What wakes a controller besides changes of objects: a word from outside, a time, a question.
+//! Triggers of a controller other than changes of objects: channels, timers and polls.
 
 use super::sources::Sources;
 use crate::cache::Caches;
@@ -17,10 +17,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// The shortest period of a source: it is to wake a controller, not to keep it busy.
-const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
+/// The shortest period of a source, so that it does not keep a controller busy.
+const MIN_PERIOD: Duration = Duration::from_millis(10);
 
-/// Wakes objects of the kind `K` for what no watch tells of; see [`Controller::source`](crate::Controller::source).
+/// A source of reconciles of objects of the kind `K`, beside changes of objects; see
+/// [`Controller::source`](crate::Controller::source).
 ///
 /// ```
 /// # use flyball::{Action, Context, Controller, Reconcile, Result};
@@ -43,28 +44,28 @@ const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
 /// uploads.wake(&ObjectKey::new(Some("blue"), "site"));
 /// ```
 ///
-/// # What may be relied on
+/// # Guarantees
 ///
-/// - Keys of objects that are not in the cache are passed over: these are reconciled once they come. So nothing that a source does
-///   makes the queue larger than the cache, and a key that is woken many times is reconciled once.
-/// - Sources begin when the caches are filled and this replica leads, and end with the workers. What was to be told before is not
-///   lost: every object is reconciled at the beginning.
-/// - Periods are drawn anew each time, between 90 and 110 percent of what was said, from the operator's [`Rng`]: so that many
-///   operators do not act in step, and a simulation repeats.
-/// - An error, a panic or an answer that does not come within the controller's [deadline](crate::Controller::deadline) is
-///   logged, and wakes nobody; the next period is the next attempt.
+/// - Keys of objects that are not in the cache are ignored; such objects are reconciled once they appear. So the queue
+///   never exceeds the cache, and a key that is triggered many times is reconciled once.
+/// - Sources start when the caches are filled and this replica leads, and stop with the workers. Triggers before that
+///   are not needed: every object is reconciled at the start.
+/// - Each period is drawn between 90 and 110 percent of its value from the operator's [`Rng`], so that operators do not
+///   act in step, and a simulation repeats.
+/// - An error, a panic, or a poll that exceeds the controller's [deadline](crate::Controller::deadline) is logged and
+///   triggers nothing; the next period is the next attempt.
 pub struct Source<K> {
     pub(super) stimulus: Stimulus,
     kind: PhantomData<fn(K)>,
 }
 
-/// What a source is.
+/// The type of a source.
 pub(super) enum Stimulus {
     Channel(Arc<Ends>),
     Task(Box<dyn FnOnce(Waking) -> BoxFuture<'static, ()> + Send>),
 }
 
-/// What the task of a source works with.
+/// The context of the task of a source.
 pub(super) struct Waking {
     pub(super) sources: Arc<Sources>,
     pub(super) caches: Arc<Caches>,
@@ -75,16 +76,17 @@ pub(super) struct Waking {
 impl Waking {
     /// Waits about this long.
     async fn wait(&self, period: Duration) {
-        sleep(period.max(SHORTEST_PERIOD).mul_f64(0.9 + self.rng.fraction() / 5.0)).await;
+        sleep(period.max(MIN_PERIOD).mul_f64(0.9 + self.rng.fraction() / 5.0)).await;
     }
 }
 
 impl<K: AnyResource> Source<K> {
-    /// Wakes the objects that `select` finds every so often, such as all of them by [`Caches::keys`](crate::Caches::keys). They make way for
-    /// those that changed.
+    /// Triggers the objects that `select` returns at each period, such as all of them by
+    /// [`Caches::keys`](crate::Caches::keys). Changed objects take precedence.
     ///
-    /// Who wants to be called again after a time that depends on the object returns
+    /// For a period that depends on the object return
     /// [`Action::requeue_after`](crate::Action::requeue_after) instead.
+    #[doc(alias = "SyncPeriod")]
     pub fn timer(period: Duration, select: impl Fn(&Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static) -> Self {
         Self::task(move |waking| {
             async move {
@@ -100,11 +102,11 @@ impl<K: AnyResource> Source<K> {
         })
     }
 
-    /// Asks something outside of the cluster every so often, and wakes the objects of which the answer is another one than before,
-    /// the first one, or not there any more.
+    /// Queries an external system at each period, and triggers the objects whose answer is new, has changed or is
+    /// missing.
     ///
-    /// `ask` gets the keys of all objects that there are. The first question is asked at the beginning, each further one a period
-    /// after the answer to the one before. Answers are kept in memory for as long as the objects exist.
+    /// `ask` gets the keys of all existing objects. The first poll is at the start, each further one a period after
+    /// the answer to the previous one. Answers are kept in memory as long as the objects exist.
     pub fn poll<A, F>(period: Duration, ask: impl Fn(Vec<ObjectKey>) -> F + Send + Sync + 'static) -> Self
     where
         A: PartialEq + Send + 'static,
@@ -136,7 +138,7 @@ impl<K: AnyResource> Source<K> {
     }
 }
 
-/// Asks, and waits for the answer for so long.
+/// Polls with a deadline.
 async fn answer<A, F>(ask: impl Fn(Vec<ObjectKey>) -> F, keys: Vec<ObjectKey>, deadline: Duration) -> Result<A>
 where
     F: Future<Output = Result<A>>,
@@ -149,7 +151,7 @@ where
     }
 }
 
-/// Takes answers about objects that exist in, and returns the keys of those that changed, and of those that are the first.
+/// Records answers about existing objects, and returns the keys with changed answers and those with first answers.
 fn learn<A: PartialEq>(
     known: &mut BTreeMap<ObjectKey, A>,
     mut answers: BTreeMap<ObjectKey, A>,
@@ -179,10 +181,12 @@ impl<K> fmt::Debug for Source<K> {
     }
 }
 
-/// Wakes objects of the kind `K` from anywhere in the process: from a server, a task, a callback. See [`Source`].
+/// A channel that triggers objects of the kind `K` from anywhere in the process: from a server, a task, a callback.
+/// See [`Source`].
 ///
-/// Clones are the same channel. Nothing is kept in it: a key goes straight to the queues of the controllers whose
-/// [source](crate::Controller::source) it is, and to none if none of them runs.
+/// Clones are the same channel. It has no buffer: a key goes directly to the queues of the controllers whose
+/// [source](crate::Controller::source) it is, and is dropped if none of them runs.
+#[doc(alias = "GenericEvent")]
 pub struct Channel<K> {
     ends: Arc<Ends>,
     kind: PhantomData<fn(K)>,
@@ -210,7 +214,7 @@ impl<K: AnyResource> Channel<K> {
         Self { ends: Arc::default(), kind: PhantomData }
     }
 
-    /// Has the object of this name be reconciled soon, if there is one.
+    /// Triggers a reconcile of the object with this key, if it exists.
     pub fn wake(&self, key: &ObjectKey) {
         for end in self.ends.lock().iter().filter_map(Weak::upgrade) {
             end.wake(vec![key.clone()], Priority::Fresh);

@@ -1,7 +1,7 @@
-//! Which keys a change wakes.
+//! The mapping from changes of objects to keys.
 
 use super::predicate::Filter;
-use crate::cache::{Caches, Change, Entry, IndexId, Listener, Origin, Shown, Store, StoreId};
+use crate::cache::{Caches, Change, DecodedEntry, Entry, IndexId, Listener, Origin, Store, StoreId};
 use crate::error::Result;
 use crate::kind::{AnyResource, Kind};
 use crate::panics::guarded;
@@ -15,51 +15,53 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// Finds the keys that an object concerns.
+/// A mapping from an object to keys.
 #[derive(Clone)]
 pub(crate) enum Map {
-    /// The object itself is reconciled.
+    /// The object itself.
     Primary,
-    /// Its owner is.
+    /// Its owner.
     Owner,
-    /// Whatever this function finds, in the old state and in the new one.
+    /// The result of a function of the old and of the new state.
     Custom(Arc<MapFn>),
-    /// Whatever this function finds for the key of the object.
+    /// The result of a function of the key.
     ByKey(Arc<KeyFn>),
-    /// Whatever this function finds in what became of the object.
+    /// The result of a function of the change.
     Changed(Arc<ChangedFn>),
-    /// Those are that refer to it, by this index of theirs.
+    /// The objects that refer to it, by an index.
     Referrers(IndexId),
 }
 
-type MapFn = dyn Fn(&Shown<'_>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
+type MapFn = dyn Fn(&DecodedEntry<'_>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
 type KeyFn = dyn Fn(&ObjectKey, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
-type ChangedFn = dyn Fn(Option<&Shown<'_>>, Option<&Shown<'_>>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
+type ChangedFn =
+    dyn Fn(Option<&DecodedEntry<'_>>, Option<&DecodedEntry<'_>>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
 
-/// What became of an object, as a cache saw it: for [`Controller::watches_changes`](crate::Controller::watches_changes).
+/// The change of an object that a cache observed; see
+/// [`Controller::watches_changes`](crate::Controller::watches_changes).
 ///
-/// A cache that was cut off from the API server sees only what it comes to: several updates as one, and an object that was
-/// deleted and made again meanwhile as an update, with another UID.
+/// After an interruption, a cache observes several updates as one, and an object that was deleted and created again as
+/// an update with another UID.
 #[derive(Debug)]
 pub enum Changed<'a, T> {
-    /// It came, or was there when the cache was filled.
+    /// The object was created, or existed when the cache was filled.
     Created(&'a T),
-    /// It has another state.
+    /// The object was updated.
     Updated {
-        /// Its state before.
+        /// The previous state.
         old: &'a T,
-        /// Its state now.
+        /// The new state.
         new: &'a T,
     },
-    /// It is gone; this is its last state that was seen.
+    /// The object was deleted; this is its last known state.
     Deleted(&'a T),
 }
 
 impl<T: AnyResource> Changed<'_, T> {
     /// Shows what became of an object to `look`; `None` if there is neither a state before nor one now.
     pub(super) fn show<R>(
-        old: Option<&Shown<'_>>,
-        new: Option<&Shown<'_>>,
+        old: Option<&DecodedEntry<'_>>,
+        new: Option<&DecodedEntry<'_>>,
         look: impl FnOnce(Changed<'_, T>) -> R,
     ) -> Result<Option<R>> {
         Ok(match (old, new) {
@@ -84,7 +86,7 @@ impl fmt::Debug for Map {
     }
 }
 
-/// Turns what the caches tell into keys in the queue of one controller.
+/// A listener that maps changes in caches to keys in the queue of one controller.
 #[derive(Debug)]
 pub(crate) struct Sources {
     controller: String,
@@ -97,7 +99,7 @@ pub(crate) struct Sources {
     unmapped: Unmapped,
 }
 
-/// Changes of which nobody knows whom they concern.
+/// Changes that could not be mapped.
 #[derive(Debug)]
 struct Unmapped {
     errors: Counter,
@@ -105,7 +107,7 @@ struct Unmapped {
     bell: Notify,
 }
 
-/// All objects are woken no more often than this because of changes that could not be mapped.
+/// Interval at which all objects are triggered after changes that could not be mapped.
 const UNMAPPED_PERIOD: Duration = Duration::from_secs(60);
 
 impl Sources {
@@ -141,7 +143,7 @@ impl Sources {
         sources
     }
 
-    /// Wakes objects, of those that there are.
+    /// Triggers objects that exist.
     pub(super) fn wake(&self, keys: Vec<ObjectKey>, priority: Priority) {
         for key in keys.iter().filter(|key| self.exists(key)) {
             tracing::debug!(controller = self.controller, %key, "woken");
@@ -149,14 +151,14 @@ impl Sources {
         }
     }
 
-    /// Tells whether there are mapping functions, which may fail.
+    /// Returns true if there are mapping functions, which may fail.
     pub(super) fn may_fail(&self) -> bool {
         let may_fail = |map: &Map| matches!(map, Map::Custom(_) | Map::ByKey(_) | Map::Changed(_));
         self.maps.values().flatten().any(may_fail)
     }
 
-    /// Wakes all objects, in the background, after a change that could not be mapped: it may concern any of them. It
-    /// does so at once, and then once in a while for all such changes together.
+    /// Triggers all objects in the background after a change that could not be mapped, at most once per interval for
+    /// all such changes.
     pub(super) async fn wake_for_unmapped(&self, rng: &Rng) {
         loop {
             self.unmapped.bell.notified().await;
@@ -263,8 +265,8 @@ impl Listener for Sources {
         }
     }
 
-    fn seen(&self, store: StoreId, revision: u64) {
-        self.queue.seen(store, revision);
+    fn observed(&self, store: StoreId, revision: u64) {
+        self.queue.observed(store, revision);
     }
 
     fn listed(&self, store: &Store, revision: u64) {

@@ -1,14 +1,14 @@
-//! Takes keys from the queue and reconciles them, one at a time.
+//! Workers, which take keys from the queue and reconcile them one at a time.
 
 use super::metrics::{Outcome, ReconcileMetrics};
 use super::reconcile::{Action, Reconcile};
 use crate::cache::Entry;
-use crate::context::{Context, Declared, Environment, Pass, Primary};
+use crate::context::{Context, DeclaredTypes, Environment, Primary, ReconcileSession};
 use crate::error::{Error, Result, Retry};
 use crate::events::Event;
 use crate::kind::Kind;
 use crate::panics::{caught, guarded};
-use crate::queue::{Behind, Item, Next, Queue, Work, Write};
+use crate::queue::{Item, Next, Queue, StaleReads, Work, Write};
 use flyball_core::ObjectKey;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -19,13 +19,18 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
-/// A [`Reconcile`] of whatever type: all that knows the type of the objects.
+/// A [`Reconcile`] whose type is erased.
 pub(super) trait Reconciler: Send + Sync {
-    /// Decodes the object, and begins to do with it what is asked for.
-    fn begin(&self, call: Call, entry: &Entry, pass: &Arc<Pass>) -> serde_json::Result<BoxFuture<'_, Result<Action>>>;
+    /// Decodes the object, and begins the call.
+    fn begin(
+        &self,
+        call: Call,
+        entry: &Entry,
+        session: &Arc<ReconcileSession>,
+    ) -> serde_json::Result<BoxFuture<'_, Result<Action>>>;
 }
 
-/// What a reconciler is asked for.
+/// The method of the reconciler to call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Call {
     Reconcile,
@@ -33,9 +38,14 @@ pub(super) enum Call {
 }
 
 impl<R: Reconcile> Reconciler for R {
-    fn begin(&self, call: Call, entry: &Entry, pass: &Arc<Pass>) -> serde_json::Result<BoxFuture<'_, Result<Action>>> {
-        let object: R::Resource = entry.object(&pass.primary.kind)?;
-        let cx = Context::of(pass.clone());
+    fn begin(
+        &self,
+        call: Call,
+        entry: &Entry,
+        session: &Arc<ReconcileSession>,
+    ) -> serde_json::Result<BoxFuture<'_, Result<Action>>> {
+        let object: R::Resource = entry.object(&session.primary.kind)?;
+        let cx = Context::of(session.clone());
         let ending = async move {
             match call {
                 Call::Reconcile => self.reconcile(&object, &cx).await,
@@ -46,28 +56,28 @@ impl<R: Reconcile> Reconciler for R {
     }
 }
 
-/// What the workers of one controller share.
+/// The state that the workers of a controller share.
 pub(super) struct Worker {
     pub(super) reconciler: Box<dyn Reconciler>,
     pub(super) finalizer: Option<Cow<'static, str>>,
-    /// Whether metadata is all that is decoded.
+    /// True if only metadata is decoded.
     pub(super) metadata: bool,
     pub(super) controller: String,
     pub(super) kind: Kind,
     pub(super) deadline: Duration,
     pub(super) while_deleting: bool,
     pub(super) env: Arc<Environment>,
-    pub(super) declared: Arc<Declared>,
+    pub(super) declared: Arc<DeclaredTypes>,
     pub(super) queue: Arc<Queue>,
     pub(super) metrics: ReconcileMetrics,
 }
 
-/// What became of one call, however it ended.
+/// The end of a call.
 enum Ending {
     Returned(Result<Action>),
     Panicked(String),
     Late,
-    /// There was nothing to call for.
+    /// Nothing was called.
     Idle,
 }
 
@@ -88,11 +98,11 @@ impl Worker {
     /// Works until the queue is closed.
     pub(super) async fn run(&self) {
         let mut work = self.queue.next().await;
-        while let Some(Work { item, since, behind }) = work {
+        while let Some(Work { item, since, stale }) = work {
             self.metrics.waited(item.waited);
             let span = span(&self.controller, self.kind.name(), &item.key, self.env.rng.next());
             tracing::debug!(parent: &span, waited = item.waited.as_secs_f64(), "begun");
-            let (next, writes) = self.work(&item, since, behind).instrument(span).await;
+            let (next, writes) = self.work(&item, since, stale).instrument(span).await;
             self.metrics.worked(since.elapsed(), item.waited);
             let stores = self.env.caches.stores();
             let ready = self.queue.done(&item, next, writes, |store, object, uid| stores[store].is_gone(object, uid));
@@ -105,21 +115,21 @@ impl Worker {
         }
     }
 
-    async fn work(&self, item: &Item, began: Instant, behind: Behind) -> (Next, Vec<Write>) {
-        let unknown = behind.unknown.clone();
-        let pass = match self.pass(&item.key, behind).await {
-            Ok(Some(pass)) => pass,
+    async fn work(&self, item: &Item, began: Instant, stale: StaleReads) -> (Next, Vec<Write>) {
+        let unknown = stale.unknown.clone();
+        let session = match self.open_session(&item.key, stale).await {
+            Ok(Some(session)) => session,
             Ok(None) => {
                 self.settled(&item.key);
                 return (Next::Rest, Vec::new());
             }
             Err(error) => return (self.ended(item, Ending::Returned(Err(error)), began, 0), unknown),
         };
-        if pass.primary.entry.is_paused() {
+        if session.primary.entry.is_paused() {
             tracing::info!("paused");
-            return (self.ended(item, Ending::Idle, began, 0), pass.take_writes());
+            return (self.ended(item, Ending::Idle, began, 0), session.take_writes());
         }
-        let call = AssertUnwindSafe(self.call(&pass)).catch_unwind();
+        let call = AssertUnwindSafe(self.call(&session)).catch_unwind();
         let ending = match timeout(self.deadline, call).await {
             Ok(Ok(Ok(Some(action)))) => Ending::Returned(Ok(action)),
             Ok(Ok(Ok(None))) => Ending::Idle,
@@ -129,23 +139,23 @@ impl Worker {
             }
             Err(_) => Ending::Late,
         };
-        if let Some(why) = self.stuck(item, &pass, &ending) {
-            Box::pin(pass.show_stuck(&why)).await;
+        if let Some(why) = self.stuck(item, &session, &ending) {
+            Box::pin(session.show_stuck(&why)).await;
         }
-        let writes = pass.take_writes();
+        let writes = session.take_writes();
         (self.ended(item, ending, began, writes.len()), writes)
     }
 
     /// Reads the object, past a cache that is behind; `None` if it is gone.
-    async fn pass(&self, key: &ObjectKey, mut behind: Behind) -> Result<Option<Arc<Pass>>> {
+    async fn open_session(&self, key: &ObjectKey, mut stale: StaleReads) -> Result<Option<Arc<ReconcileSession>>> {
         let store = self.env.caches.store_of(&self.kind, key.namespace())?;
-        let read_past = behind.is_unsure(store.id(), key) || behind.stores.contains(&store.id());
+        let read_past = stale.is_uncertain(store.id(), key) || stale.stores.contains(&store.id());
         let entry = match read_past {
             true => self.env.fetch_selected(store, key).await?,
             false => store.get(key),
         };
         let Some(mut entry) = entry else { return Ok(None) };
-        behind.unknown.retain(|write| write.store != store.id() || write.object != *key);
+        stale.unknown.retain(|write| write.store != store.id() || write.object != *key);
         let withheld = entry.is_withheld() && !self.metadata;
         if withheld {
             let Some(whole) = self.env.fetch(&self.kind, key).await? else { return Ok(None) };
@@ -153,64 +163,69 @@ impl Worker {
         }
         tracing::debug!(version = entry.resource_version(), read_past, "read");
         let primary = Primary { kind: self.kind.clone(), key: key.clone(), entry: entry.clone() };
-        let pass = Pass::new(self.env.clone(), self.declared.clone(), primary, behind);
+        let session = ReconcileSession::new(self.env.clone(), self.declared.clone(), primary, stale);
         if read_past || withheld {
-            pass.relied_on(store, key, &entry);
+            session.relied_on(store, key, &entry);
         }
-        Ok(Some(Arc::new(pass)))
+        Ok(Some(Arc::new(session)))
     }
 
-    /// Calls what the object needs; `None` if it needs nothing. What is needed seldom is boxed: each worker has room for all else, also
-    /// while it waits for a key.
-    async fn call(&self, pass: &Arc<Pass>) -> Result<Option<Action>> {
-        let entry = &pass.primary.entry;
+    /// Calls what the object needs; `None` if it needs nothing. What is needed seldom is boxed: each worker has room
+    /// for all else, also while it waits for a key.
+    async fn call(&self, session: &Arc<ReconcileSession>) -> Result<Option<Action>> {
+        let entry = &session.primary.entry;
         let Some(finalizer) = self.finalizer.as_deref() else {
             return match entry.is_deleting() && !self.while_deleting {
                 true => Ok(None),
-                false => self.begin(Call::Reconcile, entry, pass)?.await.map(Some),
+                false => self.begin(Call::Reconcile, entry, session)?.await.map(Some),
             };
         };
         let kept = entry.finalizers().iter().any(|f| f == finalizer);
         match (entry.is_deleting(), kept) {
-            (false, true) => self.begin(Call::Reconcile, entry, pass)?.await.map(Some),
-            (false, false) => match Box::pin(pass.set_finalizer(finalizer, true)).await? {
-                Some(entry) => self.begin(Call::Reconcile, &entry, pass)?.await.map(Some),
+            (false, true) => self.begin(Call::Reconcile, entry, session)?.await.map(Some),
+            (false, false) => match Box::pin(session.set_finalizer(finalizer, true)).await? {
+                Some(entry) => self.begin(Call::Reconcile, &entry, session)?.await.map(Some),
                 None => Ok(None),
             },
-            (true, true) => Box::pin(self.finalize(pass, finalizer)).await,
+            (true, true) => Box::pin(self.finalize(session, finalizer)).await,
             (true, false) => Ok(None),
         }
     }
 
-    async fn finalize(&self, pass: &Arc<Pass>, finalizer: &str) -> Result<Option<Action>> {
+    async fn finalize(&self, session: &Arc<ReconcileSession>, finalizer: &str) -> Result<Option<Action>> {
         // The cache may tell of an object of the same name that is long gone.
-        let Some(entry) = self.env.fetch(&self.kind, &pass.primary.key).await? else { return Ok(None) };
-        if entry.uid() != pass.primary.entry.uid() || !entry.is_deleting() {
+        let Some(entry) = self.env.fetch(&self.kind, &session.primary.key).await? else { return Ok(None) };
+        if entry.uid() != session.primary.entry.uid() || !entry.is_deleting() {
             return Ok(None);
         }
-        pass.relied_on(pass.primary_store()?, &pass.primary.key, &entry);
-        let action = self.begin(Call::Finalize, &entry, pass)?.await?;
+        session.relied_on(session.primary_store()?, &session.primary.key, &entry);
+        let action = self.begin(Call::Finalize, &entry, session)?.await?;
         if action == Action::done()
-            && let Some(entry) = pass.set_finalizer(finalizer, false).await?
+            && let Some(entry) = session.set_finalizer(finalizer, false).await?
         {
-            pass.show_cleaned_up(&entry).await;
+            session.show_cleaned_up(&entry).await;
         }
         Ok(Some(action))
     }
 
-    fn begin(&self, call: Call, entry: &Entry, pass: &Arc<Pass>) -> Result<BoxFuture<'_, Result<Action>>> {
+    fn begin(
+        &self,
+        call: Call,
+        entry: &Entry,
+        session: &Arc<ReconcileSession>,
+    ) -> Result<BoxFuture<'_, Result<Action>>> {
         // No retry makes it decode: either the object changes, or the operator does.
-        self.reconciler.begin(call, entry, pass).map_err(|error| {
+        self.reconciler.begin(call, entry, session).map_err(|error| {
             let error = Error::from(error).context("the object does not decode").terminal();
             self.metrics.undecodable();
-            pass.event(Event::warning("DecodeFailed", error.to_string()).action("Decode"));
+            session.event(Event::warning("DecodeFailed", error.to_string()).action("Decode"));
             error
         })
     }
 
-    /// Says why an object that is to go is still there, if that is more than a moment's trouble.
-    fn stuck(&self, item: &Item, pass: &Pass, ending: &Ending) -> Option<String> {
-        if self.finalizer.is_none() || !pass.primary.entry.is_deleting() {
+    /// Returns the reason why a deleted object still exists, if it is not a temporary failure.
+    fn stuck(&self, item: &Item, session: &ReconcileSession, ending: &Ending) -> Option<String> {
+        if self.finalizer.is_none() || !session.primary.entry.is_deleting() {
             return None;
         }
         let again = item.failures > 0;
@@ -222,7 +237,7 @@ impl Worker {
         }
     }
 
-    /// Tells the hooks that nothing of this object waits to be tried again because it failed.
+    /// Calls the hooks for settled objects.
     fn settled(&self, key: &ObjectKey) {
         for tell in self.env.on_settled.iter() {
             if let Err(panic) = guarded(format_args!("a hook for successes"), || tell(&self.controller, key)) {
@@ -231,7 +246,7 @@ impl Worker {
         }
     }
 
-    /// Tells the hooks of an error.
+    /// Calls the hooks for errors.
     fn failed(&self, key: &ObjectKey, error: &Error) {
         for tell in self.env.on_error.iter() {
             if let Err(panic) = guarded(format_args!("a hook for errors"), || tell(&self.controller, key, error)) {

@@ -1,11 +1,11 @@
-//! What a replica makes of a Lease: a state machine without I/O.
+//! The decisions of a replica about a Lease: a state machine without I/O.
 //!
-//! Times of other machines are never compared with one's own. A lease has lapsed when its record has not changed for as long as
-//! it says itself, by the clock of whoever looks. The holder counts from the moment *before* it sent what renewed the lease,
-//! which nobody can have seen earlier: so it gives up before anybody else can take over.
+//! Times of other machines are never compared with our own. A lease has expired when its record has not changed for the
+//! duration in it, by the clock of the observer. The holder counts from the moment *before* it sent a renewal, which no
+//! observer can have seen earlier, so it gives up before another replica can take over.
 //!
-//! What could be broken here: a write is only made of the very state that it follows from, so that the resource version
-//! lets one of several replicas win.
+//! Invariant: a write is always based on the state that was read, so that the resource version lets one of several
+//! replicas win.
 
 use super::LeaderElection;
 use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339, rfc3339_micro};
@@ -20,9 +20,9 @@ pub(super) struct Elector {
     settings: LeaderElection,
     /// The lease as last seen, and since when its record is what it is. It counts for as long even if it is deleted.
     seen: Option<(Value, Instant)>,
-    /// Whether the API server has the lease as last seen, for all we know.
+    /// True while the known lease is assumed to be current.
     current: bool,
-    /// Whether there was no lease when we last looked.
+    /// True if the lease did not exist at the last read.
     gone: bool,
     /// When the write was sent by which this replica holds the lease.
     held: Option<Instant>,
@@ -37,7 +37,7 @@ impl Elector {
         &self.identity
     }
 
-    /// Tells whether the next write can be made without a look at the lease.
+    /// Returns true if the next write can be made without a look at the lease.
     pub(super) fn is_current(&self) -> bool {
         self.current && self.held.is_some()
     }
@@ -52,7 +52,7 @@ impl Elector {
         self.seen.as_ref().and_then(|(lease, _)| lease["spec"]["holderIdentity"].as_str()).unwrap_or_default()
     }
 
-    /// Takes in what a look at the lease showed.
+    /// Records the lease that was read.
     pub(super) fn saw(&mut self, found: Option<Value>, now: Instant) {
         self.current = found.is_some();
         self.gone = found.is_none();
@@ -121,7 +121,7 @@ impl Elector {
         Some(lease)
     }
 
-    /// Takes in what the API server made of a write that was sent at this time.
+    /// Records the response to a write that was sent at this time.
     pub(super) fn wrote(&mut self, lease: Value, sent: Instant) {
         // What answers otherwise, such as a proxy, has renewed nothing.
         if lease["spec"]["holderIdentity"] != self.identity {
@@ -136,7 +136,7 @@ impl Elector {
         self.seen.as_ref().and_then(|(lease, _)| lease["metadata"]["uid"].as_str()).unwrap_or_default()
     }
 
-    /// Takes in that a write failed, or that its answer was lost.
+    /// Records that a write failed, or that its answer was lost.
     pub(super) fn failed(&mut self) {
         self.current = false;
     }

@@ -55,7 +55,7 @@ enum Waits {
     Release(Value),
 }
 
-/// What happens next.
+/// The next event of a run.
 #[derive(Clone, Debug)]
 enum Event {
     /// So many milliseconds pass.

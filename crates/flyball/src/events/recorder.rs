@@ -1,8 +1,8 @@
-//! Sends events, many equal ones as one.
+//! The recorder of events, which merges equal ones into series.
 //!
-//! What is sent when is decided by [`Book`], a plain structure; the task around it sends and waits. The form is that of
-//! [events.k8s.io/v1](https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/): the first occurrence makes
-//! an object, further ones become its `series`.
+//! [`EventQueue`], a plain structure, decides what to send and when; the task around it sends and waits. The format is
+//! [events.k8s.io/v1](https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/): the first
+//! occurrence makes an object, further ones become its `series`.
 
 use super::Event;
 use super::EventMetrics;
@@ -19,28 +19,28 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// More different events than this are not remembered at a time.
-const SERIES: usize = 1000;
-/// So many events may be sent at once, after a quiet time …
+/// Series that are kept at a time.
+const MAX_SERIES: usize = 1000;
+/// Events that may be sent at once.
 const BURST: u32 = 50;
-/// … and one more for each of these intervals.
-const INTERVAL: Duration = Duration::from_millis(100);
-/// How long the count of a series may lag behind at first; twice as long after each time that it was written.
+/// Interval after which one more event may be sent.
+const TOKEN_INTERVAL: Duration = Duration::from_millis(100);
+/// First delay of the count of a series; it doubles each time that the count is written.
 const FIRST_LAG: Duration = Duration::from_secs(5);
-/// The longest that the count of a series may lag behind.
-const LONGEST_LAG: Duration = Duration::from_secs(30 * 60);
-/// An event that did not happen again for so long is over; the next equal one is another.
-const OVER: Duration = Duration::from_secs(6 * 60);
-/// How often an event is tried to be sent.
-const ATTEMPTS: u32 = 3;
+/// The longest delay of the count of a series.
+const MAX_LAG: Duration = Duration::from_secs(30 * 60);
+/// Time after which a series ends; the next equal event begins another.
+const SERIES_TIMEOUT: Duration = Duration::from_secs(6 * 60);
+/// Attempts at sending an event.
+const MAX_ATTEMPTS: u32 = 3;
 /// The longest note, by the rules of the API.
-const LONGEST_NOTE: usize = 1024;
+const MAX_NOTE_BYTES: usize = 1024;
 /// The longest reason and action, by the rules of the API.
-const LONGEST_WORD: usize = 128;
-/// What is left of the object's name in the event's, so that it stays within 253 characters.
-const LONGEST_NAME: usize = 230;
+const MAX_REASON_BYTES: usize = 128;
+/// Bytes of the object's name in the name of the event, which has at most 253.
+const MAX_NAME_BYTES: usize = 230;
 
-/// What an event is about, as the event tells it.
+/// The object of an event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Regarding {
     api_version: String,
@@ -49,9 +49,9 @@ struct Regarding {
     uid: String,
 }
 
-/// The events of one operator that are not over yet.
+/// The series of one operator that have not ended.
 #[derive(Debug)]
-struct Book {
+struct EventQueue {
     series: BTreeMap<(Regarding, Event), Series>,
     tokens: u32,
     refilled: Instant,
@@ -65,14 +65,14 @@ struct Series {
     last: Timestamp,
     last_seen: Instant,
     count: u64,
-    /// The count that the API server knows; 0 before the object is made.
+    /// The count that was written; 0 before the object is created.
     written: u64,
     due: Instant,
     lag: Duration,
     failures: u32,
 }
 
-/// What is to be sent next.
+/// The next request to send.
 #[derive(Debug, PartialEq)]
 enum Post {
     Create(Value),
@@ -86,22 +86,22 @@ pub(crate) struct Recorder {
     instance: String,
     rng: Rng,
     metrics: EventMetrics,
-    book: Mutex<Book>,
+    queue: Mutex<EventQueue>,
     wake: Notify,
 }
 
 impl Recorder {
     /// Signs events with the operator's name and that of the instance.
     pub(crate) fn new(operator: Arc<str>, instance: String, rng: &Rng, metrics: EventMetrics) -> Self {
-        let book = Book { series: BTreeMap::new(), tokens: BURST, refilled: Instant::now(), closing: false };
-        Self { operator, instance, rng: rng.fork("events"), metrics, book: Mutex::new(book), wake: Notify::new() }
+        let queue = EventQueue { series: BTreeMap::new(), tokens: BURST, refilled: Instant::now(), closing: false };
+        Self { operator, instance, rng: rng.fork("events"), metrics, queue: Mutex::new(queue), wake: Notify::new() }
     }
 
     /// Records an event about an object.
     pub(crate) fn record(&self, kind: &Kind, key: &ObjectKey, uid: &str, mut event: Event, at: Timestamp) {
-        shorten(&mut event.note, LONGEST_NOTE);
-        shorten(&mut event.reason, LONGEST_WORD);
-        shorten(&mut event.action, LONGEST_WORD);
+        shorten(&mut event.note, MAX_NOTE_BYTES);
+        shorten(&mut event.reason, MAX_REASON_BYTES);
+        shorten(&mut event.action, MAX_REASON_BYTES);
         let regarding = Regarding {
             api_version: kind.gvk().api_version(),
             kind: kind.name().to_owned(),
@@ -109,9 +109,9 @@ impl Recorder {
             uid: uid.to_owned(),
         };
         let mut name = key.name().to_owned();
-        shorten(&mut name, LONGEST_NAME);
+        shorten(&mut name, MAX_NAME_BYTES);
         let name = || format!("{name}.{:016x}", self.rng.next());
-        let taken = self.book().take(regarding, event, at, Instant::now(), name);
+        let taken = self.queue().add(regarding, event, at, Instant::now(), name);
         if !taken {
             self.metrics.dropped.inc();
         }
@@ -123,8 +123,8 @@ impl Recorder {
         loop {
             let woken = self.wake.notified();
             let (next, closing) = {
-                let mut book = self.book();
-                (book.next(Instant::now()), book.closing)
+                let mut queue = self.queue();
+                (queue.next(Instant::now()), queue.closing)
             };
             match next {
                 Ok(key) => self.send(client, &key).await,
@@ -148,7 +148,7 @@ impl Recorder {
 
     /// Sends what there is without waiting for more of the same.
     pub(crate) fn close(&self) {
-        self.book().closing = true;
+        self.queue().closing = true;
         self.wake.notify_one();
     }
 
@@ -172,15 +172,15 @@ impl Recorder {
             Ok(_) => drop(self.metrics.sent.inc()),
             Err(error) => tracing::debug!("event could not be sent: {}", chain(error)),
         }
-        if !self.book().sent(key, count, sent.map(drop), Instant::now()) {
+        if !self.queue().sent(key, count, sent.map(drop), Instant::now()) {
             self.metrics.dropped.inc();
         }
     }
 
-    /// Writes down what the API server is to know of a series.
+    /// Encodes the next request of a series.
     fn post(&self, key: &(Regarding, Event)) -> Option<(Post, String, u64)> {
-        let book = self.book();
-        let (series, (regarding, event)) = (book.series.get(key)?, key);
+        let queue = self.queue();
+        let (series, (regarding, event)) = (queue.series.get(key)?, key);
         let last = rfc3339_micro(series.last);
         let repeated = (series.count > 1).then(|| json!({"count": series.count, "lastObservedTime": last}));
         if series.written > 0 {
@@ -214,14 +214,14 @@ impl Recorder {
         Some((Post::Create(object), series.name.clone(), series.count))
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, EventQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Book {
-    /// Takes an event, and tells whether there was room for it.
-    fn take(
+impl EventQueue {
+    /// Adds an event, and returns false if there is no room for it.
+    fn add(
         &mut self,
         regarding: Regarding,
         event: Event,
@@ -234,10 +234,10 @@ impl Book {
             (series.count, series.last, series.last_seen) = (series.count + 1, at, now);
             return true;
         }
-        if self.series.len() >= SERIES {
+        if self.series.len() >= MAX_SERIES {
             self.series.retain(|_, series| !series.is_over(now));
         }
-        let room = self.series.len() < SERIES;
+        let room = self.series.len() < MAX_SERIES;
         if room {
             let series = Series {
                 name: name(),
@@ -257,17 +257,17 @@ impl Book {
 
     /// Returns the series to be sent now, or the time at which there may be one.
     fn next(&mut self, now: Instant) -> Result<(Regarding, Event), Option<Instant>> {
-        let intervals = (now - self.refilled).as_millis() / INTERVAL.as_millis();
+        let intervals = (now - self.refilled).as_millis() / TOKEN_INTERVAL.as_millis();
         let intervals = u32::try_from(intervals).unwrap_or(u32::MAX);
         self.tokens = self.tokens.saturating_add(intervals).min(BURST);
-        self.refilled = if self.tokens == BURST { now } else { self.refilled + INTERVAL * intervals };
+        self.refilled = if self.tokens == BURST { now } else { self.refilled + TOKEN_INTERVAL * intervals };
         let closing = self.closing;
         let due = |series: &Series| if closing { now } else { series.due };
         let unsent = self.series.iter().filter(|(_, series)| series.written < series.count);
         let Some((key, series)) = unsent.min_by_key(|(_, series)| due(series)) else { return Err(None) };
         match due(series) {
             at if at > now => Err(Some(at)),
-            _ if self.tokens == 0 && !closing => Err(Some(self.refilled + INTERVAL)),
+            _ if self.tokens == 0 && !closing => Err(Some(self.refilled + TOKEN_INTERVAL)),
             _ => {
                 let key = key.clone();
                 self.tokens = self.tokens.saturating_sub(1);
@@ -276,14 +276,14 @@ impl Book {
         }
     }
 
-    /// Takes in what became of sending a series that had this count, and tells whether it is still to be told.
+    /// Handles the result of sending a series with this count, and returns false if the series is dropped.
     fn sent(&mut self, key: &(Regarding, Event), count: u64, result: kube::Result<()>, now: Instant) -> bool {
         let Some(series) = self.series.get_mut(key) else { return true };
         series.due = now + series.lag;
         match result {
             Ok(()) => {
                 (series.written, series.failures) = (count, 0);
-                series.lag = (series.lag * 2).min(LONGEST_LAG);
+                series.lag = (series.lag * 2).min(MAX_LAG);
                 return true;
             }
             // The object expired, as events do after an hour: it is made again.
@@ -291,7 +291,7 @@ impl Book {
             Err(_) => {}
         }
         series.failures += 1;
-        let goes_on = series.failures < ATTEMPTS && !self.closing;
+        let goes_on = series.failures < MAX_ATTEMPTS && !self.closing;
         if !goes_on {
             self.series.remove(key);
         }
@@ -301,7 +301,7 @@ impl Book {
 
 impl Series {
     fn is_over(&self, now: Instant) -> bool {
-        self.written == self.count && now - self.last_seen > OVER
+        self.written == self.count && now - self.last_seen > SERIES_TIMEOUT
     }
 }
 

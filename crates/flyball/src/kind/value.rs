@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 /// A kind as a value: its names, and whether its objects live in namespaces.
 ///
-/// Most operators know their kinds when they are compiled, and have no need of it: a [`Resource`] knows its kind. One that is told
-/// its kinds by a file or by an object deals with them as [`DynamicObject`](kube::core::DynamicObject), and says which it means where others name
-/// a type:
+/// Most operators know their kinds at compile time and do not need it: a [`Resource`] knows its kind. An operator
+/// whose kinds come from a file or an object uses [`DynamicObject`](kube::core::DynamicObject), and passes the kind
+/// where others name a type:
 ///
 /// ```
 /// use flyball::{Action, Context, Controller, Kind, Operator, Reconcile, Result};
@@ -55,14 +55,14 @@ use std::sync::Arc;
 /// | [`caches.get::<T>(&key)`](crate::Caches::get), [`list`](crate::Caches::list), [`keys`](crate::Caches::keys) | [`caches.get_of(&kind, &key)`](crate::Caches::get_of), [`list_of`](crate::Caches::list_of), [`keys_of`](crate::Caches::keys_of) |
 /// | [`cx.apply(&object)`](crate::Context::apply), `create`, `delete`, `replace`, [`Children::child`](crate::Children::child) | the same: the object says its `apiVersion` and `kind` |
 ///
-/// Everything else is as with types: one watch for each kind whatever it is dealt with as, finalizers, status, events, and the
-/// [RBAC rules](crate::Operator::rules). A kind whose definition does not exist yet is [waited
-/// for](crate::Operator#kinds-that-are-not-installed). Of a [`DynamicObject`](kube::core::DynamicObject) that comes out of a cache, `types` is always there.
+/// Everything else is as with types: one watch per kind, finalizers, status, events, and the [RBAC
+/// rules](crate::Operator::rules). A kind may be [installed later](crate::Operator#kinds-that-are-not-installed).
+/// `types` of a [`DynamicObject`](kube::core::DynamicObject) from a cache is always set.
 ///
-/// Webhooks and policies need a type.
+/// Webhooks and policies require a type.
 ///
-/// Two kinds are equal if group, version and name are, whatever is said of plural and scope; of several that an operator declares, the
-/// first one counts.
+/// Two kinds are equal if group, version and name are, whatever their plural and scope; of several declarations in an
+/// operator the first one counts.
 #[derive(Clone)]
 pub struct Kind(Arc<Names>);
 
@@ -74,7 +74,7 @@ struct Names {
 }
 
 impl Kind {
-    /// Names the kind of a type.
+    /// Returns the kind of a type.
     pub fn of<T: Resource>() -> Self {
         let group = T::group(&());
         let kind = GroupVersionKind::new(&group, &T::version(&()), &T::kind(&()));
@@ -82,34 +82,36 @@ impl Kind {
         Self::named(kind, GroupResource::new(&group, &T::plural(&())), namespaced)
     }
 
-    /// Names a kind whose objects live in namespaces; the core group is `""`.
+    /// Makes a kind whose objects live in namespaces; the core group is `""`.
     ///
-    /// Its plural is taken to be the regular one, in lower case, as tools that make definitions do: `Site`, `sites`; `Policy`,
-    /// `policies`. Where that is wrong, [`plural`](Self::plural) says it, and [`discover`](Self::discover) asks the API server.
+    /// The plural is derived as usual: `Site`, `sites`; `Policy`, `policies`. Set another one by
+    /// [`plural`](Self::plural), or look it up by [`discover`](Self::discover).
     pub fn new(group: &str, version: &str, kind: &str) -> Self {
         let plural = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(group, version, kind)).plural;
         Self::named(GroupVersionKind::new(group, version, kind), GroupResource::new(group, &plural), true)
     }
 
-    /// Says the plural by which paths and RBAC rules name the kind.
+    /// Sets the plural in paths and RBAC rules.
     pub fn plural(mut self, plural: &str) -> Self {
         let names = Arc::make_mut(&mut self.0);
         names.resource = GroupResource::new(&names.kind.group, plural);
         self
     }
 
-    /// Says that objects of the kind live in no namespace.
+    /// Makes the kind cluster-scoped: its objects live in no namespace.
+    #[doc(alias = "cluster_scoped")]
     pub fn cluster_wide(mut self) -> Self {
         Arc::make_mut(&mut self.0).namespaced = false;
         self
     }
 
-    /// Names a kind whose names are all known.
+    /// Makes a kind of all its names.
     pub(crate) fn named(kind: GroupVersionKind, resource: GroupResource, namespaced: bool) -> Self {
         Self(Arc::new(Names { kind, resource, namespaced }))
     }
 
-    /// Returns the same for kube: to make a [`DynamicObject`](kube::core::DynamicObject), or for an `Api::<DynamicObject>`.
+    /// Returns the same as a type of kube, to make a [`DynamicObject`](kube::core::DynamicObject) or an
+    /// `Api::<DynamicObject>`.
     pub fn api_resource(&self) -> ApiResource {
         let GroupVersionKind { group, version, kind } = self.gvk();
         ApiResource {
@@ -121,7 +123,7 @@ impl Kind {
         }
     }
 
-    /// Returns what an object of this kind calls it.
+    /// Returns `apiVersion` and `kind` of the objects.
     pub(super) fn types(&self) -> TypeMeta {
         TypeMeta { api_version: self.gvk().api_version(), kind: self.name().to_owned() }
     }
@@ -131,12 +133,12 @@ impl Kind {
         &self.0.kind
     }
 
-    /// Returns the kind's bare name.
+    /// Returns the name of the kind, without group and version.
     pub fn name(&self) -> &str {
         &self.0.kind.kind
     }
 
-    /// Returns the resource by which URLs and RBAC rules name the kind.
+    /// Returns the resource in URLs and RBAC rules.
     pub fn resource(&self) -> &GroupResource {
         &self.0.resource
     }
@@ -148,7 +150,7 @@ impl Kind {
         if group.is_empty() { format!("{plural}.{version}") } else { format!("{plural}.{version}.{group}") }
     }
 
-    /// Tells whether objects of this kind live in namespaces.
+    /// Returns true if objects of this kind live in namespaces.
     pub fn is_namespaced(&self) -> bool {
         self.0.namespaced
     }
@@ -167,7 +169,8 @@ impl Kind {
     ///
     /// # Errors
     ///
-    /// When a name is not one segment of a path. Names may come from a custom resource, whose author must not choose another URL.
+    /// When a name is not a single path segment. Names may come from a custom resource, whose author must not choose
+    /// another URL.
     pub(crate) fn object_path(&self, key: &ObjectKey) -> Result<String, InvalidName> {
         self.check(key.namespace().into_iter().chain([key.name()]))?;
         let mut path = self.path(key.namespace());
@@ -175,7 +178,7 @@ impl Kind {
         Ok(path)
     }
 
-    /// Fails unless each name is one segment of a path.
+    /// Returns an error unless each name is a single path segment.
     pub(crate) fn check<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<(), InvalidName> {
         match names.into_iter().find(|name| !is_path_segment(name)) {
             Some(name) => Err(InvalidName { kind: self.to_string(), name: name.to_owned() }),
@@ -184,7 +187,7 @@ impl Kind {
     }
 }
 
-/// A name that cannot be that of an object or a namespace.
+/// An invalid name of an object or a namespace.
 #[derive(Debug, thiserror::Error)]
 #[error("{name:?} is no name of an object or a namespace (of {kind})")]
 pub(crate) struct InvalidName {
@@ -192,7 +195,7 @@ pub(crate) struct InvalidName {
     name: String,
 }
 
-/// Returns the URL below which a kind is served, with room for what follows.
+/// Returns the URL of a group and version, with capacity for the rest.
 pub(crate) fn group_version_path(GroupVersionKind { group, version, .. }: &GroupVersionKind) -> String {
     let mut root = String::with_capacity(192);
     let parts = if group.is_empty() { ["/api", "", ""] } else { ["/apis", "/", group] };

@@ -1,4 +1,4 @@
-//! The command line that every operator has.
+//! The command line of operators.
 
 use super::otel::Export;
 use super::{Operator, RunError, log, settings};
@@ -22,14 +22,14 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 const AFTER_HELP: &str = "\
-Every option may be given by an environment variable too, such as FLYBALL_METRICS_ADDR for --metrics-addr, or in the file \
-that --config names, in YAML, such as `metrics-addr: 0.0.0.0:8080`. Options go before variables, variables before the file.";
+Options may also be set by environment variables, such as FLYBALL_METRICS_ADDR for --metrics-addr, or in the YAML file of \
+--config, such as `metrics-addr: 0.0.0.0:8080`. Options override variables, variables override the file.";
 
 // Without a doc comment, so that the help begins with that of the operator's own flags.
 #[derive(Debug, Parser)]
 #[command(name = "operator", after_help = AFTER_HELP)]
 struct Cli<F: Args> {
-    /// What to do
+    /// Command to run
     #[arg(value_enum, default_value = "run")]
     command: Command,
     #[command(flatten)]
@@ -43,9 +43,9 @@ struct Cli<F: Args> {
 enum Command {
     /// Run the operator
     Run,
-    /// Print the custom resource definitions and the roles that the operator needs, as JSON that kubectl applies
+    /// Print the manifests to install (CRDs, roles, webhooks, policies) as JSON for kubectl
     Manifests,
-    /// Print what the operator is, as JSON: its controllers, kinds, webhooks and permissions
+    /// Print the description of the operator as JSON: controllers, kinds, webhooks and permissions
     Describe,
 }
 
@@ -55,66 +55,69 @@ struct NoFlags {}
 
 #[derive(Args, Debug)]
 struct CommonArgs {
-    /// Namespaces to watch, separated by commas; all of them unless given
+    /// Namespaces to watch, separated by commas [default: all]
     #[arg(long, visible_alias = "namespaces", value_delimiter = ',')]
     namespace: Vec<String>,
-    /// Path of the kubeconfig; else KUBECONFIG, ~/.kube/config, or the pod's service account
+    /// Path of the kubeconfig [default: KUBECONFIG, ~/.kube/config, or the pod's service account]
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig
     #[arg(long)]
     context: Option<String>,
-    /// Where to serve /metrics; 0 for nowhere
+    /// Address that serves /metrics; 0 for none
     #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
     metrics_addr: Address,
-    /// Serve /metrics over TLS, and only to those who may get it in the cluster
+    /// Serve /metrics over TLS, to users who may get this URL in the cluster
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     metrics_secure: Option<bool>,
-    /// Directory with tls.crt and tls.key to serve /metrics with, instead of a certificate of the operator's own
+    /// Directory with tls.crt and tls.key for /metrics [default: a self-signed certificate]
     #[arg(long, value_name = "DIRECTORY")]
     metrics_cert_dir: Option<PathBuf>,
-    /// Where to serve /healthz and /readyz; 0 for nowhere
+    /// Address that serves /healthz and /readyz; 0 for none
     #[arg(long, default_value = "127.0.0.1:8081", value_name = "ADDRESS")]
     health_addr: Address,
-    /// Where to serve webhooks; 0 for nowhere. Port 9443, or any free one if the API server runs on this machine too
+    /// Address that serves webhooks; 0 for none. Defaults to port 9443, or a free port if the API server runs on this
+    /// machine
     #[arg(long, value_name = "ADDRESS")]
     webhook_addr: Option<Address>,
-    /// URL at which the API server calls webhooks, such as https://10.0.0.7:9443; the operator's service unless it runs on this machine
+    /// URL at which the API server calls webhooks, such as https://10.0.0.7:9443 [default: the operator's service, or a
+    /// loopback URL if the API server runs on this machine]
     #[arg(long, value_name = "URL", value_parser = parse_webhook_url)]
     webhook_url: Option<String>,
-    /// Directory with tls.crt and tls.key to serve webhooks with, instead of certificates of the operator's own; who issues them sets caBundle
+    /// Directory with tls.crt and tls.key for webhooks, whose issuer sets caBundle [default: the operator's own
+    /// certificates]
     #[arg(long, value_name = "DIRECTORY")]
     webhook_cert_dir: Option<PathBuf>,
-    /// Namespace that the operator itself lives in; that of its pod or of the kubeconfig's context unless given
+    /// Namespace of the operator itself [default: that of its pod, or of the kubeconfig's context]
     #[arg(long, value_name = "NAMESPACE")]
     operator_namespace: Option<String>,
-    /// Name under which it is installed, if its own is taken in this cluster: of its lease, its roles, and what leads to its webhooks
+    /// Name of the installation: of its lease, roles and webhook configurations [default: the operator's name]
     #[arg(long, value_name = "NAME", value_parser = parse_installed_name)]
     installed_as: Option<String>,
-    /// Have one of several replicas act, and the others wait: true in a pod and in `manifests`, false elsewhere unless given
+    /// Elect a leader among several replicas [default: true in a pod and in `manifests`, else false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     leader_elect: Option<bool>,
-    /// Name of the lease by which they agree: the operator's name unless given. Replicas that deal with other namespaces need another
+    /// Name of the lease, which differs for replicas that watch other namespaces [default: the operator's name]
     #[arg(long, value_name = "NAME")]
     leader_elect_resource_name: Option<String>,
-    /// How long the others wait for a leader that is not heard of: 15s unless given
+    /// Time without a renewal after which another replica takes over [default: 15s]
     #[arg(long, value_name = "DURATION", value_parser = parse_positive)]
     leader_elect_lease_duration: Option<Duration>,
-    /// How long a leader tries to renew its lease before it ends: 10s unless given
+    /// Time in which the leader tries to renew its lease before it stops [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = parse_positive)]
     leader_elect_renew_deadline: Option<Duration>,
-    /// How often a leader renews its lease: 2s unless given
+    /// Interval at which the leader renews its lease [default: 2s]
     #[arg(long, value_name = "DURATION", value_parser = parse_positive)]
     leader_elect_retry_period: Option<Duration>,
-    /// Threads on which reconciles run. One is fastest where they wait for others; more help where they compute
+    /// Threads for reconciles; more than one helps only reconciles that compute
     #[arg(long, value_name = "N", default_value = "1")]
     threads: NonZeroUsize,
-    /// How long reconciles may take to end when the operator is told to stop: 25s unless given
+    /// Time for reconciles to end on shutdown [default: 25s]
     #[arg(long, value_name = "DURATION", value_parser = parse_positive)]
     grace: Option<Duration>,
-    /// How long a watch may be cut off before /readyz says so: 60s unless given
+    /// Time for which a watch may fail before /readyz fails [default: 60s]
     #[arg(long, value_name = "DURATION", value_parser = parse_positive)]
-    longest_stale: Option<Duration>,
+    max_watch_staleness: Option<Duration>,
     /// File with options, in YAML
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -126,8 +129,7 @@ struct CommonArgs {
     verbose: u8,
 }
 
-/// A thread that hands work to another wakes it first, which costs more than most reconciles do before they wait themselves: so one
-/// thread has no other beside it.
+/// Waking another thread costs more than most reconciles, so a single thread has no worker beside it.
 fn runtime(threads: NonZeroUsize) -> std::io::Result<Runtime> {
     let mut builder = match threads.get() {
         1 => Builder::new_current_thread(),
@@ -171,7 +173,7 @@ fn parse_webhook_url(text: &str) -> Result<String, String> {
 }
 
 impl CommonArgs {
-    /// Says how a leader is elected, if one is.
+    /// Returns the settings of the leader election, if it is enabled.
     fn election(&self, declared: Option<LeaderElection>, command: Command) -> Option<LeaderElection> {
         let unless_told = declared.is_some() || command != Command::Run || in_pod();
         let mut election = declared.unwrap_or_default();
@@ -187,12 +189,12 @@ impl CommonArgs {
     }
 }
 
-/// Tells whether this process runs in a pod.
+/// Returns true if this process runs in a pod.
 fn in_pod() -> bool {
     std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
 }
 
-/// Returns the file that holds the certificate authority of the cluster that a kubeconfig means, if it says one.
+/// Returns the file with the certificate authority of the cluster in a kubeconfig, if there is one.
 fn authority_file(path: Option<&Path>, context: Option<&str>) -> Option<PathBuf> {
     let config = path.map_or_else(Kubeconfig::read, Kubeconfig::read_from).ok()?;
     let context = context.or(config.current_context.as_deref())?;
@@ -202,7 +204,7 @@ fn authority_file(path: Option<&Path>, context: Option<&str>) -> Option<PathBuf>
     cluster.certificate_authority.as_ref().filter(|_| is_file).map(PathBuf::from)
 }
 
-/// Tells whether the API server can call this process by the loopback interface, and by nothing else.
+/// Returns true if the API server can call this process only through the loopback interface.
 fn is_beside(server: &http::Uri, in_pod: bool) -> bool {
     let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
     let loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
@@ -228,9 +230,9 @@ fn print(value: &Value) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Why the program failed.
+/// An error of the program.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum ProgramError {
     #[error("cannot read the kubeconfig")]
     Kubeconfig(#[from] kube::config::KubeconfigError),
     #[error("there is no cluster to connect to")]
@@ -241,7 +243,7 @@ enum Failure {
     Run(#[from] RunError),
 }
 
-impl Failure {
+impl ProgramError {
     fn code(&self) -> ExitCode {
         match self {
             Self::Run(error) if error.is_mistake() => ExitCode::from(2),
@@ -251,44 +253,45 @@ impl Failure {
 }
 
 impl Operator {
-    /// Is the `main` of an operator: reads the command line, connects, and runs until it is told to stop by SIGTERM or
-    /// Ctrl-C. The second signal ends it at once.
+    /// Runs the operator as the `main` of a program: reads the command line, connects, and runs until SIGTERM or
+    /// Ctrl-C. A second signal ends it immediately.
     ///
     /// ```console
     /// $ vm-operator --namespace a,b --log-format json -v
     /// $ vm-operator manifests | kubectl apply --server-side -f -
     /// ```
     ///
-    /// Every option may be given by an environment variable too, such as `FLYBALL_METRICS_ADDR` for `--metrics-addr`, or in the
-    /// file that `--config` (or `FLYBALL_CONFIG`) names, in YAML, such as `metrics-addr: 0.0.0.0:8080`. Options go before variables, variables before the
-    /// file, and the file before what is built in. That includes options of the operator's
-    /// own, see [`main_with`](Self::main_with).
+    /// Options may also be set by environment variables, such as `FLYBALL_METRICS_ADDR` for `--metrics-addr`, or in
+    /// the YAML file of `--config` (or `FLYBALL_CONFIG`), such as `metrics-addr: 0.0.0.0:8080`. Options override
+    /// variables, variables override the file, and the file overrides defaults. This applies to the operator's own
+    /// options as well, see [`main_with`](Self::main_with).
     ///
-    /// In a pod it [elects a leader](crate::LeaderElection), since a rolling update alone makes two of them run at a time; the role that
-    /// this takes is in `manifests`. Elsewhere it does if the operator [says so](Self::leader_election). `--leader-elect` and
-    /// `--leader-elect=false` go before both.
+    /// In a pod it [elects a leader](crate::LeaderElection), since a rolling update already runs two replicas at a
+    /// time; the role for this is in `manifests`. Elsewhere it does so if the operator [enables
+    /// it](Self::leader_election). `--leader-elect` and `--leader-elect=false` override both.
     ///
-    /// With the feature `otel` of this crate, the spans of reconciles, applies and requests go to the collector that
-    /// `OTEL_EXPORTER_OTLP_ENDPOINT` names, by OTLP over HTTP; the other [variables of
-    /// OpenTelemetry](https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/) hold as well.
+    /// With the feature `otel`, the spans of reconciles, applies and requests are exported to the collector at
+    /// `OTEL_EXPORTER_OTLP_ENDPOINT`, by OTLP over HTTP; the other [variables of
+    /// OpenTelemetry](https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/) are
+    /// respected.
     ///
-    /// The exit code is 0 after it was told to stop, 1 after a failure or the loss of its lease, 2 if the command line or the
-    /// settings make no sense.
+    /// The exit code is 0 after a signal to stop, 1 after a failure or the loss of the lease, 2 if the command line or
+    /// the settings are invalid.
     pub fn main(self) -> ExitCode {
         self.main_from(std::env::args_os())
     }
 
-    /// Is [`main`](Self::main) for a program that has read a part of its command line itself: the rest, after what to call the program.
+    /// Runs as [`main`](Self::main) does, for a program that has parsed a part of its command line itself: the
+    /// remaining arguments, after the name of the program.
     pub fn main_from(self, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Self::main_of(self.version, arguments, |_: NoFlags| self)
     }
 
-    /// Is [`main`](Self::main) for an operator with flags of its own, from which `declare` makes it.
+    /// Runs as [`main`](Self::main) does, for an operator with flags of its own, from which `declare` makes it.
     ///
-    /// `declare` runs for `manifests` and `describe` as well, where nothing but the flags needs to be there. So whatever may be missing,
-    /// such as credentials, belongs into a [deferred](crate::Controller::deferred) reconciler. What `Flags` says of
-    /// itself (its doc comment, `#[command(version)]`) holds for the program, for no operator is there yet when `--help` and
-    /// `--version` are answered.
+    /// `declare` is called for `manifests` and `describe` as well, with nothing but the flags. So read credentials and
+    /// the like in a [deferred](crate::Controller::deferred) reconciler. The doc comment and `#[command(version)]` of
+    /// `Flags` apply to the program, since `--help` and `--version` are answered before the operator is made.
     ///
     /// ```no_run
     /// # use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
@@ -337,7 +340,7 @@ impl Operator {
         let mut operator = declare(flags);
         operator.election = common.election(operator.election, command);
         operator.grace = common.grace.unwrap_or(operator.grace);
-        operator.longest_stale = common.longest_stale.unwrap_or(operator.longest_stale);
+        operator.max_watch_staleness = common.max_watch_staleness.unwrap_or(operator.max_watch_staleness);
         if !common.namespace.is_empty() {
             operator.namespaces = common.namespace.iter().cloned().collect();
         }
@@ -354,7 +357,7 @@ impl Operator {
         }
         operator.protects_metrics = common.metrics_secure.unwrap_or(operator.protects_metrics);
         operator.metrics_directory = common.metrics_cert_dir.clone().or(operator.metrics_directory);
-        operator.home = common.operator_namespace.clone().or(operator.home);
+        operator.namespace = common.operator_namespace.clone().or(operator.namespace);
         operator.installed = common.installed_as.clone().or(operator.installed);
         match command {
             Command::Run => operator.run_to_the_end(common),
@@ -370,7 +373,7 @@ impl Operator {
     #[expect(clippy::print_stderr, reason = "the log may not be there yet, or be JSON")]
     fn run_to_the_end(self, args: CommonArgs) -> ExitCode {
         let name = self.name.clone();
-        let run = || -> Result<(), Failure> {
+        let run = || -> Result<(), ProgramError> {
             let runtime = runtime(args.threads)?;
             let export = Export::from_environment(&self.name, runtime.handle());
             let (export, wrong) = export.map_or_else(|wrong| (None, Some(wrong)), |export| (export, None));
@@ -393,7 +396,7 @@ impl Operator {
         }
     }
 
-    async fn connect_and_run(mut self, args: CommonArgs) -> Result<(), Failure> {
+    async fn connect_and_run(mut self, args: CommonArgs) -> Result<(), ProgramError> {
         self.set_up()?;
         let authority = authority_file(args.kubeconfig.as_deref(), args.context.as_deref());
         let options = KubeConfigOptions { context: args.context, ..KubeConfigOptions::default() };

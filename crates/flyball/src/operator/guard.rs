@@ -1,12 +1,12 @@
-//! Shows metrics to those alone whom the API server lets see them.
+//! Authentication and authorization of callers of `/metrics`, by the API server.
 //!
-//! Whoever asks shows a bearer token. The API server says whose it is (`TokenReview`) and whether that one may `get` the
-//! path (`SubjectAccessReview` of a URL that is no resource), as kube-rbac-proxy asked it. See
+//! A caller presents a bearer token. The API server returns its user (`TokenReview`) and whether that user may `get`
+//! the path (`SubjectAccessReview` of a non-resource URL), as kube-rbac-proxy did. See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/authorization/>.
 //!
-//! Everybody in the cluster may show invented tokens, so questions are bounded: both answers are remembered, refusals apart from
-//! the rest so that they cannot displace it, and tokens that have never been let in are asked about at a bounded rate. They wait
-//! for their turn in order, so that a new token of somebody who may read gets its turn as well.
+//! Every pod in the cluster may present invented tokens, so reviews are bounded: both answers are cached, denials
+//! apart from permissions so that they cannot evict them, and tokens that were never permitted are reviewed at a
+//! bounded rate, in the order of arrival, so that a new valid token gets its turn as well.
 
 use crate::client::exchange;
 use crate::error::chain;
@@ -23,22 +23,22 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 use tower::BoxError;
 
-/// How long a yes is believed.
-const YES: Duration = Duration::from_secs(60);
-/// How long a no is believed: whoever is let in should not have to wait.
-const NO: Duration = Duration::from_secs(10);
-/// So many answers of each kind are remembered; with more, the oldest is asked for again.
-const REMEMBERED: usize = 256;
+/// Time for which a permission is cached.
+const ALLOWED_TTL: Duration = Duration::from_secs(60);
+/// Time for which a denial is cached; short, so that a new permission takes effect soon.
+const REFUSED_TTL: Duration = Duration::from_secs(10);
+/// Answers of each kind that are cached; beyond that the oldest is evicted.
+const MAX_ANSWERS: usize = 256;
 /// Bytes of a token; those of service accounts have about 1,000.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
 /// Questions about unknown tokens that are asked at once.
 const QUESTION_BURST: u32 = 10;
 /// Time in which one more of them may be asked.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(100);
-/// Between two looks at the certificate.
-const LOOK: Duration = Duration::from_secs(10);
+/// Interval at which the certificate is checked.
+const CERTIFICATE_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Asks the API server, and remembers for a while what it said.
+/// Reviews callers at the API server, and caches the answers.
 pub(super) struct Guard {
     client: kube::Client,
     allowed: Answers,
@@ -58,7 +58,7 @@ impl Answers {
 
     fn insert(&self, question: Question, answer: Answer) {
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if answers.len() >= REMEMBERED {
+        if answers.len() >= MAX_ANSWERS {
             let oldest = answers.iter().min_by_key(|(_, (at, _))| *at).map(|(question, _)| question.clone());
             oldest.and_then(|oldest| answers.remove(&oldest));
         }
@@ -80,7 +80,7 @@ impl Guard {
         Self { client, allowed: Answers::default(), refused: Answers::default(), turn: tokio::sync::Mutex::default() }
     }
 
-    /// Tells whether a request with these headers may be answered; if not, what to answer instead.
+    /// Returns true if a request with these headers may be answered; if not, what to answer instead.
     pub(super) async fn admit(&self, headers: &HeaderMap, method: &Method, path: &str) -> Answer {
         let value = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let (scheme, token) = value.split_once(' ').unwrap_or_default();
@@ -93,10 +93,10 @@ impl Guard {
         }
         let question = (token.to_owned(), method.as_str().to_ascii_lowercase(), path.to_owned());
         let allowed = self.allowed.get(&question);
-        if let Some((_, said)) = allowed.as_ref().filter(|(at, _)| at.elapsed() < YES) {
+        if let Some((_, said)) = allowed.as_ref().filter(|(at, _)| at.elapsed() < ALLOWED_TTL) {
             return said.clone();
         }
-        if let Some((_, said)) = self.refused.get(&question).filter(|(at, _)| at.elapsed() < NO) {
+        if let Some((_, said)) = self.refused.get(&question).filter(|(at, _)| at.elapsed() < REFUSED_TTL) {
             return said;
         }
         if allowed.is_none() {
@@ -146,7 +146,7 @@ impl Guard {
         Ok(Err((StatusCode::FORBIDDEN, remedy)))
     }
 
-    /// Has the API server answer a review; gives its status.
+    /// Sends a review to the API server, and returns its status.
     async fn review(&self, group: &str, kind: &str, spec: Value) -> Result<Value, BoxError> {
         let review = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec});
         let request = Request::post(format!("/apis/{group}/v1/{}s", kind.to_ascii_lowercase()));
@@ -156,7 +156,7 @@ impl Guard {
     }
 }
 
-/// What an operator that protects its metrics may do for it, in the cluster.
+/// RBAC rules for the reviews of callers, cluster-wide.
 pub(super) fn rules() -> Vec<PolicyRule> {
     let rule = |group: &str, resource: &str| PolicyRule {
         api_groups: Some(vec![group.to_owned()]),
@@ -177,7 +177,8 @@ pub(super) fn reader(operator: &str) -> Value {
     })
 }
 
-/// Keeps a good certificate served until it is dropped: from files, or one that this process makes and nobody else knows.
+/// Keeps a good certificate served until it is dropped: from files, or one that this process makes and nobody else
+/// knows.
 pub(super) async fn keep_certificate(
     serving: Arc<Serving>,
     directory: Option<PathBuf>,
@@ -200,12 +201,12 @@ pub(super) async fn keep_certificate(
         Ok(())
     };
     loop {
-        let trouble = look().err().map(|error| chain(&*error)).unwrap_or_default();
-        if trouble != complaint && !trouble.is_empty() {
-            tracing::warn!(error = trouble, "there is no certificate to serve metrics with");
+        let failure = look().err().map(|error| chain(&*error)).unwrap_or_default();
+        if failure != complaint && !failure.is_empty() {
+            tracing::warn!(error = failure, "there is no certificate to serve metrics with");
         }
-        complaint = trouble;
-        sleep(LOOK).await;
+        complaint = failure;
+        sleep(CERTIFICATE_POLL_INTERVAL).await;
     }
 }
 
@@ -263,16 +264,16 @@ mod tests {
         check("Bearer guest", "/metrics", 403, 2).await;
         check("Bearer broken", "/metrics", 500, 1).await;
         check("Bearer broken", "/metrics", 500, 1).await;
-        advance(NO).await;
+        advance(REFUSED_TTL).await;
         check("Bearer guest", "/metrics", 403, 2).await;
         check("Bearer reader", "/metrics", 200, 0).await;
-        advance(YES).await;
+        advance(ALLOWED_TTL).await;
         check("Bearer reader", "/metrics", 200, 2).await;
-        for guess in 0..2 * REMEMBERED {
+        for guess in 0..2 * MAX_ANSWERS {
             check(&format!("Bearer guest-{guess}"), "/metrics", 403, 2).await;
         }
         check("Bearer reader", "/metrics", 200, 0).await;
-        assert_eq!(guard.refused.0.lock().unwrap().len(), REMEMBERED, "and they displace nobody who is let in");
+        assert_eq!(guard.refused.0.lock().unwrap().len(), MAX_ANSWERS, "and they displace nobody who is let in");
     }
 
     #[tokio::test(start_paused = true)]
@@ -296,7 +297,7 @@ mod tests {
         assert!(asked.load(Ordering::Relaxed) <= most, "{} questions", asked.load(Ordering::Relaxed));
         guesses.abort_all();
         while guesses.join_next().await.is_some() {}
-        advance(YES).await;
+        advance(ALLOWED_TTL).await;
         let began = Instant::now();
         assert!(admit(guard.clone(), "reader".into()).await && began.elapsed() < QUESTION_INTERVAL, "it is known");
         assert!(!admit(guard, "new".into()).await && began.elapsed() <= QUESTION_INTERVAL, "no turn is lost");

@@ -1,9 +1,9 @@
-//! Tells whoever asks over HTTP how an operator is: `/healthz`, `/readyz`, `/metrics`.
+//! The HTTP pages of an operator: `/healthz`, `/readyz`, `/metrics`.
 
 use super::guard::Guard;
 use super::metrics::Metrics;
-use crate::cache::{Caches, Store, Trouble};
-use crate::election::Standing;
+use crate::cache::{Caches, LastError, Store};
+use crate::election::LeadershipState;
 use crate::latch::Latch;
 use crate::serve::{self, Received};
 use crate::webhook::{Serving, Verification, serve_tls};
@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 /// Connections at the same time.
 const MAX_CONNECTIONS: usize = 32;
 
-/// What is served at one address.
+/// The pages served at one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pages {
     /// `/healthz` and `/readyz`.
@@ -31,7 +31,7 @@ pub(super) enum Pages {
     Metrics,
 }
 
-/// What the pages tell of.
+/// The state that the pages report.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) caches: Arc<Caches>,
@@ -39,9 +39,9 @@ pub(super) struct Report {
     /// The certificate of the webhooks, if there are any.
     pub(super) serving: Option<Arc<Serving>>,
     /// The election of a leader, if there is one.
-    pub(super) standing: Option<Arc<Standing>>,
-    /// What is cut off from the API server for longer makes the operator not ready.
-    pub(super) longest_stale: Duration,
+    pub(super) leadership: Option<Arc<LeadershipState>>,
+    /// Time for which a watch may fail while the operator is ready.
+    pub(super) max_watch_staleness: Duration,
     /// Opens when the operator is shutting down.
     pub(super) stop: Arc<Latch>,
 }
@@ -57,9 +57,9 @@ impl Report {
         }
     }
 
-    /// Tells whether every watch works, the leader is known, and the API server can call the webhooks; one line for each, as
-    /// `/readyz?verbose` of Kubernetes has them. What fails is shown from its first moment on; it makes the operator
-    /// not ready once it has failed for longer than is allowed.
+    /// Returns true if every watch works, the leader is known, and the API server can call the webhooks; one line for
+    /// each, as `/readyz?verbose` of Kubernetes has them. What fails is shown from its first moment on; it makes the
+    /// operator not ready once it has failed for longer than is allowed.
     pub(super) fn readiness(&self) -> (StatusCode, String) {
         let (mut code, mut text) = (StatusCode::OK, String::new());
         for store in self.caches.stores() {
@@ -72,10 +72,10 @@ impl Report {
             let line = format!("[{sign}]watch {}{place} {said}", store.kind());
             writeln!(text, "{line}").expect("writing to a string cannot fail");
         }
-        if let Some(standing) = &self.standing {
-            let (holder, trouble) = standing.seen();
-            match trouble.map(|trouble| self.failing(&trouble)) {
-                None if standing.gate.is_open() => text.push_str("[+]leader-election ok: leading\n"),
+        if let Some(leadership) = &self.leadership {
+            let (holder, last_error) = leadership.observed();
+            match last_error.map(|last_error| self.failing(&last_error)) {
+                None if leadership.gate.is_open() => text.push_str("[+]leader-election ok: leading\n"),
                 None => writeln!(text, "[+]leader-election ok: {holder:?} leads").expect("as above"),
                 Some((fails, said)) => {
                     if fails == Fails::TooLong {
@@ -103,32 +103,32 @@ impl Report {
         (code, text)
     }
 
-    /// Says how the watch of a cache is.
+    /// Describes the state of the watch of a cache.
     fn watch(&self, store: &Store) -> (Option<Fails>, String) {
-        match store.trouble() {
+        match store.last_error() {
             // Operators deal with kinds that are not in every cluster. Whoever is not ready for that would take the
             // webhooks of all others away.
             _ if store.is_absent() => (None, "ok: not installed, waited for".into()),
-            trouble if !store.is_synced() => {
-                let why = trouble.map(|trouble| format!(", {}", self.failing(&trouble).1)).unwrap_or_default();
+            last_error if !store.is_synced() => {
+                let why = last_error.map(|last_error| format!(", {}", self.failing(&last_error).1)).unwrap_or_default();
                 (Some(Fails::TooLong), format!("failed: not listed yet{why}"))
             }
             None => (None, "ok".into()),
-            Some(trouble) => {
-                let (fails, said) = self.failing(&trouble);
+            Some(last_error) => {
+                let (fails, said) = self.failing(&last_error);
                 (Some(fails), said)
             }
         }
     }
 
-    fn failing(&self, trouble: &Trouble) -> (Fails, String) {
-        let since = trouble.since.elapsed();
-        let fails = if since > self.longest_stale { Fails::TooLong } else { Fails::ForNow };
-        (fails, format!("failing for {}s: {}", since.as_secs(), trouble.why))
+    fn failing(&self, last_error: &LastError) -> (Fails, String) {
+        let since = last_error.since.elapsed();
+        let fails = if since > self.max_watch_staleness { Fails::TooLong } else { Fails::ForNow };
+        (fails, format!("failing for {}s: {}", since.as_secs(), last_error.message))
     }
 }
 
-/// Whether something has failed for longer than an operator may that is ready.
+/// Severity of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fails {
     ForNow,
@@ -197,15 +197,15 @@ mod tests {
     async fn a_watch_that_fails_is_shown_at_once_and_makes_not_ready_when_it_fails_for_too_long() {
         let types = [(Type::of::<ConfigMap>(), Kind::of::<ConfigMap>()), (Type::of::<Node>(), Kind::of::<Node>())];
         let (caches, mut writers) = Caches::new(types, &["a".to_owned()].into());
-        let standing = Arc::new(Standing::new(ObjectKey::new(Some("ns"), "op")));
+        let leadership = Arc::new(LeadershipState::new(ObjectKey::new(Some("ns"), "op")));
         let (caches, mut metrics) = (Arc::new(caches), Metrics::new(String::new()));
         metrics.collect(Vec::new(), caches.clone());
         let report = Report {
             caches,
             metrics: Arc::new(metrics),
             serving: None,
-            standing: Some(standing.clone()),
-            longest_stale: Duration::from_secs(60),
+            leadership: Some(leadership.clone()),
+            max_watch_staleness: Duration::from_secs(60),
             stop: Arc::default(),
         };
         let check = |code: u16, expected: [&str; 3]| {
@@ -214,21 +214,21 @@ mod tests {
             assert_eq!((found.as_u16(), &lines[..3]), (code, &expected[..]));
         };
         let follows = r#"[+]leader-election ok: "other_1" leads"#;
-        standing.see("other_1", None);
+        leadership.observe("other_1", None);
         for writer in &mut writers {
             writer.apply(crate::cache::Delta::Restart);
         }
-        writers[0].store().set_trouble(Some("403 forbidden"));
+        writers[0].store().set_last_error(Some("403 forbidden"));
         let forbidden = "[-]watch configmaps in a failed: not listed yet, failing for 0s: 403 forbidden";
         check(503, [forbidden, "[-]watch nodes failed: not listed yet", follows]);
-        writers[0].store().set_trouble(None);
+        writers[0].store().set_last_error(None);
         for writer in &mut writers {
             writer.apply(crate::cache::Delta::Complete(1));
         }
         let (maps, nodes) = ("[+]watch configmaps in a ok", "[+]watch nodes ok");
         check(200, [maps, nodes, follows]);
-        writers[0].store().set_trouble(Some("connection refused"));
-        standing.see("other_1", Some("403 forbidden".into()));
+        writers[0].store().set_last_error(Some("connection refused"));
+        leadership.observe("other_1", Some("403 forbidden".into()));
         advance(Duration::from_secs(37)).await;
         let cut = |seconds| format!("[-]watch configmaps in a failing for {seconds}s: connection refused");
         let unled = |seconds| format!("[-]leader-election failing for {seconds}s: 403 forbidden");
@@ -237,16 +237,16 @@ mod tests {
         assert!(report.metrics.text().contains(failing), "{}", report.metrics.text());
         advance(Duration::from_secs(24)).await;
         check(503, [&cut(61), nodes, &unled(61)]);
-        writers[0].store().set_trouble(None);
+        writers[0].store().set_last_error(None);
         let failing = r#"flyball_watch_failing_seconds{kind="configmaps",namespace="a"} 0.0"#;
         assert!(report.metrics.text().contains(failing), "{}", report.metrics.text());
-        standing.see("", None);
-        standing.gate.open_until(tokio::time::Instant::now() + Duration::from_secs(10));
+        leadership.observe("", None);
+        leadership.gate.open_until(tokio::time::Instant::now() + Duration::from_secs(10));
         check(200, [maps, nodes, "[+]leader-election ok: leading"]);
-        writers[0].store().set_trouble(Some("404 no such kind"));
+        writers[0].store().set_last_error(Some("404 no such kind"));
         writers[0].apply(crate::cache::Delta::Absent);
         advance(Duration::from_secs(100)).await;
-        standing.gate.open_until(tokio::time::Instant::now() + Duration::from_secs(10));
+        leadership.gate.open_until(tokio::time::Instant::now() + Duration::from_secs(10));
         let absent = "[+]watch configmaps in a ok: not installed, waited for";
         check(200, [absent, nodes, "[+]leader-election ok: leading"]);
         report.stop.open();

@@ -67,8 +67,8 @@ fn log(
     }
 }
 
-/// Writes one JSON object a line. The fields of the reconcile stand beside those of the event, where programs that search
-/// logs look for them.
+/// Writes one JSON object a line. The fields of the reconcile stand beside those of the event, where programs that
+/// search logs look for them.
 struct Json;
 
 impl<S> FormatEvent<S, JsonFields> for Json

@@ -25,13 +25,14 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 
 /// The longest answer of a collector that is read.
-const LONGEST_ANSWER: usize = 1 << 20;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 /// Sends spans to a collector until it is [ended](Self::end).
 pub(super) struct Export(SdkTracerProvider);
 
 impl Export {
-    /// Begins if the environment names a collector: `OTEL_EXPORTER_OTLP_ENDPOINT`, or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`.
+    /// Begins if the environment names a collector: `OTEL_EXPORTER_OTLP_ENDPOINT`, or
+    /// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`.
     pub(super) fn from_environment(service: &str, runtime: &Handle) -> Result<Option<Self>, BoxError> {
         let set = |name: &str| std::env::var(name).is_ok_and(|value| !value.is_empty());
         let named = set("OTEL_EXPORTER_OTLP_ENDPOINT") || set("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
@@ -55,7 +56,8 @@ impl Export {
         Ok(Self(provider.with_resource(resource.build()).build()))
     }
 
-    /// Makes what takes the spans of this crate, whatever the log shows, and those of others that are told at `info` and above.
+    /// Makes what takes the spans of this crate, whatever the log shows, and those of others that are told at `info`
+    /// and above.
     pub(super) fn layer(&self) -> SpanLayer {
         let told = Targets::new().with_default(LevelFilter::INFO).with_target("flyball", LevelFilter::DEBUG);
         let layer = tracing_opentelemetry::layer().with_tracer(self.0.tracer("flyball"));
@@ -101,7 +103,7 @@ impl HttpClient for Sender {
         let answer = self.client.request(request.map(Full::new));
         let exchange = self.runtime.spawn(async move {
             let (head, body) = answer.await?.into_parts();
-            let body = Limited::new(body, LONGEST_ANSWER).collect().await?.to_bytes();
+            let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await?.to_bytes();
             Ok::<_, BoxError>(Response::from_parts(head, body))
         });
         Box::pin(async move { exchange.await? })

@@ -8,14 +8,14 @@ use super::{Operator, RunError};
 use crate::cache::Caches;
 use crate::client::{Endpoint, RetryingClient};
 use crate::context::{Environment, StatusWriter};
-use crate::election::{Election, Standing};
+use crate::election::{Election, LeadershipState};
 use crate::events::Recorder;
 use crate::kind::Kind;
 use crate::latch::Latch;
 use crate::panics::Hooks;
 use crate::queue::MonitoredQueue;
 use crate::watcher::{Reachability, WatchCounters, Watcher};
-use crate::webhook::{self, Keeper, Live, Reach, Serving, Target};
+use crate::webhook::{self, CertificateRotator, Live, Reach, Serving, Target};
 use flyball_core::{ObjectKey, names};
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,24 +24,24 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 
 impl Operator {
-    /// Runs until `shutdown` completes, and then ends in order: it is not ready any more, begins no reconciles, waits for those
-    /// under way and for [tasks](Self::task), sends what events there are, and lets another replica lead. If the future is
-    /// dropped, all of it ends at once, and the lease has to lapse.
+    /// Runs until `shutdown` completes, and then stops in order: it becomes unready, starts no reconciles, waits for
+    /// those under way and for [tasks](Self::task), sends pending events, and releases its lease. If the future is
+    /// dropped, everything ends at once, and the lease has to expire.
     ///
     /// # Errors
     ///
-    /// When the operator is declared wrongly, cannot listen at its addresses, has [lost its lease](crate::LeaderElection), or one of its
-    /// tasks failed. The API server being unreachable is no error but a reason to try again.
+    /// When a declaration is invalid, an address cannot be listened on, the [lease](crate::LeaderElection) was lost,
+    /// or a task failed. An unreachable API server is not an error: requests are retried.
     pub async fn run(self, client: kube::Client, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         self.run_over(client.into(), shutdown).await
     }
 
-    /// Runs as [`run`](Self::run) does, against the API server of a configuration. Requests cost less than by kube's client:
-    /// they go over connections of the operator's own, through a [proxy](crate::proxy) where one is configured.
+    /// Runs as [`run`](Self::run) does, against the API server of a configuration. Requests cost less than with
+    /// kube's client: they use the operator's own connections, through a [proxy](crate::proxy) if one is configured.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), and when the configuration is of no use.
+    /// As [`run`](Self::run), and when the configuration is invalid.
     pub async fn run_at(self, config: kube::Config, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         let endpoint = Endpoint::new(config).map_err(RunError::Configuration)?;
         self.run_over(endpoint, shutdown).await
@@ -67,7 +67,7 @@ impl Operator {
         outcome
     }
 
-    /// Starts all that runs. The future is boxed so that it is compiled here, and not once more with each operator.
+    /// Starts all tasks. The future is boxed, so that it is compiled in this crate, and not with each operator.
     fn start(self, endpoint: Endpoint) -> BoxFuture<'static, Result<Running, RunError>> {
         Box::pin(self.start_all(endpoint))
     }
@@ -77,7 +77,7 @@ impl Operator {
         let (installed, webhooks) = (self.installed_name().to_owned(), self.webhooks());
         let Self { name, controllers, plans, webhooks: declared_webhooks, webhook_live, rng, election, tasks, .. } =
             self;
-        let namespace = self.home.unwrap_or_else(|| endpoint.namespace.clone());
+        let namespace = self.namespace.unwrap_or_else(|| endpoint.namespace.clone());
         let instance = self.instance.unwrap_or_else(|| name.clone());
         let name: Arc<str> = name.into();
         let manager: Arc<str> = self.field_manager.map_or_else(|| name.clone(), Into::into);
@@ -93,13 +93,13 @@ impl Operator {
         // Leader election: one replica writes.
         let election = election.map(|settings| {
             let lease = ObjectKey::new(Some(&namespace), settings.lease.as_deref().unwrap_or(&installed));
-            (settings, Arc::new(Standing::new(lease)))
+            (settings, Arc::new(LeadershipState::new(lease)))
         });
-        let standing = election.as_ref().map(|(_, standing)| standing.clone());
+        let leadership = election.as_ref().map(|(_, leadership)| leadership.clone());
 
         // Clients: one whose writes pass the gate of the election, and one without a gate.
         let client = |gate| RetryingClient::new(endpoint.clone(), metrics.requests.clone(), &rng, gate);
-        let gated_client = standing.as_ref().map(|standing| client(Some(standing.gate.clone())));
+        let gated_client = leadership.as_ref().map(|leadership| client(Some(leadership.gate.clone())));
         let client = client(None);
 
         // Caches, and the writers that their watches fill them through.
@@ -120,7 +120,7 @@ impl Operator {
             queue: queue.clone(),
         });
         metrics.collect(monitored.collect(), caches.clone());
-        self.figures.into_iter().for_each(|register| metrics.register(register));
+        self.custom_metrics.into_iter().for_each(|register| metrics.register(register));
         let metrics = Arc::new(metrics);
 
         // Environments of controllers and tasks: on every replica, and on the one that leads.
@@ -136,19 +136,19 @@ impl Operator {
             recorder,
             requests: metrics.requests.clone(),
             applies: metrics.applies.clone(),
-            rephrased: Arc::default(),
+            normalizations: Arc::default(),
             drawn_names: Arc::default(),
             on_error: self.on_error.into(),
             on_settled: self.on_settled.into(),
         });
-        let leading = match (&standing, gated_client, gated_recorder) {
-            (Some(standing), Some(client), Some(recorder)) => {
-                let (gate, leads) = (Some(standing.gate.clone()), standing.leads.clone());
+        let leading = match (&leadership, gated_client, gated_recorder) {
+            (Some(leadership), Some(client), Some(recorder)) => {
+                let (gate, leads) = (Some(leadership.gate.clone()), leadership.leads.clone());
                 Arc::new(Environment { client, gate, leads, recorder, ..(*everywhere).clone() })
             }
             _ => everywhere.clone(),
         };
-        running.recorders = match &standing {
+        running.recorders = match &leadership {
             Some(_) => vec![everywhere.recorder.clone(), leading.recorder.clone()],
             None => vec![everywhere.recorder.clone()],
         };
@@ -184,12 +184,12 @@ impl Operator {
         }
 
         // The election itself, once the caches are warm.
-        if let Some((settings, standing)) = election {
-            let leads = metrics.elections.leads(standing.lease.name());
-            let election = Election::new(&everywhere, &rng, settings, &instance, standing.clone(), leads);
+        if let Some((settings, leadership)) = election {
+            let leads = metrics.elections.leads(leadership.lease.name());
+            let election = Election::new(&everywhere, &rng, settings, &instance, leadership.clone(), leads);
             running.others.spawn(watch(election.watched(), WatchCounters::default()));
             running.elections.spawn(election.run(all_synced(caches.clone()), running.release.clone()));
-            running.lease = standing.lease.to_string();
+            running.lease = leadership.lease.to_string();
         }
 
         // Webhooks. The cell of the live ones is empty: an operator runs once.
@@ -199,7 +199,7 @@ impl Operator {
         if let (Some(listener), Some(serving)) = (webhook_listener, &serving) {
             let address = listener.local_addr().unwrap_or_else(|_| ([127, 0, 0, 1], webhook::PORT).into());
             let service = || Reach::Service { namespace: namespace.clone(), name: webhook::service_name(&installed) };
-            let keeper = Keeper {
+            let rotator = CertificateRotator {
                 client: client.kube().clone(),
                 clock: everywhere.clock.clone(),
                 rng: rng.fork("webhooks"),
@@ -212,16 +212,16 @@ impl Operator {
                 address,
                 changed: Arc::default(),
             };
-            for writer in keeper.watched() {
+            for writer in rotator.watched() {
                 running.others.spawn(watch(writer, WatchCounters::default()));
             }
-            running.others.spawn(keeper.run());
+            running.others.spawn(rotator.run());
             running.others.spawn(webhook::serve(listener, webhooks, serving.clone()));
         }
 
         // Pages: metrics, health and readiness.
-        let (longest_stale, stop) = (self.longest_stale, running.stop.clone());
-        let report = Arc::new(Report { caches, metrics, serving, standing, longest_stale, stop });
+        let (max_watch_staleness, stop) = (self.max_watch_staleness, running.stop.clone());
+        let report = Arc::new(Report { caches, metrics, serving, leadership, max_watch_staleness, stop });
         match metrics_listener {
             Some(listener) if self.protects_metrics => {
                 let (guard, serving) = (Arc::new(Guard::new(client.kube().clone())), Arc::<Serving>::default());
@@ -251,7 +251,7 @@ impl Operator {
         Ok(running)
     }
 
-    /// Finds mistakes that need no cluster to be found, and makes the reconcilers that are not made yet.
+    /// Validates the declarations, and makes deferred reconcilers.
     pub(super) fn set_up(&mut self) -> Result<(), RunError> {
         let wrong = names::qualified_name(&self.name);
         if !wrong.is_empty() {

@@ -1,4 +1,4 @@
-//! What runs while an operator does, and how it comes to an end.
+//! The tasks of a running operator, and its shutdown.
 
 use super::RunError;
 use crate::election::Ended;
@@ -12,10 +12,10 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tower::BoxError;
 
-/// What is given to each thing that is left to do once all reconciles have ended.
-const LAST_BREATH: Duration = Duration::from_secs(1);
+/// Time for each step of the shutdown after all reconciles have ended.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// All that runs. Dropping it ends all of it at once: nothing outlives the operator.
+/// The tasks of a running operator. Dropping it ends all of them at once.
 #[derive(Default)]
 pub(super) struct Running {
     /// The workers of the controllers.
@@ -24,11 +24,11 @@ pub(super) struct Running {
     pub(super) tasks: JoinSet<(String, Result<(), BoxError>)>,
     /// The election of a leader, if there is one.
     pub(super) elections: JoinSet<Ended>,
-    /// What they are about.
+    /// Namespace and name of the lease.
     pub(super) lease: String,
-    /// What sends events.
+    /// The senders of events.
     pub(super) events: JoinSet<()>,
-    /// What runs to the very end: watches, pages, webhooks.
+    /// Tasks that run until the end: watches, pages, webhooks.
     pub(super) others: JoinSet<()>,
     pub(super) queues: Vec<Arc<Queue>>,
     pub(super) recorders: Vec<Arc<Recorder>>,
@@ -72,7 +72,7 @@ impl Running {
         self.tasks.abort_all();
         self.recorders.iter().for_each(|recorder| recorder.close());
         let sent = async { while self.events.join_next().await.is_some() {} };
-        let _ = timeout(LAST_BREATH / 4, sent).await;
+        let _ = timeout(STOP_TIMEOUT / 4, sent).await;
     }
 
     /// Ends everything in order. What takes longer than `grace` is cut off.
@@ -104,16 +104,16 @@ impl Running {
                 while workers.join_next().await.is_some() {}
                 while tasks.join_next().await.is_some() {}
             };
-            idle = timeout(LAST_BREATH, ended).await.is_ok();
+            idle = timeout(STOP_TIMEOUT, ended).await.is_ok();
         }
         self.recorders.iter().for_each(|recorder| recorder.close());
         // Events are worth a moment, not more.
         let sent = async { while self.events.join_next().await.is_some() {} };
-        let _ = timeout(2 * LAST_BREATH, sent).await;
+        let _ = timeout(2 * STOP_TIMEOUT, sent).await;
         // What cannot be stopped may still act, for as long as the lease says.
         if idle {
             self.release.open();
-            let _ = timeout(2 * LAST_BREATH, self.elections.join_next()).await;
+            let _ = timeout(2 * STOP_TIMEOUT, self.elections.join_next()).await;
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Takes what the command line does not say from environment variables and from a file.
+//! Options from environment variables and from a file.
 //!
-//! Each option has one name, whichever way it is given: `--metrics-addr`, `FLYBALL_METRICS_ADDR`, `metrics-addr:` in the file. What is
-//! found becomes the option's default, so that the command line goes first. `--help` does not show it: it may be a secret.
+//! Each option has one name, whichever way it is given: `--metrics-addr`, `FLYBALL_METRICS_ADDR`, `metrics-addr:` in
+//! the file. What is found becomes the option's default, so that the command line goes first. `--help` does not show
+//! it: it may be a secret.
 
 use clap::{Arg, ArgAction, Command};
 use serde_json::Value;
@@ -10,11 +11,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The option that names the file.
-const FILE: &str = "config";
-/// What the names of environment variables begin with.
-const PREFIX: &str = "FLYBALL_";
+const FILE_OPTION: &str = "config";
+/// Prefix of the environment variables.
+const VARIABLE_PREFIX: &str = "FLYBALL_";
 
-/// What is wrong with a setting.
+/// An invalid setting.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("cannot read the configuration {}: {why}", path.display())]
@@ -23,8 +24,8 @@ pub(super) enum Error {
     Setting { key: String, origin: String, why: String },
 }
 
-/// Gives the options of a command their defaults from a file and from environment variables; of two the variable is taken.
-/// A variable that is empty is as good as none.
+/// Sets the defaults of options from a file and from environment variables; of two the variable is
+/// taken. A variable that is empty is as good as none.
 pub(super) fn settle(
     command: Command,
     arguments: &[OsString],
@@ -33,13 +34,13 @@ pub(super) fn settle(
     let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
     // Whatever else is wrong with the command line is told later.
     let named = command.clone().ignore_errors(true).try_get_matches_from(arguments).ok();
-    let named = named.and_then(|matches| matches.try_get_one::<PathBuf>(FILE).ok().flatten().cloned());
-    let path = named.or_else(|| variable(&variable_of(FILE)).map(PathBuf::from));
+    let named = named.and_then(|matches| matches.try_get_one::<PathBuf>(FILE_OPTION).ok().flatten().cloned());
+    let path = named.or_else(|| variable(&variable_of(FILE_OPTION)).map(PathBuf::from));
     let mut file = path.as_deref().map(read).transpose()?.unwrap_or_default();
     let origin = path.map(|path| path.display().to_string()).unwrap_or_default();
 
     let mut found = BTreeMap::new();
-    for arg in command.get_arguments().filter(|arg| arg.get_id() != FILE) {
+    for arg in command.get_arguments().filter(|arg| arg.get_id() != FILE_OPTION) {
         let Some(key) = arg.get_long().map(str::to_owned) else { continue };
         let (in_file, variable_name) = (file.remove(&key), variable_of(&key));
         let (origin, value) = match (variable(&variable_name), in_file) {
@@ -65,7 +66,7 @@ pub(super) fn settle(
 }
 
 fn variable_of(key: &str) -> String {
-    format!("{PREFIX}{}", key.to_uppercase().replace('-', "_"))
+    format!("{VARIABLE_PREFIX}{}", key.to_uppercase().replace('-', "_"))
 }
 
 fn read(path: &Path) -> Result<BTreeMap<String, Value>, Error> {
@@ -88,7 +89,7 @@ fn text(value: &Value) -> Result<String, String> {
     }
 }
 
-/// Tells what is wrong with a value.
+/// Returns the reason why a value is invalid.
 fn check(arg: &Arg, key: &str, value: &str) -> Result<(), String> {
     match arg.get_action() {
         ArgAction::SetTrue | ArgAction::SetFalse => {
@@ -143,7 +144,7 @@ mod tests {
         let variable =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
         let command = settle(Cli::command(), &arguments, variable)
-            .map_err(|error| error.to_string().replace(&path.display().to_string(), "FILE"))?;
+            .map_err(|error| error.to_string().replace(&path.display().to_string(), "FILE_OPTION"))?;
         let matches = command.try_get_matches_from(&arguments).map_err(|error| error.to_string())?;
         let Flags { namespace, port, token, verbose, quick } = Cli::from_arg_matches(&matches).unwrap().flags;
         Ok(format!("{} {port} {token} {verbose} {quick}", namespace.join("+")))
@@ -180,13 +181,13 @@ mod tests {
             "port: 1",
             "port in the environment (FLYBALL_PORT): invalid value 'x' for '--port",
         );
-        check(&[], "port: 70000", "port in FILE: invalid value '70000' for '--port");
-        check(&[], "ports: 1", "ports in FILE: there is no such option");
-        check(&[], "config: a", "config in FILE: there is no such option");
-        check(&[], "token: {a: b}", "token in FILE: give a text");
-        check(&[], "quick: 7", "quick in FILE: give true or false");
+        check(&[], "port: 70000", "port in FILE_OPTION: invalid value '70000' for '--port");
+        check(&[], "ports: 1", "ports in FILE_OPTION: there is no such option");
+        check(&[], "config: a", "config in FILE_OPTION: there is no such option");
+        check(&[], "token: {a: b}", "token in FILE_OPTION: give a text");
+        check(&[], "quick: 7", "quick in FILE_OPTION: give true or false");
         check(&[("FLYBALL_VERBOSE", "much")], "", "verbose in the environment (FLYBALL_VERBOSE): give a number");
-        check(&[], "[a]", "cannot read the configuration FILE");
-        check(&[], "port: 1\nport: 2", "cannot read the configuration FILE");
+        check(&[], "[a]", "cannot read the configuration FILE_OPTION");
+        check(&[], "port: 1\nport: 2", "cannot read the configuration FILE_OPTION");
     }
 }

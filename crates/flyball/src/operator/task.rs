@@ -1,4 +1,4 @@
-//! What an operator does besides reconciling.
+//! Background tasks of an operator.
 
 use crate::cache::Caches;
 use crate::context::Environment;
@@ -10,11 +10,12 @@ use std::fmt;
 use std::sync::Arc;
 use tower::BoxError;
 
-/// Something that runs beside the controllers of an operator, for as long as it wants: a poller, a server, a clean-up.
+/// A background task beside the controllers of an operator: a poller, a server, a clean-up.
 ///
-/// It starts with the operator; if replicas [elect a leader](crate::LeaderElection), it starts when this one leads, unless it runs
-/// [on every replica](Self::on_every_replica). If it fails or panics the whole operator ends, with its error; if it returns `Ok`,
-/// the others go on. When leadership is lost it is cut off at once. On a shutdown it has the operator's [grace](crate::Operator::grace) to end by itself, and is cut off then.
+/// It starts with the operator; if replicas [elect a leader](crate::LeaderElection), it starts when this one leads,
+/// unless it runs [on every replica](Self::on_every_replica). If it fails or panics, the operator ends with its error;
+/// if it returns `Ok`, the others go on. When leadership is lost, it is cancelled immediately. On shutdown it has the
+/// operator's [grace](crate::Operator::grace) to end, and is cancelled then.
 ///
 /// ```
 /// use flyball::{Operator, Task};
@@ -37,7 +38,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Makes a task; the name stands in errors.
+    /// Makes a task with a name for errors.
     pub fn new<F>(name: impl Into<String>, run: impl FnOnce(TaskContext) -> F + Send + 'static) -> Self
     where
         F: Future<Output = Result<(), BoxError>> + Send + 'static,
@@ -51,7 +52,7 @@ impl Task {
         self
     }
 
-    /// Waits for leadership if there is need to, and runs.
+    /// Waits for leadership if necessary, and runs.
     pub(super) async fn run(self, env: Arc<Environment>, stop: Arc<Latch>) -> (String, Result<(), BoxError>) {
         tokio::select! {
             biased;
@@ -69,7 +70,7 @@ impl fmt::Debug for Task {
     }
 }
 
-/// What a [`Task`] works with.
+/// The context of a [`Task`]: client, caches, time and randomness.
 #[derive(Clone, Debug)]
 pub struct TaskContext {
     env: Arc<Environment>,
@@ -77,13 +78,14 @@ pub struct TaskContext {
 }
 
 impl TaskContext {
-    /// Waits until the operator is shutting down. The task may go on for the operator's grace, and is cut off then.
+    /// Waits until the operator shuts down. The task may go on for the operator's [grace](crate::Operator::grace),
+    /// and is cancelled then.
     pub async fn stopped(&self) {
         self.stop.wait().await;
     }
 
-    /// Returns the client, whose requests are counted and wait when the API server is busy. That of a task that waits for leadership
-    /// writes nothing unless this replica leads.
+    /// Returns the client, which counts requests and retries when the API server is busy. The client of a task that
+    /// waits for leadership writes only while this replica leads.
     pub fn client(&self) -> &kube::Client {
         self.env.client.kube()
     }
@@ -98,7 +100,7 @@ impl TaskContext {
         self.env.clock.now()
     }
 
-    /// Returns the source of chance. What is drawn from it repeats in a simulation.
+    /// Returns the source of randomness, which repeats in a simulation.
     pub fn rng(&self) -> &Rng {
         &self.env.rng
     }

@@ -1,4 +1,4 @@
-//! What stands for the export of spans in a program that is built without it.
+//! Stand-in for the export of spans in a program without the feature `otel`.
 
 use super::log::SpanLayer;
 use tokio::runtime::{Handle, Runtime};

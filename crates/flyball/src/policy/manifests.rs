@@ -1,10 +1,10 @@
-//! What the API server is given of a policy.
+//! The manifests of a policy.
 
 use super::{Declaration, Mutation};
 use crate::webhook::ADMISSION;
 use serde_json::{Value, json};
 
-/// Lets objects go, whatever the rules say of them.
+/// Match condition that excludes objects that are being deleted.
 const NOT_BEING_DELETED: (&str, &str) = ("not-being-deleted", "!has(object.metadata.deletionTimestamp)");
 
 impl Declaration {
@@ -46,7 +46,8 @@ impl Declaration {
 impl Mutation {
     fn manifest(&self) -> Value {
         match self {
-            // Not as an apply configuration, which cannot set fields within what is atomic, such as most lists of custom resources.
+            // Not as an apply configuration, which cannot set fields within what is atomic, such as most lists of
+            // custom resources.
             Self::Default { path, value } => {
                 json!({"patchType": "JSONPatch", "jsonPatch": {"expression": default(&segments(path), value)}})
             }

@@ -1,8 +1,8 @@
 //! `NO_PROXY`: addresses that are connected to without a proxy, as Go's `httpproxy` package reads them.
 //!
-//! Entries are separated by commas. `*` is every address; an IP address or a range in CIDR notation is itself; `example.com` is the
-//! host and everything below it; `.example.com` and `*.example.com` are everything below it. All but ranges may end in a port. An entry
-//! that is none of these excludes nothing and spoils no other.
+//! Entries are separated by commas. `*` is every address; an IP address or a range in CIDR notation is itself;
+//! `example.com` is the host and everything below it; `.example.com` and `*.example.com` are everything below it. All
+//! but ranges may end in a port. An entry that is none of these excludes nothing and spoils no other.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Exclusions {
     entries: Vec<Entry>,
-    /// Whether loopback addresses are among them.
+    /// True if loopback addresses are excluded.
     loopback: bool,
 }
 
@@ -53,7 +53,7 @@ impl Exclusions {
         }
     }
 
-    /// Tells whether an address is among them. The host of a URL has brackets around an IPv6 address.
+    /// Returns true if an address is among them. The host of a URL has brackets around an IPv6 address.
     pub(super) fn contain(&self, host: &str, port: u16) -> bool {
         let host = host.trim().to_lowercase();
         let address: Option<IpAddr> =

@@ -1,12 +1,12 @@
-//! How long one key waits after it failed.
+//! Backoff of a key that failed.
 
 use std::time::Duration;
 
-/// The longest delay; a later time is the same as never.
-pub(super) const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
+/// The longest delay, which is as good as never.
+pub(super) const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// How long a key waits after failures in a row: `first` after one, twice as long after each further one, never more
-/// than `longest`.
+/// The exponential backoff of an object that fails: `first` after one failure, doubled after each further one, at most
+/// `longest`.
 ///
 /// ```
 /// # use flyball::Backoff;
@@ -33,6 +33,6 @@ impl Default for Backoff {
 impl Backoff {
     pub(super) fn after(&self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
-        self.first.saturating_mul(1 << doublings).min(self.longest).min(LONGEST_DELAY)
+        self.first.saturating_mul(1 << doublings).min(self.longest).min(MAX_DELAY)
     }
 }

@@ -1,10 +1,10 @@
-//! What a controller wrote and has not seen in its caches yet.
+//! The own-write barrier: writes of a controller that its caches have not observed yet.
 //!
-//! A reconcile that ran on a cache older than its own last write would decide on a past that it changed itself: make the
-//! same child twice, or undo what it just did ([KEP-5647](https://kep.k8s.io/5647)). So each write is noted with the
-//! resource version that the API server gave it, and its key is held back until that cache has come so far.
+//! A reconcile on a cache older than its own last write would decide on a past state: create the same child twice, or
+//! undo its own change ([KEP-5647](https://kep.k8s.io/5647)). So each write is recorded with the resource version that
+//! the API server returned, and its key is held until the cache has reached that version.
 //!
-//! The same notes tell echoes: the event of a write is no news to the key that made it.
+//! The same records identify echoes: the event of a write does not trigger the key that made the write.
 
 use crate::cache::StoreId;
 use flyball_core::ObjectKey;
@@ -21,11 +21,11 @@ pub(crate) struct Write {
     pub(crate) object: ObjectKey,
     /// The resource version that the cache had when the request was sent, 0 if it had none.
     pub(crate) before: u64,
-    /// What the write made of the object.
+    /// The result of the write.
     pub(crate) effect: Effect,
 }
 
-/// What a write made of an object.
+/// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// The object has this resource version now.
@@ -36,18 +36,18 @@ pub(crate) enum Effect {
     Unknown,
 }
 
-/// What of the caches a key may not rely on.
+/// The caches and objects that a key may not read from memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Behind {
-    /// Those that have not shown in time what the key wrote.
+pub(crate) struct StaleReads {
+    /// Caches that have not observed the writes of the key in time.
     pub(crate) stores: BTreeSet<StoreId>,
-    /// Writes whose answer was lost: what became of these objects is not known.
+    /// Writes whose response was lost, so that their result is unknown.
     pub(crate) unknown: Vec<Write>,
 }
 
-impl Behind {
-    /// Tells whether it is not known what became of a write of this object.
-    pub(crate) fn is_unsure(&self, store: StoreId, object: &ObjectKey) -> bool {
+impl StaleReads {
+    /// Returns true if the result of a write of this object is unknown.
+    pub(crate) fn is_uncertain(&self, store: StoreId, object: &ObjectKey) -> bool {
         self.unknown.iter().any(|write| write.store == store && write.object == *object)
     }
 }
@@ -65,9 +65,9 @@ pub(crate) struct Trigger {
 /// The writes of one controller that its caches have not shown yet, by the key that made them.
 #[derive(Debug)]
 pub(crate) struct Barrier {
-    patience: Duration,
+    timeout: Duration,
     keys: BTreeMap<ObjectKey, Pending>,
-    /// How far each cache has come.
+    /// The revision that each cache has reached.
     seen: BTreeMap<StoreId, u64>,
     by_version: BTreeSet<(StoreId, u64, ObjectKey)>,
     by_object: BTreeSet<(StoreId, ObjectKey, ObjectKey)>,
@@ -80,15 +80,15 @@ struct Pending {
     deadline: Instant,
 }
 
-/// Of more writes than this by one key, only the newest version in each cache is remembered: the echoes of the others then
-/// cause a reconcile.
-const REMEMBERED: usize = 1000;
+/// Writes per key beyond which only the newest version in each cache is remembered: the echoes of the others
+/// then cause a reconcile.
+const MAX_WRITES_PER_KEY: usize = 1000;
 
 impl Barrier {
-    /// Holds keys for no longer than `patience`.
-    pub(crate) fn new(patience: Duration) -> Self {
+    /// Holds keys for no longer than `timeout`.
+    pub(crate) fn new(timeout: Duration) -> Self {
         Self {
-            patience,
+            timeout,
             keys: BTreeMap::new(),
             seen: BTreeMap::new(),
             by_version: BTreeSet::new(),
@@ -97,8 +97,8 @@ impl Barrier {
         }
     }
 
-    /// Notes what a reconcile wrote, and tells whether its key has to be held back. `is_gone` tells that a cache shows an
-    /// object as gone or going.
+    /// Records the writes of a reconcile, and returns true if its key has to be held. `is_gone` returns true if a
+    /// cache shows an object as gone or going.
     pub(crate) fn wrote(
         &mut self,
         key: &ObjectKey,
@@ -106,7 +106,7 @@ impl Barrier {
         now: Instant,
         is_gone: impl Fn(StoreId, &ObjectKey, &str) -> bool,
     ) -> bool {
-        let mut pending = self.take(key);
+        let mut pending = self.remove(key);
         pending.extend(writes);
         if pending.is_empty() {
             return false;
@@ -127,28 +127,28 @@ impl Barrier {
             }
             Effect::Version(_) | Effect::Unknown => false,
         });
-        if pending.len() > REMEMBERED {
+        if pending.len() > MAX_WRITES_PER_KEY {
             keep_newest(&mut pending);
         }
         let held = holds(&pending);
         // What may have happened unseen is looked up by the next reconcile itself, which need not wait for that.
-        let deadline = if held { now + self.patience } else { now };
+        let deadline = if held { now + self.timeout } else { now };
         self.put(key, pending, deadline);
         held
     }
 
-    /// Returns what this key may not rely on yet, and hands over the writes whose effect is unknown: whoever asks finds out, or brings
-    /// them back by [`wrote`](Self::wrote).
-    pub(crate) fn behind(&mut self, key: &ObjectKey) -> Behind {
-        let Some(deadline) = self.keys.get(key).map(|pending| pending.deadline) else { return Behind::default() };
+    /// Returns what this key may not rely on yet, and hands over the writes whose effect is unknown: whoever asks
+    /// finds out, or brings them back by [`wrote`](Self::wrote).
+    pub(crate) fn stale_reads(&mut self, key: &ObjectKey) -> StaleReads {
+        let Some(deadline) = self.keys.get(key).map(|pending| pending.deadline) else { return StaleReads::default() };
         let (unknown, writes): (Vec<_>, Vec<_>) =
-            self.take(key).into_iter().partition(|write| write.effect == Effect::Unknown);
+            self.remove(key).into_iter().partition(|write| write.effect == Effect::Unknown);
         let stores = writes.iter().map(|write| write.store).collect();
         self.put(key, writes, deadline);
-        Behind { stores, unknown }
+        StaleReads { stores, unknown }
     }
 
-    /// Tells whether a change is the echo of a write of this key that is noted, or of one of `running`.
+    /// Returns true if a change is the echo of a write of this key that is noted, or of one of `running`.
     pub(crate) fn is_echo(&self, key: &ObjectKey, trigger: &Trigger, running: &[Write]) -> bool {
         let noted = self.keys.get(key).map_or(&[][..], |pending| &pending.writes);
         let own = || noted.iter().chain(running).filter(|w| w.store == trigger.store && w.object == trigger.object);
@@ -158,8 +158,8 @@ impl Barrier {
             && own().any(|write| write.before == trigger.before || write.effect == Effect::Version(trigger.before))
     }
 
-    /// Takes in how far a cache has come, and returns the keys that need not wait any longer.
-    pub(crate) fn seen(&mut self, store: StoreId, revision: u64) -> Vec<ObjectKey> {
+    /// Handles that a cache has reached a revision, and returns the keys that are released.
+    pub(crate) fn observed(&mut self, store: StoreId, revision: u64) -> Vec<ObjectKey> {
         let seen = self.seen.entry(store).or_default();
         *seen = revision.max(*seen);
         if self.by_version.is_empty() {
@@ -177,7 +177,7 @@ impl Barrier {
         free
     }
 
-    /// Takes in that a list made a cache as of this revision, where `is_gone` tells that an object is gone or going.
+    /// Handles that a list replaced a cache as of this revision; `is_gone` returns true for deleted objects.
     /// Returns the keys that wrote something of which the list may show less than happened, and those that need
     /// not wait any longer.
     pub(crate) fn listed(
@@ -203,7 +203,7 @@ impl Barrier {
         (unsure, free)
     }
 
-    /// Takes in that an object is gone or going, and returns the keys that need not wait any longer.
+    /// Handles that an object is deleted or being deleted, and returns the keys that are released.
     pub(crate) fn deleted(&mut self, store: StoreId, object: &ObjectKey, uid: &str) -> Vec<ObjectKey> {
         let from = (store, object.clone(), ObjectKey::new(None, ""));
         let keys = self.by_object.range(from..).take_while(|(s, o, _)| *s == store && o == object);
@@ -230,20 +230,20 @@ impl Barrier {
 
     /// Drops what is known of a key whose object is gone.
     pub(crate) fn forget(&mut self, key: &ObjectKey) {
-        self.take(key);
+        self.remove(key);
     }
 
     /// Drops the writes of a key that are `done`, and returns the key if none is left.
     fn settle(&mut self, key: &ObjectKey, done: impl Fn(&Write) -> bool) -> Option<ObjectKey> {
         let deadline = self.keys.get(key)?.deadline;
-        let mut writes = self.take(key);
+        let mut writes = self.remove(key);
         drop_done(&mut writes, done);
         let free = !holds(&writes);
         self.put(key, writes, deadline);
         free.then(|| key.clone())
     }
 
-    fn take(&mut self, key: &ObjectKey) -> Vec<Write> {
+    fn remove(&mut self, key: &ObjectKey) -> Vec<Write> {
         let Some(pending) = self.keys.remove(key) else { return Vec::new() };
         self.deadlines.remove(&(pending.deadline, key.clone()));
         for write in &pending.writes {
@@ -290,7 +290,7 @@ fn drop_done(writes: &mut Vec<Write>, done: impl Fn(&Write) -> bool) {
     }
 }
 
-/// Tells whether one of these writes will show in a cache for certain.
+/// Returns true if one of these writes will show in a cache for certain.
 fn holds(writes: &[Write]) -> bool {
     writes.iter().any(|write| write.effect != Effect::Unknown)
 }
@@ -340,17 +340,17 @@ mod tests {
         let (mut barrier, now) = barrier();
         assert!(barrier.wrote(&key("a"), vec![write(0, "x", 1, 5), write(1, "y", 0, 6)], now, there));
         assert!(barrier.wrote(&key("b"), vec![write(0, "z", 0, 7)], now, there));
-        assert!(barrier.seen(0, 4).is_empty());
-        assert!(barrier.seen(0, 6).is_empty());
-        assert_eq!(barrier.seen(1, 6), [key("a")]);
-        assert_eq!(barrier.seen(0, 9), [key("b")]);
+        assert!(barrier.observed(0, 4).is_empty());
+        assert!(barrier.observed(0, 6).is_empty());
+        assert_eq!(barrier.observed(1, 6), [key("a")]);
+        assert_eq!(barrier.observed(0, 9), [key("b")]);
         assert!(barrier.keys.is_empty() && barrier.by_version.is_empty() && barrier.deadlines.is_empty());
     }
 
     #[test]
     fn what_was_seen_before_the_answer_came_is_not_waited_for() {
         let (mut barrier, now) = barrier();
-        barrier.seen(0, 5);
+        barrier.observed(0, 5);
         assert!(!barrier.wrote(&key("a"), vec![write(0, "x", 1, 5)], now, there));
     }
 
@@ -366,7 +366,7 @@ mod tests {
         assert!(!barrier.is_echo(&key("b"), &trigger(0, "x", 1, 5), &[]));
         assert!(barrier.is_echo(&key("b"), &trigger(0, "x", 1, 5), &[write(0, "x", 1, 5)]));
         // The chain holds when its first link was seen.
-        barrier.seen(0, 5);
+        barrier.observed(0, 5);
         assert!(barrier.is_echo(&key("a"), &trigger(0, "x", 5, 6), &[]));
     }
 
@@ -392,15 +392,15 @@ mod tests {
     fn patience_ends_and_leaves_the_caches_that_are_behind() {
         let (mut barrier, now) = barrier();
         barrier.wrote(&key("a"), vec![write(0, "x", 1, 5), write(1, "y", 0, 6)], now, there);
-        barrier.seen(1, 6);
+        barrier.observed(1, 6);
         assert!(barrier.overdue(now).is_empty());
         assert_eq!(barrier.overdue(now + Duration::from_secs(10)), [key("a")]);
-        let first = Behind { stores: [0].into(), ..Behind::default() };
-        assert_eq!(barrier.behind(&key("a")), first);
+        let first = StaleReads { stores: [0].into(), ..StaleReads::default() };
+        assert_eq!(barrier.stale_reads(&key("a")), first);
         // What was written stays noted until it is seen.
-        assert_eq!(barrier.behind(&key("a")), first);
-        barrier.seen(0, 5);
-        assert_eq!(barrier.behind(&key("a")), Behind::default());
+        assert_eq!(barrier.stale_reads(&key("a")), first);
+        barrier.observed(0, 5);
+        assert_eq!(barrier.stale_reads(&key("a")), StaleReads::default());
     }
 
     #[test]
@@ -408,9 +408,9 @@ mod tests {
         let (mut barrier, now) = barrier();
         let unknown = Write { effect: Effect::Unknown, ..write(0, "x", 1, 0) };
         assert!(!barrier.wrote(&key("a"), vec![unknown], now, there));
-        let behind = barrier.behind(&key("a"));
-        assert!(behind.stores.is_empty() && behind.is_unsure(0, &key("x")) && !behind.is_unsure(0, &key("y")));
-        assert_eq!(barrier.behind(&key("a")), Behind::default());
+        let behind = barrier.stale_reads(&key("a"));
+        assert!(behind.stores.is_empty() && behind.is_uncertain(0, &key("x")) && !behind.is_uncertain(0, &key("y")));
+        assert_eq!(barrier.stale_reads(&key("a")), StaleReads::default());
     }
 
     #[test]
@@ -429,7 +429,7 @@ mod tests {
         let writes = (1..=2000).map(|version| write(version as usize % 2, "x", 0, version)).collect();
         barrier.wrote(&key("a"), writes, now, there);
         assert_eq!(barrier.keys[&key("a")].writes.len(), 2);
-        barrier.seen(0, 2000);
-        assert_eq!(barrier.seen(1, 1999), [key("a")]);
+        barrier.observed(0, 2000);
+        assert_eq!(barrier.observed(1, 1999), [key("a")]);
     }
 }

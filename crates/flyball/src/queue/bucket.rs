@@ -1,15 +1,15 @@
-//! How many keys of one controller may be tried again in a time.
+//! Rate limit of the retries of one controller.
 
-use super::backoff::LONGEST_DELAY;
+use super::backoff::MAX_DELAY;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often all objects of one controller together are tried again, after failures and where they asked for it by
-/// [`Action::requeue`](crate::Action::requeue): `burst` times at once, then once `every` so often.
+/// The rate limit of all retries of one controller, after failures and [`Action::requeue`](crate::Action::requeue):
+/// `burst` retries at once, then one per `every`.
 ///
-/// Each object has its own [`Backoff`](crate::Backoff); a thousand that fail together would still be a thousand requests at a
-/// time, and so keep an API server or a world outside down that is about to come up. What a change wakes is never held
-/// back by this, nor is what asked to be [requeued after](crate::Action::requeue_after) a time.
+/// Each object has its own [`Backoff`](crate::Backoff), but a thousand objects that fail together would still be
+/// retried together, and overload an API server or external system that is starting. Reconciles after a change, and
+/// those [requeued after](crate::Action::requeue_after) a time, are not limited.
 ///
 /// ```
 /// # use flyball::{Action, Context, Controller, Reconcile, Result, RetryRate};
@@ -26,9 +26,9 @@ use tokio::time::Instant;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryRate {
-    /// The time in which one more retry may begin; none at all means no limit.
+    /// The interval between two retries; zero means no limit.
     pub every: Duration,
-    /// How many may begin at once after a quiet time, 1 at least.
+    /// Retries that may begin at once, at least 1.
     pub burst: u32,
 }
 
@@ -43,7 +43,7 @@ impl Default for RetryRate {
 #[derive(Debug)]
 pub(super) struct Bucket {
     every: Duration,
-    /// How far `full_at` may lie ahead while there is a token.
+    /// Time by which `full_at` may lie ahead while there is a token.
     slack: Duration,
     /// When the bucket will be full, if nobody takes a token; `None` as long as nobody took one.
     full_at: Option<Instant>,
@@ -51,12 +51,12 @@ pub(super) struct Bucket {
 
 impl Bucket {
     pub(super) fn new(rate: RetryRate) -> Self {
-        let every = rate.every.min(LONGEST_DELAY);
+        let every = rate.every.min(MAX_DELAY);
         Self { every, slack: every.saturating_mul(rate.burst.max(1) - 1), full_at: None }
     }
 
-    /// Takes a token, if there is one.
-    pub(super) fn take(&mut self, now: Instant) -> bool {
+    /// Takes a token, and returns false if there is none.
+    pub(super) fn try_acquire(&mut self, now: Instant) -> bool {
         let full_at = self.full_at.map_or(now, |full_at| full_at.max(now));
         let free = full_at - now <= self.slack;
         if free {
@@ -94,7 +94,7 @@ mod tests {
                 if !has_one {
                     prop_assert_eq!(bucket.next(now) - now, Duration::from_millis(every - parts));
                 }
-                prop_assert_eq!(bucket.take(now), has_one);
+                prop_assert_eq!(bucket.try_acquire(now), has_one);
                 parts -= if has_one { every } else { 0 };
             }
         }
@@ -104,10 +104,10 @@ mod tests {
     fn rates_at_the_ends_of_what_can_be_said_harm_nobody() {
         let now = Instant::now();
         let mut unlimited = Bucket::new(RetryRate { every: Duration::ZERO, burst: 0 });
-        assert!((0..1000).all(|_| unlimited.take(now)));
+        assert!((0..1000).all(|_| unlimited.try_acquire(now)));
         let mut hardly = Bucket::new(RetryRate { every: Duration::MAX, burst: u32::MAX });
-        assert!((0..1000).all(|_| hardly.take(now)));
+        assert!((0..1000).all(|_| hardly.try_acquire(now)));
         let mut once = Bucket::new(RetryRate { every: Duration::MAX, burst: 1 });
-        assert_eq!((once.take(now), once.take(now)), (true, false));
+        assert_eq!((once.try_acquire(now), once.try_acquire(now)), (true, false));
     }
 }

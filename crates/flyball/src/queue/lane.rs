@@ -1,6 +1,6 @@
-//! A line of keys in which namespaces take turns, so that the many keys of one do not keep the few of another waiting.
+//! A queue of keys in which namespaces take turns, so that many keys of one do not delay the few of another.
 //!
-//! Within a namespace, who came first goes first. A key leaves from anywhere in the line at no cost.
+//! Within a namespace the order is first in, first out. A key can be removed from anywhere in constant time.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     /// The neighbours of each key that is in the line.
-    links: Vec<Link>,
+    neighbors: Vec<Neighbors>,
     /// The keys of each namespace.
     queues: Vec<Queue>,
     /// The namespaces whose turn comes, next one first. One whose keys all left loses its turn when it comes.
@@ -17,10 +17,10 @@ pub(super) struct Lane {
 }
 
 /// An empty line with room for more keys than this gives its memory back.
-const KEPT: usize = 1024;
+const MAX_IDLE_CAPACITY: usize = 1024;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Link {
+struct Neighbors {
     before: Option<u32>,
     after: Option<u32>,
 }
@@ -42,7 +42,7 @@ impl Lane {
 
     /// Puts a key that is not in the line behind the others of its namespace.
     pub(super) fn push(&mut self, key: u32, namespace: u32) {
-        grow(&mut self.links, key);
+        grow(&mut self.neighbors, key);
         let queue = grow(&mut self.queues, namespace);
         let last = queue.ends.map(|(_, last)| last);
         queue.ends = Some((queue.ends.map_or(key, |(first, _)| first), key));
@@ -50,9 +50,9 @@ impl Lane {
             queue.has_turn = true;
             self.turns.push_back(namespace);
         }
-        self.links[key as usize] = Link { before: last, after: None };
+        self.neighbors[key as usize] = Neighbors { before: last, after: None };
         if let Some(last) = last {
-            self.links[last as usize].after = Some(key);
+            self.neighbors[last as usize].after = Some(key);
         }
         self.len += 1;
     }
@@ -77,12 +77,12 @@ impl Lane {
 
     /// Takes a key that is in the line out of it.
     pub(super) fn remove(&mut self, key: u32, namespace: u32) {
-        let Link { before, after } = std::mem::take(&mut self.links[key as usize]);
+        let Neighbors { before, after } = std::mem::take(&mut self.neighbors[key as usize]);
         if let Some(before) = before {
-            self.links[before as usize].after = after;
+            self.neighbors[before as usize].after = after;
         }
         if let Some(after) = after {
-            self.links[after as usize].before = before;
+            self.neighbors[after as usize].before = before;
         }
         let queue = &mut self.queues[namespace as usize];
         queue.ends = match (queue.ends, before, after) {
@@ -92,8 +92,8 @@ impl Lane {
             (ends, Some(_), Some(_)) | (ends @ None, ..) => ends,
         };
         self.len -= 1;
-        if self.len == 0 && self.links.len() > KEPT {
-            self.links = Vec::new();
+        if self.len == 0 && self.neighbors.len() > MAX_IDLE_CAPACITY {
+            self.neighbors = Vec::new();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A door to the queue for measurements: what is measured is what controllers use, and nobody else needs it.
+//! The queue of controllers, exposed for benchmarks.
 
 use super::{Backoff, Next, Priority, Queue, RetryRate};
 use flyball_core::{ObjectKey, Rng};
@@ -15,12 +15,12 @@ impl MeasuredQueue {
         Self(Queue::new(Backoff::default(), rate, Duration::from_secs(10), &rng))
     }
 
-    /// Tells that the object has changed.
+    /// Adds a key, as the change of an object does.
     pub fn add(&self, key: &ObjectKey) {
         self.0.add(key, Priority::Fresh);
     }
 
-    /// Takes one key after the other as a worker does, and gives it back as done, until `go_on` says no or the queue is closed.
+    /// Takes one key after the other as a worker does, until `go_on` returns false or the queue is closed.
     pub async fn work(&self, go_on: impl Fn(&ObjectKey) -> bool) {
         let mut work = self.0.next().await;
         while let Some(taken) = work {
@@ -36,7 +36,7 @@ impl MeasuredQueue {
         }
     }
 
-    /// Ends the work.
+    /// Closes the queue.
     pub fn close(&self) {
         self.0.close();
     }

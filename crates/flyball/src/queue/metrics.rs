@@ -1,8 +1,8 @@
 //! Metrics of queues, under the names of client-go's work queues.
 //!
-//! They change with every key, so they are not counted on the way but read from the queue when somebody asks.
+//! They change with every key, so they are not counted on the way but read from the queue at each scrape.
 
-use super::{Figures, Queue};
+use super::{Queue, QueueStats};
 use crate::metrics::encode_family;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -27,7 +27,7 @@ pub(crate) struct MonitoredQueue {
 
 impl Collector for QueueCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        type Read<M> = fn(&Figures) -> M;
+        type Read<M> = fn(&QueueStats) -> M;
         let counters: [(&str, &str, Read<u64>); 4] = [
             ("workqueue_adds", "Keys added", |f| f.adds),
             ("workqueue_retries", "Keys that wait for their backoff", |f| f.retries),
@@ -43,20 +43,20 @@ impl Collector for QueueCollector {
             }),
             ("controller_runtime_active_workers", "Workers that have a key", |f| f.running as f64),
         ];
-        let figures: Vec<_> = self.queues.iter().map(|each| (each, each.queue.figures())).collect();
+        let stats: Vec<_> = self.queues.iter().map(|each| (each, each.queue.stats())).collect();
         let labels =
             |each: &MonitoredQueue| [("name", each.controller.clone()), ("controller", each.controller.clone())];
         for (name, help, read) in counters {
-            let members = figures.iter().map(|(each, f)| (labels(each), ConstCounter::new(read(f))));
+            let members = stats.iter().map(|(each, f)| (labels(each), ConstCounter::new(read(f))));
             encode_family(&mut encoder, name, help, members)?;
         }
-        let saturation = figures.iter().map(|(each, f)| {
+        let saturation = stats.iter().map(|(each, f)| {
             let controller = [("controller", each.controller.clone())];
             (controller, ConstGauge::new(f.running as f64 / each.workers.max(1) as f64))
         });
         encode_family(&mut encoder, "flyball_saturation", "Workers that have a key, as part of all", saturation)?;
         for (name, help, read) in gauges {
-            let members = figures.iter().map(|(each, f)| (labels(each), ConstGauge::new(read(f))));
+            let members = stats.iter().map(|(each, f)| (labels(each), ConstGauge::new(read(f))));
             encode_family(&mut encoder, name, help, members)?;
         }
         Ok(())

@@ -1,10 +1,10 @@
-//! Which key is reconciled next: a work queue as a plain structure, with time as an argument.
+//! The work queue as a plain structure, with time as an argument: decides which key is reconciled next.
 //!
-//! A key is in one lane at most, in the hands of one worker at most, and has one delay at most. A key that is wanted while
-//! a worker has it, or while it is held back, is remembered once and comes when it may. So the queue is bounded by the number
-//! of objects: it keeps nothing of a key that is idle and did not fail.
+//! A key is in at most one lane, with at most one worker, and has at most one delay. A key that is added while a
+//! worker has it, or while it is held, is remembered once. So the queue is bounded by the number of objects: it keeps
+//! nothing for a key that is idle and did not fail.
 
-use super::backoff::{Backoff, LONGEST_DELAY};
+use super::backoff::{Backoff, MAX_DELAY};
 use super::bucket::{Bucket, RetryRate};
 use super::lane::Lane;
 use super::table::Table;
@@ -16,7 +16,7 @@ use std::hash::BuildHasher;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How urgent a key is.
+/// Priority of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Priority {
     /// It failed, and waits for its turn among all that failed.
@@ -27,10 +27,10 @@ pub(crate) enum Priority {
     Fresh,
 }
 
-/// Of so many keys handed out, one is taken from the background even while there are fresh ones.
+/// One in so many keys is taken from the background even while there are fresh ones.
 const BACKGROUND_SHARE: u32 = 16;
 
-/// What is to become of a key that a worker gives back.
+/// The next step for a key after its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Nothing, until something changes.
@@ -76,9 +76,9 @@ impl Hashed {
 pub(crate) struct Item {
     pub(crate) ticket: Ticket,
     pub(crate) key: ObjectKey,
-    /// How long it was ready.
+    /// Time for which it was ready.
     pub(crate) waited: Duration,
-    /// How often it failed in a row.
+    /// Failures in a row.
     pub(crate) failures: u32,
 }
 
@@ -108,13 +108,13 @@ pub(crate) struct State {
 struct Slot {
     key: ObjectKey,
     namespace: u32,
-    place: Place,
+    place: Location,
     /// Wanted once the worker gives it back, or once it is no longer held back.
     again: Option<Priority>,
     held: bool,
     delay: Option<Delay>,
     failures: u32,
-    /// Whether the run under way was started by the backoff, and not by a change in the meantime.
+    /// True if the run under way was started by the backoff, and not by a change.
     retried: bool,
 }
 
@@ -133,7 +133,7 @@ struct Delay {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Location {
     Nowhere,
     /// In a lane since this time.
     Lane(Priority, Instant),
@@ -183,17 +183,17 @@ impl State {
         let ticket = Ticket(lane.pop()?);
         let slot = &mut self.keys[ticket.0];
         let since = match slot.place {
-            Place::Lane(Priority::Fresh, since) => {
+            Location::Lane(Priority::Fresh, since) => {
                 self.streak += 1;
                 since
             }
-            Place::Lane(_, since) | Place::Worker(since) => {
+            Location::Lane(_, since) | Location::Worker(since) => {
                 self.streak = 0;
                 since
             }
-            Place::Nowhere => now,
+            Location::Nowhere => now,
         };
-        slot.place = Place::Worker(now);
+        slot.place = Location::Worker(now);
         slot.retried = slot.delay.is_none();
         let (key, failures) = (slot.key.clone(), slot.failures);
         self.undelay(ticket);
@@ -203,14 +203,14 @@ impl State {
     /// Takes a key back from its worker. A key that is `held` stays out of the lanes until it is released.
     pub(crate) fn done(&mut self, ticket: Ticket, next: Next, held: bool, now: Instant) {
         let slot = &mut self.keys[ticket.0];
-        slot.place = Place::Nowhere;
+        slot.place = Location::Nowhere;
         slot.held = held;
         let again = slot.again.take();
         match next {
             Next::Rest => slot.failures = 0,
             Next::After(delay) => {
                 slot.failures = 0;
-                self.delay(ticket, now + delay.min(LONGEST_DELAY), Priority::Background);
+                self.delay(ticket, now + delay.min(MAX_DELAY), Priority::Background);
             }
             Next::Retry => {
                 // Runs that changes started do not count: ten changes in a second are no reason to wait for long.
@@ -228,14 +228,14 @@ impl State {
         }
     }
 
-    /// Lets a key go on that was held back, and tells whether it was wanted.
+    /// Releases a held key, and returns true if it was added meanwhile.
     pub(crate) fn release(&mut self, key: &ObjectKey, now: Instant) -> bool {
         let Some(ticket) = self.find(key) else { return false };
         let slot = &mut self.keys[ticket.0];
         slot.held = false;
         let wanted = match slot.place {
-            Place::Nowhere => slot.again.take(),
-            Place::Lane(..) | Place::Worker(_) => None,
+            Location::Nowhere => slot.again.take(),
+            Location::Lane(..) | Location::Worker(_) => None,
         };
         if let Some(priority) = wanted {
             self.want(ticket, priority, now);
@@ -261,9 +261,9 @@ impl State {
         delay.into_iter().chain(token).min()
     }
 
-    /// Tells whether a worker has this key.
+    /// Returns true if a worker has this key.
     pub(crate) fn is_running(&self, key: &Hashed) -> bool {
-        self.find_hashed(key).is_some_and(|ticket| matches!(self.keys[ticket.0].place, Place::Worker(_)))
+        self.find_hashed(key).is_some_and(|ticket| matches!(self.keys[ticket.0].place, Location::Worker(_)))
     }
 
     /// Returns how many keys are ready.
@@ -271,7 +271,7 @@ impl State {
         self.fresh.len() + self.background.len()
     }
 
-    /// Tells whether a key is ready because something changed.
+    /// Returns true if a key is ready because something changed.
     pub(crate) fn has_fresh(&self) -> bool {
         !self.fresh.is_empty()
     }
@@ -283,15 +283,15 @@ impl State {
 
     /// Returns the keys that workers have.
     pub(crate) fn running_keys(&self) -> Vec<ObjectKey> {
-        let running = self.keys.iter().filter(|slot| matches!(slot.place, Place::Worker(_)));
+        let running = self.keys.iter().filter(|slot| matches!(slot.place, Location::Worker(_)));
         running.map(|slot| slot.key.clone()).collect()
     }
 
     /// Returns since when each running key has been running.
     pub(crate) fn running(&self) -> impl Iterator<Item = Instant> {
         self.keys.iter().filter_map(|slot| match slot.place {
-            Place::Worker(since) => Some(since),
-            Place::Nowhere | Place::Lane(..) => None,
+            Location::Worker(since) => Some(since),
+            Location::Nowhere | Location::Lane(..) => None,
         })
     }
 
@@ -316,7 +316,7 @@ impl State {
         let slot = Slot {
             key,
             namespace,
-            place: Place::Nowhere,
+            place: Location::Nowhere,
             again: None,
             held: false,
             delay: None,
@@ -326,10 +326,10 @@ impl State {
         Ticket(self.keys.insert(hash, slot))
     }
 
-    /// Gives the slot to whoever comes next, unless there is something to remember.
+    /// Frees the slot, unless there is something to remember.
     fn forget_if_idle(&mut self, ticket: Ticket) {
         let slot = &self.keys[ticket.0];
-        let idle = slot.place == Place::Nowhere && slot.again.is_none() && !slot.held && slot.delay.is_none();
+        let idle = slot.place == Location::Nowhere && slot.again.is_none() && !slot.held && slot.delay.is_none();
         if idle && slot.failures == 0 {
             let namespace = slot.namespace;
             self.keys.remove(ticket.0);
@@ -343,19 +343,19 @@ impl State {
     fn want(&mut self, ticket: Ticket, priority: Priority, now: Instant) {
         let slot = &mut self.keys[ticket.0];
         match slot.place {
-            Place::Nowhere if !slot.held => self.enter(ticket, priority, now),
-            Place::Lane(current, since) if current < priority => {
+            Location::Nowhere if !slot.held => self.enter(ticket, priority, now),
+            Location::Lane(current, since) if current < priority => {
                 self.leave(ticket);
                 self.enter(ticket, priority, if current == Priority::Retry { now } else { since });
             }
-            Place::Lane(..) => {}
-            Place::Nowhere | Place::Worker(_) => slot.again = slot.again.max(Some(priority)),
+            Location::Lane(..) => {}
+            Location::Nowhere | Location::Worker(_) => slot.again = slot.again.max(Some(priority)),
         }
     }
 
     fn enter(&mut self, ticket: Ticket, priority: Priority, since: Instant) {
         let slot = &mut self.keys[ticket.0];
-        slot.place = Place::Lane(priority, since);
+        slot.place = Location::Lane(priority, since);
         let namespace = slot.namespace;
         self.lane(priority).push(ticket.0, namespace);
     }
@@ -363,8 +363,8 @@ impl State {
     /// Takes a key out of its lane, if it is in one.
     fn leave(&mut self, ticket: Ticket) {
         let slot = &mut self.keys[ticket.0];
-        if let Place::Lane(priority, _) = slot.place {
-            slot.place = Place::Nowhere;
+        if let Location::Lane(priority, _) = slot.place {
+            slot.place = Location::Nowhere;
             let namespace = slot.namespace;
             self.lane(priority).remove(ticket.0, namespace);
         }
@@ -400,7 +400,7 @@ impl State {
             self.undelay(ticket);
             self.want(ticket, wanted, at);
         }
-        while !self.retrying.is_empty() && self.bucket.take(now) {
+        while !self.retrying.is_empty() && self.bucket.try_acquire(now) {
             if let Some(number) = self.retrying.pop() {
                 self.enter(Ticket(number), Priority::Background, now);
             }
@@ -476,7 +476,7 @@ mod tests {
         queue.add_key(&key("a"), Priority::Fresh, now);
         let item = queue.next(now).unwrap();
         queue.done(item.ticket, Next::After(Duration::MAX), false, now);
-        assert_eq!(queue.next_delay(now), Some(now + LONGEST_DELAY));
+        assert_eq!(queue.next_delay(now), Some(now + MAX_DELAY));
     }
 
     #[test]
@@ -537,7 +537,7 @@ mod tests {
         }
     }
 
-    /// What a key is in, told as simply as possible.
+    /// The state of a key in the simplest form.
     #[derive(Clone, Debug, Default)]
     struct Model {
         ready: bool,
@@ -616,7 +616,7 @@ mod tests {
                         let mut freed = 0;
                         for (k, model) in model.iter_mut().filter(|(_, key)| key.throttled) {
                             let ticket = queue.find(&key(*k)).unwrap();
-                            if matches!(queue.keys[ticket.0].place, Place::Lane(Priority::Background, _)) {
+                            if matches!(queue.keys[ticket.0].place, Location::Lane(Priority::Background, _)) {
                                 (model.throttled, model.ready) = (false, true);
                                 freed += 1;
                             }

@@ -1,7 +1,7 @@
-//! Numbers things that are looked up by their hash: keys, and the namespaces of keys.
+//! A table that numbers keys, and namespaces of keys, by their hash.
 //!
-//! A thing has its number as long as it is in the table; then the number goes to another one. Numbers are small, so that
-//! other structures can be indexed by them. Nothing here depends on the order of hashes.
+//! An item keeps its number while it is in the table; then the number is reused. Numbers are small, so that other
+//! structures can use them as indexes. Nothing here depends on the order of hashes.
 
 use hashbrown::HashTable;
 use std::ops::{Index, IndexMut};
@@ -15,7 +15,7 @@ pub(super) struct Table<T> {
 }
 
 /// An empty table of more slots than this gives its memory back.
-const KEPT: usize = 1024;
+const MAX_IDLE_CAPACITY: usize = 1024;
 
 impl<T> Table<T> {
     /// Returns the number of the thing with this hash that `is` it.
@@ -27,7 +27,7 @@ impl<T> Table<T> {
         found.copied()
     }
 
-    /// Gives a thing a number.
+    /// Inserts an item, and returns its number.
     pub(super) fn insert(&mut self, hash: u64, thing: T) -> u32 {
         let slot = Some((hash, thing));
         let number = match self.free.pop() {
@@ -53,7 +53,7 @@ impl<T> Table<T> {
             entry.remove();
         }
         self.free.push(number);
-        if self.numbers.is_empty() && self.slots.len() > KEPT {
+        if self.numbers.is_empty() && self.slots.len() > MAX_IDLE_CAPACITY {
             *self = Self::default();
         }
     }

@@ -1,8 +1,8 @@
-//! How far the peer of one connection is, and until when it must be further.
+//! Progress and deadlines of the peer of one connection.
 //!
-//! A connection is in one phase at a time. Each phase in which the peer has to act has a deadline; those in which bodies are
-//! transferred move theirs with each byte. The deadlines are computed here and enforced by `connections`. This module knows
-//! neither what is asked nor what is answered.
+//! A connection is in one phase at a time. Each phase in which the peer has to act has a deadline; those in which
+//! bodies are transferred move theirs with each byte. The deadlines are computed here and enforced by the parent
+//! module. This module knows neither what is asked nor what is answered.
 //!
 //! Invariant: only the phase `Answering`, in which the peer waits, has no deadline.
 

@@ -1,21 +1,22 @@
-//! Cuts what the API server sends into objects: lines of a watch, items of a list.
+//! Framing of responses: lines of a watch, items of a list.
 
 use crate::json::{self, Malformed, Members};
 use kube::core::Status;
 use std::borrow::Cow;
 
 /// The longest object that is read: one of etcd's largest size (1.5 MiB by default), with room.
-const LONGEST_LINE: usize = 64 << 20;
+const MAX_LINE_BYTES: usize = 64 << 20;
 
-/// The longest member of a list, apart from its items, that is read: its metadata hold little but the token of the next page.
-const LONGEST_MEMBER: usize = 256 << 10;
+/// The longest member of a list, apart from its items, that is read: its metadata hold little but the token of the
+/// next page.
+const MAX_MEMBER_BYTES: usize = 256 << 10;
 
 /// Why an answer cannot be read on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreadable {
-    #[error("an object is longer than {LONGEST_LINE} bytes")]
+    #[error("an object is longer than {MAX_LINE_BYTES} bytes")]
     TooLong,
-    #[error("a member of the list other than its items is longer than {LONGEST_MEMBER} bytes")]
+    #[error("a member of the list other than its items is longer than {MAX_MEMBER_BYTES} bytes")]
     LongMember,
     #[error("the list has no metadata.resourceVersion that is a number")]
     NoRevision,
@@ -45,7 +46,7 @@ impl Lines {
             }
             rest = after;
         }
-        if self.begun.len() + rest.len() > LONGEST_LINE {
+        if self.begun.len() + rest.len() > MAX_LINE_BYTES {
             return Err(Unreadable::TooLong);
         }
         self.begun.extend_from_slice(rest);
@@ -118,29 +119,29 @@ fn bookmark(object: &[u8]) -> Result<Event<'_>, Malformed> {
     Ok(Event::Bookmark { revision, initial })
 }
 
-/// What a list, or a page of it, says of itself.
+/// The metadata of a list, or of a page of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ListMeta {
     pub(super) revision: u64,
-    /// Where the next page begins, empty behind the last one.
+    /// The continue token of the next page, empty after the last one.
     pub(super) next: String,
 }
 
 /// Takes a list apart while it comes in, so that nobody has to hold it as a whole.
 #[derive(Debug, Default)]
 pub(super) struct List {
-    /// What was received and not taken yet.
+    /// Bytes that were received and not parsed yet.
     buffer: Vec<u8>,
-    place: Place,
+    place: Position,
     scan: Scan,
     meta: ListMeta,
-    /// Whether the list said as of which revision it is.
+    /// True if the list has a resource version.
     has_revision: bool,
 }
 
-/// Where in a list the reader is.
+/// Position of the reader in a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum Position {
     /// Before the list itself.
     #[default]
     Start,
@@ -148,7 +149,7 @@ enum Place {
     Members,
     /// Between the items.
     Items,
-    /// Behind it all.
+    /// After the list.
     End,
 }
 
@@ -165,9 +166,9 @@ impl List {
         }
         self.buffer.drain(..at);
         match self.place {
-            Place::Items if self.buffer.len() > LONGEST_LINE => Err(Unreadable::TooLong),
+            Position::Items if self.buffer.len() > MAX_LINE_BYTES => Err(Unreadable::TooLong),
             // It is looked at from its beginning each time.
-            Place::Start | Place::Members | Place::End if self.buffer.len() > LONGEST_MEMBER => {
+            Position::Start | Position::Members | Position::End if self.buffer.len() > MAX_MEMBER_BYTES => {
                 Err(Unreadable::LongMember)
             }
             _ => Ok(()),
@@ -177,9 +178,9 @@ impl List {
     /// Returns what the list said of itself, once all of it was taken in.
     pub(super) fn finish(self) -> Result<ListMeta, Unreadable> {
         match self.place {
-            Place::End if self.has_revision => Ok(self.meta),
-            Place::End => Err(Unreadable::NoRevision),
-            Place::Start | Place::Members | Place::Items => Err(Malformed(self.buffer.len()).into()),
+            Position::End if self.has_revision => Ok(self.meta),
+            Position::End => Err(Unreadable::NoRevision),
+            Position::Start | Position::Members | Position::Items => Err(Malformed(self.buffer.len()).into()),
         }
     }
 
@@ -188,12 +189,12 @@ impl List {
         let start = json::blank(&self.buffer, at);
         let Some(&byte) = self.buffer.get(start) else { return Ok(None) };
         match (self.place, byte) {
-            (Place::Start, b'{') => self.place = Place::Members,
-            (Place::Members, b',') | (Place::Items, b',') => {}
-            (Place::Members, b'}') => self.place = Place::End,
-            (Place::Members, b'"') => return self.member(start),
-            (Place::Items, b']') => self.place = Place::Members,
-            (Place::Items, b'{') => {
+            (Position::Start, b'{') => self.place = Position::Members,
+            (Position::Members, b',') | (Position::Items, b',') => {}
+            (Position::Members, b'}') => self.place = Position::End,
+            (Position::Members, b'"') => return self.member(start),
+            (Position::Items, b']') => self.place = Position::Members,
+            (Position::Items, b'{') => {
                 let end = self.scan.end(&self.buffer, start);
                 return Ok(end.map(|end| Step::Item(start, end)));
             }
@@ -209,7 +210,7 @@ impl List {
         let value = json::blank(json, colon + 1);
         match (json.get(colon), json.get(value)) {
             (Some(b':'), Some(b'[')) if &json[start..key_end] == b"\"items\"" => {
-                self.place = Place::Items;
+                self.place = Position::Items;
                 Ok(Some(Step::Skip(value + 1)))
             }
             (Some(b':'), Some(_)) => {
@@ -248,7 +249,7 @@ impl Step {
 /// Looks for the end of an item that comes in piece by piece, without looking twice at any byte.
 #[derive(Debug, Default)]
 struct Scan {
-    /// How far the item was looked at, from its beginning.
+    /// Bytes of the item that were scanned.
     seen: usize,
     depth: usize,
     in_text: bool,
@@ -391,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_member_other_than_the_items_is_bounded_and_an_item_may_be_long() {
-        let long = "a".repeat(2 * LONGEST_MEMBER);
+        let long = "a".repeat(2 * MAX_MEMBER_BYTES);
         let body = format!(r#"{{"metadata":{{"resourceVersion":"7"}},"items":[{{"a":"{long}"}}]}}"#);
         assert_eq!(read(body.as_bytes(), 8 << 10).map(|(_, items)| items.len()), Ok(1));
         let body = format!(r#"{{"metadata":{{"resourceVersion":"7","continue":"{long}"}},"items":[]}}"#);

@@ -1,15 +1,13 @@
-//! What the watches of one client share while their server cannot be reached: one of them looks for it, the others
-//! follow.
+//! Reachability of the API server, shared by the watches of one client: one of them probes the server, the others wait.
 //!
-//! The shell around [`Probes`], which decide whose turn it is; it sends the probes. A watch asks for nothing but to go
-//! on; it knows of no other watch.
+//! [`Probes`] decide whose turn it is; this file sends the probes. A watch knows no other watch.
 //!
-//! Streams that are open take part as well: they end once a server is back that was away. What was sent meanwhile may be lost with a
-//! connection that looks as before.
+//! Open streams take part as well: they end once a server is back after an outage, since a connection may look healthy
+//! although events were lost.
 //!
-//! A probe is a request of its own, for the health of the server: kube-apiserver answers that at once, however busy it
-//! is ([API Priority and Fairness](https://kubernetes.io/docs/concepts/cluster-administration/flow-control/) exempts it),
-//! and to everybody. So little time shows that a server hangs, while a list may take much longer to begin.
+//! A probe requests the health of the server, which kube-apiserver answers immediately, even under load ([API Priority
+//! and Fairness](https://kubernetes.io/docs/concepts/cluster-administration/flow-control/) exempts it), and without
+//! authentication. So a hanging server is detected soon, while a list may take much longer to begin.
 
 use super::schedule::{Probes, Schedule, Turn};
 use super::session::is_gateway_error;
@@ -23,12 +21,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// How long a probe may take.
+/// Time for a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest answer to a probe that is read so that its connection can be used again.
 const MAX_PROBE_ANSWER: usize = 16 << 10;
 
-/// Whether the server of a client can be reached, as far as its watches know.
+/// Reachability of the server of a client, as its watches know it.
 #[derive(Debug, Default)]
 pub(crate) struct Reachability {
     probes: Mutex<Probes>,
@@ -39,7 +37,7 @@ pub(crate) struct Reachability {
 }
 
 impl Reachability {
-    /// Takes in that the server sent something, whatever it said; what a load balancer says for it is no answer.
+    /// Records that the server sent something, whatever it said; what a load balancer says for it is no answer.
     pub(super) fn answered(&self) {
         let mut probes = self.probes();
         let was_away = probes.is_away();
@@ -59,8 +57,8 @@ impl Reachability {
         !self.probes().is_away()
     }
 
-    /// Probes the server whenever nothing was heard of it for a while. Streams alone do not show that it is away: a proxy may keep their
-    /// connections open that lead nowhere.
+    /// Probes the server whenever nothing was heard of it for a while. Streams alone do not show that it is away: a
+    /// proxy may keep their connections open that lead nowhere.
     pub(crate) async fn probe_when_quiet(&self, client: &dyn HttpService, rng: Rng) {
         let (schedule, start) = (Schedule::new(rng), Instant::now());
         loop {
@@ -77,12 +75,12 @@ impl Reachability {
         }
     }
 
-    /// Takes in that a request got no answer.
+    /// Records that a request got no answer.
     pub(super) fn missed(&self, schedule: &Schedule) {
         schedule.missed(&mut self.probes(), Instant::now());
     }
 
-    /// Tells whether nothing was heard of the server since a request got no answer.
+    /// Returns true if nothing was heard of the server since a request got no answer.
     pub(super) fn is_missing(&self) -> bool {
         self.probes().is_missing()
     }
@@ -119,7 +117,7 @@ impl Reachability {
     }
 }
 
-/// Tells whether the server answers.
+/// Returns true if the server answers.
 async fn probe(client: &dyn HttpService) -> bool {
     let get = Request::get("/livez").extension(NoRetry).body(Body::empty()).expect("it is a valid request");
     let asked = async {

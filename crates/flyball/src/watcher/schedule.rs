@@ -1,9 +1,9 @@
-//! When a watch sends its next request: waits after failures, and the probes of a server that cannot be reached.
+//! The schedule of a watch: waits after failures, and probes of an unreachable server.
 //!
-//! Takes what came of a request and gives a wait. It knows no clock and no I/O: time is an argument, jitter is drawn
+//! It maps the result of a request to a wait. It reads no clock and does no I/O: time is an argument, jitter is drawn
 //! from the seed.
 //!
-//! | What came of the request | Wait |
+//! | Result of the request | Wait |
 //! |---|---|
 //! | no answer: refused, unreachable, silent | a probe each [`PROBE_PERIOD`], by one watch of each client, until one is answered |
 //! | nothing, on all streams of a client, for [`MAX_QUIET`] | a probe; if it fails, further ones as above, and all streams end once one is answered |
@@ -15,7 +15,7 @@
 //! | a stream that ended at once | grows to 5 s: to resume it costs the server little |
 //!
 //! Invariant: an answer that began well ends no backoff, and neither does an event: only a watch that lived for a while
-//! does. One that ends in 410 has to have lived for [`STABLE_WATCH`], any other for [`SHORTEST_WATCH`].
+//! does. One that ends in 410 has to have lived for [`STABLE_WATCH_DURATION`], any other for [`MIN_WATCH_DURATION`].
 
 use flyball_core::Rng;
 use std::time::Duration;
@@ -27,28 +27,29 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 pub(super) const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// The longest wait after a stream that ended at once, before jitter.
 const MAX_RESUME_BACKOFF: Duration = Duration::from_secs(5);
-/// Between two probes of a server that cannot be reached, by one client: of 1,000 clients, 250 probe in a second. With all jitter, and the
-/// way to the server, watches live again within 5 s of its return.
+/// Between two probes of a server that cannot be reached, by one client: of 1,000 clients, 250 probe in a second. With
+/// all jitter, and the way to the server, watches live again within 5 s of its return.
 const PROBE_PERIOD: Duration = Duration::from_secs(4);
-/// How many errors after an outage count as those of a server that starts. At [`PROBE_PERIOD`] they take about a minute.
+/// Errors after an outage that count as those of a server that starts. At [`PROBE_PERIOD`] they take about a minute.
 const MAX_RECOVERY_ERRORS: u32 = 20;
 /// The part of [`PROBE_PERIOD`] that is drawn, so that clients do not fall into step.
 const PROBE_JITTER: f64 = 0.2;
-/// How long a client hears nothing of its server before it probes it. With the time for a probe, a server that is away is known to be
-/// after half a minute.
+/// Time without data from the server before it is probed. With the time for a probe, an outage is detected within half
+/// a minute.
 const MAX_QUIET: Duration = Duration::from_secs(25);
-/// The part of [`MAX_QUIET`] that is drawn, so that clients that lose a server at the same time do not probe it together.
+/// The part of [`MAX_QUIET`] that is drawn, so that clients that lose a server at the same time do not probe it
+/// together.
 const QUIET_JITTER: f64 = 0.2;
 /// Within this time the other watches of a client follow the one that reached the server.
 const FOLLOW_JITTER: Duration = Duration::from_millis(500);
 /// Within this time a watch whose stream ended comes back.
 const RECONNECT_JITTER: Duration = Duration::from_secs(1);
 /// A watch that ends sooner than this counts as a failure.
-const SHORTEST_WATCH: Duration = Duration::from_secs(5);
+const MIN_WATCH_DURATION: Duration = Duration::from_secs(5);
 /// A watch that lived this long proves that all is well again, however it ended.
-const STABLE_WATCH: Duration = Duration::from_secs(30);
+const STABLE_WATCH_DURATION: Duration = Duration::from_secs(30);
 
-/// How long one watch waits before its next request.
+/// The waits of one watch before its next request.
 #[derive(Debug)]
 pub(super) struct Schedule {
     rng: Rng,
@@ -56,7 +57,7 @@ pub(super) struct Schedule {
     errors: u32,
     /// Answers in a row that the place of the watch is too old.
     expiries: u32,
-    /// How many more errors count as those of a server that starts.
+    /// Further errors that count as those of a server that starts.
     recovery: u32,
 }
 
@@ -65,9 +66,9 @@ impl Schedule {
         Self { rng, errors: 0, expiries: 0, recovery: 0 }
     }
 
-    /// Takes in how long a watch lived.
+    /// Records the lifetime of a watch.
     pub(super) fn lived(&mut self, time: Duration) {
-        if time >= STABLE_WATCH {
+        if time >= STABLE_WATCH_DURATION {
             self.reset();
         }
     }
@@ -96,7 +97,7 @@ impl Schedule {
 
     /// Returns the wait after a stream ended that had lived this long.
     pub(super) fn ended(&mut self, lived: Duration) -> Duration {
-        if lived < SHORTEST_WATCH {
+        if lived < MIN_WATCH_DURATION {
             return self.failed(MAX_RESUME_BACKOFF, Duration::ZERO);
         }
         self.reset();
@@ -119,28 +120,29 @@ impl Schedule {
         MAX_QUIET.mul_f64(1.0 - QUIET_JITTER * self.rng.fraction())
     }
 
-    /// Takes in that the server could not be reached.
+    /// Records that the server could not be reached.
     pub(super) fn missed(&self, probes: &mut Probes, now: Instant) {
         probes.missed(now, &self.rng);
     }
 
-    /// Takes in that the server is back that was away. Whatever it answered before it went, it comes back as another one.
+    /// Records that the server is back that was away. Whatever it answered before it went, it comes back as another
+    /// one.
     pub(super) fn returned(&mut self) {
         self.errors = 0;
         self.interrupted();
     }
 
-    /// Takes in that the server cannot be reached, or broke off what worked: it may be about to start again.
+    /// Records that the server cannot be reached, or broke off what worked: it may be about to start again.
     pub(super) fn interrupted(&mut self) {
         self.recovery = MAX_RECOVERY_ERRORS;
     }
 
-    /// Takes in that the watch is accepted.
+    /// Records that the watch is accepted.
     pub(super) fn recovered(&mut self) {
         self.recovery = 0;
     }
 
-    /// Says what the watch is to do while it waits for the server.
+    /// Returns the next step of a watch that waits for the server.
     pub(super) fn turn(&self, probes: &mut Probes, now: Instant) -> Turn {
         probes.turn(now, &self.rng)
     }
@@ -156,13 +158,14 @@ impl Schedule {
 pub(super) struct Probes {
     /// When the next probe is due; `None` while the server can be reached.
     next: Option<Instant>,
-    /// Whether a probe failed since the server was last reached: it is away, and not only slow to answer one request.
+    /// True if a probe failed since the server was last reached: it is unavailable, and not only slow to answer one
+    /// request.
     is_confirmed: bool,
     /// When the server last sent anything.
     heard: Option<Instant>,
 }
 
-/// What a watch is to do that waits for its server.
+/// The next step of a watch that waits for its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The server was reached; whether it had been away, as a probe that failed shows.
@@ -174,7 +177,7 @@ pub(super) enum Turn {
 }
 
 impl Probes {
-    /// Takes in that a request got no answer.
+    /// Records that a request got no answer.
     fn missed(&mut self, now: Instant, rng: &Rng) {
         if self.next.is_none() {
             // All clients lose a server at the same time: the first probes are spread over the whole period.
@@ -188,7 +191,7 @@ impl Probes {
         self.heard.unwrap_or(start) + time
     }
 
-    /// Has a server probed at once that is quiet.
+    /// Probes a quiet server immediately.
     pub(super) fn suspect(&mut self, now: Instant) {
         if self.next.is_none() {
             self.next = Some(now);
@@ -196,30 +199,30 @@ impl Probes {
         }
     }
 
-    /// Takes in that a probe got no answer; tells whether that shows that the server is away.
+    /// Records that a probe got no answer; returns true if the server is unavailable.
     pub(super) fn failed(&mut self) -> bool {
         let was_known = self.is_confirmed;
         self.is_confirmed |= self.next.is_some();
         self.is_away() && !was_known
     }
 
-    /// Tells whether the server is away.
+    /// Returns true if the server is away.
     pub(super) fn is_away(&self) -> bool {
         self.next.is_some() && self.is_confirmed
     }
 
-    /// Tells whether nothing was heard of the server since a request got no answer.
+    /// Returns true if nothing was heard of the server since a request got no answer.
     pub(super) fn is_missing(&self) -> bool {
         self.next.is_some()
     }
 
-    /// Takes in that the server sent something; tells whether it was missed.
+    /// Records data from the server; returns true if it was missed.
     pub(super) fn answered(&mut self, now: Instant) -> bool {
         self.heard = Some(now);
         self.next.take().is_some()
     }
 
-    /// Says what a watch is to do that waits.
+    /// Returns the next step of a watch that waits.
     fn turn(&mut self, now: Instant, rng: &Rng) -> Turn {
         match self.next {
             None => Turn::Reached { was_away: self.is_confirmed },
@@ -278,7 +281,7 @@ mod tests {
                 lists += 1;
             }
             assert!(lists <= 10, "{lists} lists in the first minute from seed {seed}");
-            schedule.lived(STABLE_WATCH);
+            schedule.lived(STABLE_WATCH_DURATION);
             assert_eq!(schedule.expired(), Duration::ZERO, "a watch that lived is listed at once");
         }
     }
@@ -286,11 +289,11 @@ mod tests {
     #[test]
     fn a_stream_that_worked_comes_back_soon_and_one_that_did_not_backs_off() {
         let mut schedule = Schedule::new(Rng::from_seed(1));
-        assert!((0..100).all(|_| schedule.ended(SHORTEST_WATCH) <= RECONNECT_JITTER));
+        assert!((0..100).all(|_| schedule.ended(MIN_WATCH_DURATION) <= RECONNECT_JITTER));
         let waits: Vec<_> = (0..8).map(|_| schedule.ended(SECOND)).collect();
         assert!(waits[7] >= PROBE_PERIOD / 2, "{waits:?}");
         // Once it lives for a while, all is forgotten.
-        schedule.ended(SHORTEST_WATCH);
+        schedule.ended(MIN_WATCH_DURATION);
         assert!(schedule.ended(SECOND) <= FIRST_BACKOFF);
     }
 

@@ -1,4 +1,4 @@
-//! What a watcher does next, as a state machine without I/O.
+//! The protocol of list and watch as a state machine without I/O.
 //!
 //! ```text
 //!        ┌──────── 410, or the server lost its place, or a frame was lost ────────┐
@@ -8,12 +8,11 @@
 //!      └───┘ broken off, refused, or to be confirmed                    └─────────┘ stream ends: resumed
 //! ```
 //!
-//! Whatever goes wrong leads to one of two things: the same request again, or the list again. How long it waits before
-//! that is up to the [`Schedule`].
+//! Every error leads to one of two steps: the same request again, or a list. The [`Schedule`] decides how long to wait.
 
 use super::frame::{self, Event, ListMeta};
 use super::schedule::{MAX_BACKOFF, Schedule};
-use crate::cache::{Delta, Echoes, Entry, Kept, Portion, Store, percent_encoded};
+use crate::cache::{Delta, Entry, KeptFields, OwnWriteResponses, Portion, Store, percent_encoded};
 use flyball_core::{ObjectKey, Rng};
 use kube::core::Status;
 use std::sync::Arc;
@@ -23,34 +22,34 @@ use std::time::Duration;
 const MAX_BACKOFF_FOR_KIND: Duration = Duration::from_secs(5);
 /// The wait before a list that lacks many objects is compared with another one.
 const CONFIRMATION_DELAY: Duration = Duration::from_secs(2);
-/// The server has to say so many times in a row that it does not know a kind: of several servers, one may not have heard yet of a
-/// CRD that the others serve.
+/// The server has to say so many times in a row that it does not know a kind: of several servers, one may not have
+/// heard yet of a CRD that the others serve.
 const REFUSALS_OF_ABSENT_KIND: u32 = 3;
 /// After so many 502, 503 or 504 in a row the server may be away, for which a load balancer answers.
 const ERRORS_OF_ABSENT_SERVER: u32 = 3;
-/// How much longer than it was asked to a server may keep a watch open.
-const GRACE: Duration = Duration::from_secs(30);
-/// How long a watch may be silent whose server sends a bookmark a minute, as kube-apiserver does. To resume it costs the server little
-/// if that one was half a minute late.
-const LONGEST_SILENCE: Duration = Duration::from_secs(90);
-/// How long an unfinished list may be silent.
-const LONGEST_SILENCE_OF_LIST: Duration = Duration::from_secs(30);
+/// Time for which a server may keep a watch open beyond the requested timeout.
+const WATCH_CLOSE_GRACE: Duration = Duration::from_secs(30);
+/// Time without data after which a watch is resumed, if the server sends a bookmark per minute, as kube-apiserver does.
+/// Resuming costs the server little if the bookmark was only late.
+const WATCH_SILENCE_TIMEOUT: Duration = Duration::from_secs(90);
+/// Time without data after which an unfinished list is given up.
+const LIST_SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The kind of objects of which the server sends the metadata only.
-const PARTIAL: &str = "PartialObjectMetadata";
+const METADATA_KIND: &str = "PartialObjectMetadata";
 /// Objects in a page.
-const PAGE: u32 = 500;
+const PAGE_SIZE: u32 = 500;
 
 /// The next request to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) uri: String,
-    /// What the answer is made of.
+    /// Format of the response.
     pub(super) answer: Answer,
-    /// How long the server may send nothing.
+    /// Time for which the server may send nothing.
     pub(super) silence: Duration,
 }
 
-/// What an answer is made of.
+/// Format of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// A list, or a page of it.
@@ -59,44 +58,44 @@ pub(super) enum Answer {
     Events,
 }
 
-/// How a list is fetched. The order is that of what it costs a kube-apiserver 1.36 (10,000 objects of 1.6 kB: 0.3 s of CPU,
-/// 0.7 s, 1.7 s); a list that does not come through by one means may do so by the next.
+/// Strategy of a list, in the order of its cost for a kube-apiserver 1.36 (10,000 objects of 1.6 kB: 0.3 s of CPU, 0.7
+/// s, 1.7 s). A list that fails by one strategy is tried by the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Means {
-    /// In one answer, which the server makes from its watch cache.
-    Whole,
-    /// As the initial events of a watch ([KEP-3157](https://kep.k8s.io/3157)), which takes little of the server's memory.
+enum ListStrategy {
+    /// One response, which the server makes from its watch cache.
+    Single,
+    /// The initial events of a watch ([KEP-3157](https://kep.k8s.io/3157)), which takes little of the server's memory.
     Stream,
-    /// In pages, all but the first of which come from etcd.
+    /// Pages, all but the first of which come from etcd.
     Pages,
 }
 
-impl Means {
+impl ListStrategy {
     fn next(self) -> Self {
         match self {
-            Self::Whole => Self::Stream,
+            Self::Single => Self::Stream,
             Self::Stream => Self::Pages,
-            Self::Pages => Self::Whole,
+            Self::Pages => Self::Single,
         }
     }
 }
 
-/// Tells whether a load balancer answers so for a server that is away.
+/// Returns true if a load balancer answers so for a server that is away.
 pub(super) fn is_gateway_error(code: u16) -> bool {
     (502..=504).contains(&code)
 }
 
-/// What is waited for before the next request.
+/// The wait before the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
-    /// So much time.
+    /// A duration.
     For(Duration),
     /// The server, which cannot be reached. If it turns out to have been there, something else was wrong: then so much
     /// time, from now on.
     Server(Duration),
 }
 
-/// How a request came to its end.
+/// The end of a request.
 #[derive(Debug)]
 pub(super) enum End {
     /// There was no connection, or no answer from a server that does not answer probes either.
@@ -118,28 +117,28 @@ pub(super) enum End {
 pub(super) struct Session {
     path: String,
     kind: Box<str>,
-    /// What is added to the query of each request, behind a `&`; empty if all objects are meant.
+    /// Selectors in the query of each request, after a `&`; empty for all objects.
     select: String,
     manager: Arc<str>,
-    /// What is kept of each object.
-    kept: Kept,
-    echoes: Arc<Echoes>,
+    /// The fields that are kept of each object.
+    kept: KeptFields,
+    own_writes: Arc<OwnWriteResponses>,
     rng: Rng,
     schedule: Schedule,
     state: State,
-    /// How the next list is fetched.
-    means: Means,
-    /// How many lists by these means broke off in a row.
+    /// Strategy of the next list.
+    strategy: ListStrategy,
+    /// Lists by this strategy that failed in a row.
     broken_lists: u32,
-    /// Whether the server was seen to send bookmarks.
+    /// True if the server sends bookmarks.
     bookmarks: bool,
-    /// Whether a frame was lost, so that the cache has to be compared with a list.
-    doubt: bool,
-    /// How long the last watch was asked to last.
+    /// True if a frame was lost, so that the cache has to be compared with a list.
+    needs_relist: bool,
+    /// Requested timeout of the last watch.
     asked: Duration,
-    /// How often in a row the server said that it does not know the kind.
+    /// Responses in a row by which the server does not know the kind.
     unknown: u32,
-    trouble: Option<String>,
+    last_error: Option<String>,
 }
 
 #[derive(Debug)]
@@ -151,18 +150,17 @@ enum State {
     },
 }
 
-/// What a line of a watch means.
+/// The effect of a line of a watch.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// The cache takes this in.
+    /// The cache applies this.
     Apply(Delta),
     /// The line says nothing.
     Nothing,
     /// The line could not be read: it is lost, and made up for by the next list.
     Lost(String),
-    /// The list is complete, as of this revision: the session wants to know whether it is [believed](Session::complete)
-    /// or
-    /// [doubted](Session::doubt).
+    /// The list is complete, as of this revision. The caller answers by [`Session::complete`] or
+    /// [`Session::unconfirmed`].
     Listed(u64),
     /// The server ended the watch, for this reason.
     Stop(Box<Status>),
@@ -178,23 +176,23 @@ impl Session {
             select: selection.query(),
             manager,
             kept: kept.clone(),
-            echoes: store.echoes().clone(),
+            own_writes: store.own_writes().clone(),
             schedule: Schedule::new(rng.fork("schedule")),
             rng,
             state: State::Listing(ListMeta::default()),
-            means: Means::Whole,
+            strategy: ListStrategy::Single,
             broken_lists: 0,
             bookmarks: false,
-            doubt: false,
+            needs_relist: false,
             asked: Duration::ZERO,
             unknown: 0,
-            trouble: None,
+            last_error: None,
         }
     }
 
-    /// Returns what stands between the cache and the server, `None` while all is well.
-    pub(super) fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
+    /// Returns the last error, `None` while the watch works.
+    pub(super) fn last_error(&self) -> Option<&str> {
+        self.last_error.as_deref()
     }
 
     /// Returns how long to wait.
@@ -202,29 +200,29 @@ impl Session {
         &self.schedule
     }
 
-    /// Tells whether a request that is not answered promptly is given up once the server answers others, without it
+    /// Returns true if a request that is not answered promptly is given up once the server answers others, without it
     /// having been away. A list may take long to begin, and so may a watch at a server that is busy: that one is given
     /// up once.
     pub(super) fn is_impatient(&self) -> bool {
         self.is_watching() && self.schedule.errors() == 0
     }
 
-    /// Takes in that the server is back that was away.
+    /// Records that the server is back after an outage.
     pub(super) fn returned(&mut self) {
         self.schedule.returned();
     }
 
-    /// Tells whether the server has said often enough that it does not know the kind.
+    /// Returns true if the server has said often enough that it does not know the kind.
     pub(super) fn is_absent(&self) -> bool {
         self.unknown >= REFUSALS_OF_ABSENT_KIND
     }
 
-    /// Tells whether the list is complete, and followed by a watch.
+    /// Returns true if the list is complete, and followed by a watch.
     pub(super) fn is_watching(&self) -> bool {
         matches!(self.state, State::Watching { .. })
     }
 
-    /// Tells whether the next request begins a list.
+    /// Returns true if the next request begins a list.
     pub(super) fn begins_list(&self) -> bool {
         matches!(&self.state, State::Listing(page) if page.next.is_empty())
     }
@@ -236,32 +234,32 @@ impl Session {
         self.asked = Duration::from_secs(seconds);
         let (path, select) = (&self.path, &self.select);
         let watch = format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}{select}");
-        let (answer, uri, silence) = match (&self.state, self.means) {
-            (State::Listing(_), Means::Whole) => {
+        let (answer, uri, silence) = match (&self.state, self.strategy) {
+            (State::Listing(_), ListStrategy::Single) => {
                 let uri = select.strip_prefix('&').map_or_else(|| path.clone(), |select| format!("{path}?{select}"));
-                (Answer::List, uri, LONGEST_SILENCE_OF_LIST)
+                (Answer::List, uri, LIST_SILENCE_TIMEOUT)
             }
-            (State::Listing(_), Means::Stream) => {
+            (State::Listing(_), ListStrategy::Stream) => {
                 let uri = format!("{watch}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan");
-                (Answer::Events, uri, LONGEST_SILENCE_OF_LIST)
+                (Answer::Events, uri, LIST_SILENCE_TIMEOUT)
             }
-            (State::Listing(page), Means::Pages) => {
+            (State::Listing(page), ListStrategy::Pages) => {
                 let from = if page.next.is_empty() {
                     String::new()
                 } else {
                     format!("&continue={}", percent_encoded(&page.next))
                 };
-                (Answer::List, format!("{path}?limit={PAGE}{from}{select}"), LONGEST_SILENCE_OF_LIST)
+                (Answer::List, format!("{path}?limit={PAGE_SIZE}{from}{select}"), LIST_SILENCE_TIMEOUT)
             }
             (State::Watching { revision }, _) => {
-                let silence = if self.bookmarks { LONGEST_SILENCE } else { self.asked + GRACE };
+                let silence = if self.bookmarks { WATCH_SILENCE_TIMEOUT } else { self.asked + WATCH_CLOSE_GRACE };
                 (Answer::Events, format!("{watch}&resourceVersion={revision}"), silence)
             }
         };
         Request { uri, answer, silence }
     }
 
-    /// Takes in that the server answers the last request.
+    /// Records that the server answers the last request.
     pub(super) fn accepted(&mut self) {
         if self.is_absent() {
             self.schedule.reset();
@@ -269,14 +267,14 @@ impl Session {
         if self.is_watching() {
             self.schedule.recovered();
         }
-        self.trouble = None;
+        self.last_error = None;
         self.unknown = 0;
     }
 
-    /// Takes in that the server refused the last request, or ended a watch that had lived this long.
+    /// Records that the server refused the last request, or ended a watch that had lived this long.
     pub(super) fn refused(&mut self, status: &Status, lived: Duration) -> Pause {
         self.schedule.lived(lived);
-        self.trouble = Some(format!("{} {}", status.code, status.message));
+        self.last_error = Some(format!("{} {}", status.code, status.message));
         self.unknown = if status.code == 404 { self.unknown.saturating_add(1) } else { 0 };
         let asked = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
         let asked = Duration::from_secs(asked.into());
@@ -298,7 +296,7 @@ impl Session {
                 self.list_again();
                 let wait = self.schedule.expired();
                 if wait.is_zero() {
-                    self.trouble = None;
+                    self.last_error = None;
                 }
                 wait
             }
@@ -313,7 +311,7 @@ impl Session {
         if may_be_away { Pause::Server(wait) } else { Pause::For(wait) }
     }
 
-    /// Takes in one item of the list.
+    /// Processes an item of the list.
     pub(super) fn item(&mut self, item: &[u8]) -> Step {
         match self.read(item) {
             Ok((key, entry)) => Step::Apply(Delta::Put(key, entry)),
@@ -321,7 +319,7 @@ impl Session {
         }
     }
 
-    /// Takes in that the list, or a page of it, is at its end.
+    /// Records that the list, or a page of it, is at its end.
     pub(super) fn page(&mut self, page: ListMeta) -> Step {
         match &self.state {
             // The server went on from another revision: two of them must not mix.
@@ -337,7 +335,7 @@ impl Session {
         }
     }
 
-    /// Takes in one line of the watch.
+    /// Processes a line of the watch.
     pub(super) fn line(&mut self, line: &[u8]) -> Step {
         match frame::event(line) {
             Ok(Event::Put(object)) => self.event(object, |session| match session.read(object) {
@@ -363,10 +361,10 @@ impl Session {
         }
     }
 
-    /// Takes in an object that a line of the watch is about.
+    /// Processes the object of a line of the watch.
     fn event(&mut self, object: &[u8], step: impl FnOnce(&mut Self) -> Step) -> Step {
         match frame::kind(object) {
-            Some(kind) if *kind != *self.kind && kind != PARTIAL => {
+            Some(kind) if *kind != *self.kind && kind != METADATA_KIND => {
                 let error = format!("the watch of {} sent an object of kind {kind:?}", self.kind);
                 self.lost(error)
             }
@@ -376,13 +374,13 @@ impl Session {
 
     /// Reads an object, unless that was done when a write was answered with it.
     fn read(&self, object: &[u8]) -> Result<(ObjectKey, Arc<Entry>), impl ToString + use<>> {
-        match self.echoes.recognise(object) {
+        match self.own_writes.find(object) {
             Some(known) => Ok(known),
             None => Entry::read(object, &self.manager, &self.kept).map(|(key, entry)| (key, Arc::new(entry))),
         }
     }
 
-    /// Takes in that the stream ended after `lived`.
+    /// Records that the stream ended after `lived`.
     pub(super) fn ended(&mut self, end: End, lived: Duration) -> Pause {
         match (&self.state, &end) {
             (State::Listing(_), End::Unreachable(_) | End::Lost) => self.list_again(),
@@ -393,7 +391,7 @@ impl Session {
                 self.broken_lists = 1;
             }
             (State::Listing(_), _) => self.other_means(),
-            (State::Watching { .. }, _) if self.doubt => self.list_again(),
+            (State::Watching { .. }, _) if self.needs_relist => self.list_again(),
             (State::Watching { .. }, _) => {}
         }
         self.schedule.lived(lived);
@@ -402,14 +400,14 @@ impl Session {
             End::Closed if lived + Duration::from_secs(1) >= self.asked => return Pause::For(Duration::ZERO),
             End::Closed => {}
             End::Lost => {
-                self.trouble = Some("the API server answers others, and not this request".into());
+                self.last_error = Some("the API server answers others, and not this request".into());
                 self.returned();
             }
-            End::Late => self.trouble = Some("the API server did not begin to answer in time".into()),
-            End::Broken(why) => self.trouble = Some(why),
-            End::Silent => self.trouble = Some("the API server sent nothing for too long".into()),
+            End::Late => self.last_error = Some("the API server did not begin to answer in time".into()),
+            End::Broken(why) => self.last_error = Some(why),
+            End::Silent => self.last_error = Some("the API server sent nothing for too long".into()),
             End::Unreachable(why) => {
-                self.trouble = Some(why);
+                self.last_error = Some(why);
                 self.schedule.interrupted();
                 return Pause::Server(self.retry(lived));
             }
@@ -433,32 +431,32 @@ impl Session {
     }
 
     fn lost(&mut self, error: impl ToString) -> Step {
-        self.doubt = true;
+        self.needs_relist = true;
         Step::Lost(error.to_string())
     }
 
-    /// Takes in that the list is believed, and returns what the cache takes in.
+    /// Completes the list, and returns the delta for the cache.
     pub(super) fn complete(&mut self, revision: u64) -> Delta {
         self.state = State::Watching { revision };
         self.broken_lists = 0;
         Delta::Complete(revision)
     }
 
-    /// Takes in that the list is to be confirmed by another one, and returns how long to wait before that.
-    pub(super) fn doubt(&mut self, why: String) -> Pause {
-        self.trouble = Some(why);
+    /// Asks for another list that confirms this one, and returns the wait before it.
+    pub(super) fn unconfirmed(&mut self, why: String) -> Pause {
+        self.last_error = Some(why);
         self.list_again();
         Pause::For(self.schedule.failed(MAX_BACKOFF, Duration::ZERO).max(CONFIRMATION_DELAY))
     }
 
     fn list_again(&mut self) {
-        self.doubt = false;
+        self.needs_relist = false;
         self.state = State::Listing(ListMeta::default());
     }
 
     fn other_means(&mut self) {
         self.list_again();
-        self.means = self.means.next();
+        self.strategy = self.strategy.next();
         self.broken_lists = 0;
     }
 }

@@ -1,9 +1,10 @@
-//! The session against a small model of the API server: whatever goes wrong on the way, the cache ends up as the server.
+//! The session against a small model of the API server: whatever goes wrong on the way, the cache ends up as the
+//! server.
 
 use super::WatchCounters;
 use super::frame::{List, ListMeta};
 use super::session::{Answer, End, Pause, Session, Step};
-use crate::cache::{Change, DeclaredIndex, Delta, Entry, IndexId, Listener, Shown, Store, StoreId, Writer};
+use crate::cache::{Change, DeclaredIndex, DecodedEntry, Delta, Entry, IndexId, Listener, Store, StoreId, Writer};
 use crate::kind::Kind;
 use flyball_core::{ObjectKey, Rng};
 use k8s_openapi::api::core::v1::Namespace;
@@ -14,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// Objects by name, with the revision at which they became what they are.
 type Objects = BTreeMap<u8, u64>;
@@ -23,14 +24,14 @@ type Objects = BTreeMap<u8, u64>;
 struct Server {
     revision: u64,
     objects: Objects,
-    /// What became of which object at each revision.
+    /// Revision, object, and true if it exists.
     history: Vec<(u64, u8, bool)>,
     compacted: u64,
     /// The kind is not installed.
     absent: bool,
 }
 
-/// What goes wrong with an exchange.
+/// A fault of an exchange.
 #[derive(Clone, Debug)]
 enum Fault {
     Refuse(u16),
@@ -148,15 +149,15 @@ impl Listener for Mirror {
         assert_eq!(before, change.old.map(|old| old.resource_version()), "{change:?}");
     }
 
-    fn seen(&self, _: StoreId, _: u64) {}
+    fn observed(&self, _: StoreId, _: u64) {}
 
     fn listed(&self, _: &Store, _: u64) {}
 }
 
-fn take(step: Step, session: &mut Session, writer: &mut Writer) -> Option<Pause> {
+fn apply_step(step: Step, session: &mut Session, writer: &mut Writer) -> Option<Pause> {
     match step {
         Step::Stop(status) => Some(session.refused(&status, Duration::from_secs(60))),
-        step => super::take(step, session, writer, &WatchCounters::default()),
+        step => super::apply_step(step, session, writer, &WatchCounters::default()),
     }
 }
 
@@ -199,7 +200,7 @@ fn exchanged(session: &mut Session, writer: &mut Writer, server: &Server, fault:
     if request.answer == Answer::Events {
         for line in &parts {
             let step = session.line(line.as_bytes());
-            if let Some(pause) = take(step, session, writer) {
+            if let Some(pause) = apply_step(step, session, writer) {
                 return pause;
             }
         }
@@ -207,14 +208,14 @@ fn exchanged(session: &mut Session, writer: &mut Writer, server: &Server, fault:
     }
     let mut list = List::default();
     for part in &parts {
-        if list.push(part.as_bytes(), |item| _ = take(session.item(item), session, writer)).is_err() {
+        if list.push(part.as_bytes(), |item| _ = apply_step(session.item(item), session, writer)).is_err() {
             return session.ended(End::Broken("unreadable".into()), Duration::ZERO);
         }
     }
     match (end, list.finish()) {
         (End::Closed, Ok(page)) => {
             let step = session.page(page);
-            take(step, session, writer).unwrap_or(Pause::For(Duration::ZERO))
+            apply_step(step, session, writer).unwrap_or(Pause::For(Duration::ZERO))
         }
         (End::Closed, Err(_)) => session.ended(End::Broken("unreadable".into()), Duration::ZERO),
         (end, _) => session.ended(end, Duration::ZERO),
@@ -252,7 +253,7 @@ proptest! {
         let (store, mut writer) = Store::new(0, Kind::of::<Namespace>(), None);
         let mirror = Arc::new(Mirror::default());
         writer.subscribe(mirror.clone());
-        let parity = |_: &ObjectKey, shown: &Shown<'_>| vec![shown.resource_version() % 2];
+        let parity = |_: &ObjectKey, shown: &DecodedEntry<'_>| vec![shown.resource_version() % 2];
         let by_parity = DeclaredIndex::new(IndexId::Own(Arc::default()), parity);
         writer.index(&by_parity);
         let mut session = Session::new(&store, "me".into(), Rng::from_seed(seed));
@@ -273,7 +274,7 @@ proptest! {
                 Move::Install => server.absent = false,
                 Move::Exchange(fault) => {
                     let pause = exchange(&mut session, &mut writer, &server, fault);
-                    prop_assert!(is_within(&pause, LONGEST_PAUSE), "{pause:?}");
+                    prop_assert!(is_within(&pause, MAX_PAUSE), "{pause:?}");
                     for parity in 0..2 {
                         let all = store.list(None).into_iter();
                         let found = all.filter(|(_, entry)| entry.resource_version() % 2 == parity).map(|(key, _)| key);
@@ -287,7 +288,7 @@ proptest! {
             exchange(&mut session, &mut writer, &server, None);
         }
         prop_assert!(store.is_synced());
-        prop_assert_eq!((session.trouble().is_some(), store.is_absent()), (server.absent, server.absent));
+        prop_assert_eq!((session.last_error().is_some(), store.is_absent()), (server.absent, server.absent));
         let cached = store.list(None).into_iter().map(|(key, entry)| (key.to_string(), entry.resource_version()));
         let cached: BTreeMap<String, u64> = cached.collect();
         let expected = server.objects.iter().map(|(name, revision)| (format!("n{name}"), *revision)).collect();
@@ -319,9 +320,9 @@ fn listed(session: &mut Session, writer: &mut Writer, names: std::ops::Range<u8>
     session.request();
     session.accepted();
     for name in names {
-        take(session.item(object(name, 1).as_bytes()), session, writer);
+        apply_step(session.item(object(name, 1).as_bytes()), session, writer);
     }
-    take(session.page(ListMeta { revision, next: String::new() }), session, writer)
+    apply_step(session.page(ListMeta { revision, next: String::new() }), session, writer)
 }
 
 fn is_within(pause: &Pause, longest: Duration) -> bool {
@@ -365,9 +366,9 @@ fn a_list_that_was_cut_short_loses_nothing_and_one_that_is_confirmed_is_believed
     expire(&mut session);
     let pause = listed(&mut session, &mut writer, 0..20, 6).expect("it is doubted");
     assert!(matches!(pause, Pause::For(wait) if wait >= Duration::from_secs(2)), "{pause:?}");
-    assert!(session.trouble().is_some_and(|why| why.contains("lacks 80 of 100")));
+    assert!(session.last_error().is_some_and(|why| why.contains("lacks 80 of 100")));
     assert_eq!(listed(&mut session, &mut writer, 0..100, 6), None);
-    assert_eq!((store.len(), session.trouble()), (100, None));
+    assert_eq!((store.len(), session.last_error()), (100, None));
     // They are gone indeed, as all of a namespace that was deleted.
     expire(&mut session);
     assert!(listed(&mut session, &mut writer, 0..20, 7).is_some());
@@ -392,10 +393,10 @@ fn a_place_that_expired_is_listed_at_once_and_a_storm_of_them_backs_off() {
     let (_, mut writer, mut session) = store_of(1);
     let gone = Status::failure("too old", "").with_code(410);
     assert_eq!(session.refused(&gone, Duration::ZERO), Pause::For(Duration::ZERO));
-    assert_eq!(session.trouble(), None, "it is part of a restart");
+    assert_eq!(session.last_error(), None, "it is part of a restart");
     listed(&mut session, &mut writer, 0..1, 6);
     let step = session.line(event("MODIFIED", &object(0, 7)).as_bytes());
-    take(step, &mut session, &mut writer);
+    apply_step(step, &mut session, &mut writer);
     let pause = session.refused(&gone, Duration::from_millis(5));
     assert!(
         matches!(pause, Pause::For(wait) if wait >= Duration::from_millis(500)),

@@ -1,13 +1,13 @@
-//! Memory that reviews may take, whoever sends them.
+//! Memory budgets of reviews.
 //!
-//! The port is open to everybody in the cluster, so nothing depends on what a sender promises. There are two budgets. Bodies are
-//! charged with the bytes that are allocated for them as they arrive, and stay charged until their answer is written. Reviews of
-//! some size are charged with an estimate of their parsed tree, made from the text, before they are parsed: eight bytes such as
-//! `{"a":0},` become several hundred. This module knows neither HTTP nor what a review is.
+//! The port is open to the whole cluster, so nothing depends on a promise of the sender. There are two budgets. Bodies
+//! are charged with the bytes that are allocated as they arrive, until their answer is written. Larger reviews are
+//! charged with an estimate of their parsed tree before they are parsed: eight bytes such as `{"a":0},` become several
+//! hundred. This module knows neither HTTP nor the contents of a review.
 //!
-//! Invariants: a body smaller than its share of the budget is never refused on behalf of others: if the budget is used up, some
-//! unfinished body has more than its share, and the largest is refused. Whoever holds a part of the second budget waits for
-//! nothing else, so the two cannot block one another.
+//! Invariants: a body smaller than its share of the budget is never rejected because of others: if the budget is used
+//! up, some unfinished body exceeds its share, and the largest is rejected. The holder of a part of the second budget
+//! waits for nothing else, so the two cannot block each other.
 
 use bytes::{Buf, BufMut};
 use http_body::Body;
@@ -48,7 +48,7 @@ struct Unfinished {
 #[derive(Debug)]
 struct Charge {
     units: u32,
-    /// Has the body refused.
+    /// Rejects the body.
     cut: Arc<Notify>,
 }
 
@@ -145,7 +145,7 @@ impl Budget {
         Reading { budget: self, id, cut }
     }
 
-    /// Has the largest unfinished bodies refused until there are so many units.
+    /// Rejects the largest unfinished bodies until this many units are free.
     fn cut(&self, wanted: u32) {
         let mut unfinished = self.unfinished();
         let mut missing = wanted.saturating_sub(u32::try_from(self.bodies.available_permits()).unwrap_or(u32::MAX));
@@ -204,8 +204,8 @@ fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
 }
 
-/// Estimates from above what a JSON text takes once it is parsed, by what its marks stand for: a map takes the first node of a
-/// tree, an item twice the size of a value, as lists grow by doubling.
+/// Estimates from above what a JSON text takes once it is parsed, by what its marks stand for: a map takes the first
+/// node of a tree, an item twice the size of a value, as lists grow by doubling.
 pub(super) fn tree_bytes(text: &[u8]) -> usize {
     let marks = text.iter().map(|byte| match byte {
         b'{' => 700,

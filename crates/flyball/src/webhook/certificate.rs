@@ -1,4 +1,4 @@
-//! Makes certificates, and reads from them how long they are good.
+//! Issuing of certificates, and their validity.
 
 use flyball_core::time::{SignedDuration, Timestamp};
 use rcgen::{
@@ -9,10 +9,10 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::time::Duration;
 
-/// How long a certificate is good.
+/// Validity of a certificate.
 pub(super) const LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// The age at which an identity gets a successor.
-const OLD: SignedDuration = SignedDuration::from_secs(LIFETIME.as_secs() / 3 * 2);
+const RENEWAL_AGE: SignedDuration = SignedDuration::from_secs(LIFETIME.as_secs() / 3 * 2);
 /// Certificates are good from this time before they are made, as clocks differ.
 const BACKDATED: SignedDuration = SignedDuration::from_hours(24);
 
@@ -52,12 +52,12 @@ impl Identity {
         Some(validity(&self.certificate)?.0 + BACKDATED)
     }
 
-    /// Tells whether it should have a successor at this time.
+    /// Returns true if it should have a successor at this time.
     pub(crate) fn is_old(&self, now: Timestamp) -> bool {
-        self.made().is_none_or(|made| now.duration_since(made) >= OLD)
+        self.made().is_none_or(|made| now.duration_since(made) >= RENEWAL_AGE)
     }
 
-    /// Tells whether it can be read and is good at this time, for all that is known of the time.
+    /// Returns true if it can be read and is good at this time, for all that is known of the time.
     pub(super) fn is_good(&self, now: Now) -> bool {
         let is_good = |(from, to)| match now {
             Now::Server(now) => from <= now && now < to,
@@ -72,8 +72,8 @@ impl Identity {
 pub(super) enum Now {
     /// That of the API server, which all replicas share.
     Server(Timestamp),
-    /// That of this replica. A certificate that is not good yet is kept: the replica that made it has another clock, and a
-    /// successor would be no better by that one.
+    /// That of this replica. A certificate that is not good yet is kept: the replica that made it has another clock,
+    /// and a successor would be no better by that one.
     Own(Timestamp),
 }
 
@@ -101,8 +101,8 @@ fn good_from(params: &mut CertificateParams, now: Timestamp) {
 /// Returns from when to when the first certificate of a PEM text is good.
 pub(super) fn validity(pem: &str) -> Option<(Timestamp, Timestamp)> {
     let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
-    // Certificate and tbsCertificate are sequences that begin; then come version (tagged, may be left out), serial number,
-    // algorithm and issuer, see RFC 5280, 4.1.
+    // Certificate and tbsCertificate are sequences that begin; then come version (tagged, may be left out), serial
+    // number, algorithm and issuer, see RFC 5280, 4.1.
     let (_, certificate, _) = element(&der)?;
     let (_, mut rest, _) = element(certificate)?;
     if rest.first() == Some(&0xa0) {

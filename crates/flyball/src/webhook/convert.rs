@@ -60,8 +60,8 @@ fn api_version(kind: &Kind) -> String {
     if gvk.group.is_empty() { gvk.version.to_string() } else { format!("{}/{}", gvk.group, gvk.version) }
 }
 
-/// Converts by way of the types. Metadata stays as it was sent, but for labels and annotations: the API server admits no other
-/// change of it.
+/// Converts by way of the types. Metadata stays as it was sent, but for labels and annotations: the API server admits
+/// no other change of it.
 fn step<From: Resource, To>(object: &Value) -> Result<Value, String>
 where
     To: Resource + Serialize + TryFrom<From, Error: Display>,
@@ -112,7 +112,8 @@ struct Answer {
     result: Value,
 }
 
-/// Estimates what a review takes while it is answered: all objects as text, read and written, and the largest as a tree.
+/// Estimates what a review takes while it is answered: all objects as text, read and written, and the largest as a
+/// tree.
 pub(super) fn tree_bytes(body: &[u8]) -> usize {
     let request = serde_json::from_slice(body).ok().and_then(|review: Review<'_>| review.request);
     let trees =
@@ -120,8 +121,8 @@ pub(super) fn tree_bytes(body: &[u8]) -> usize {
     2 * body.len() + trees.max().unwrap_or_default()
 }
 
-/// Answers a conversion review, or says why it is none. One object that cannot be converted fails the review: the API server
-/// takes all objects or nothing.
+/// Answers a conversion review, or says why it is none. One object that cannot be converted fails the review: the API
+/// server takes all objects or nothing.
 pub(super) fn answer(kinds: &BTreeMap<String, Arc<Conversions>>, body: &[u8]) -> Result<String, String> {
     let review: Review<'_> = serde_json::from_slice(body).map_err(|error| format!("this is no review: {error}"))?;
     if (review.api_version.as_str(), review.kind.as_str()) != ("apiextensions.k8s.io/v1", "ConversionReview") {

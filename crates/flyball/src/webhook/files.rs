@@ -1,4 +1,4 @@
-//! A certificate that lies in files, which others replace.
+//! A certificate in files that are replaced from outside.
 
 use std::io;
 use std::path::Path;

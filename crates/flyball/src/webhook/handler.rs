@@ -1,7 +1,7 @@
-//! From a review to an answer: what the author wrote, called with types.
+//! Calls of validators and defaulters with decoded objects.
 
 use super::budget::tree_bytes;
-use super::graft::{graft, patch};
+use super::merge::{merge_typed_change, patch};
 use super::request::{AdmissionRequest, Operation, Review, Sent};
 use super::verdict::Verdict;
 use crate::cache::Caches;
@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// Decides whether a write of a `T` is admitted.
+/// Validates writes of objects of type `T`.
 ///
-/// What the schema of a custom resource and its CEL rules can say belongs there, and what other CEL can say into a
-/// [`Policy`](crate::Policy): they need no process that runs. A validator is for what lies beyond, such as other objects. A function will do, and so will a closure whose argument is
-/// typed:
+/// Rules about the fields of a custom resource belong into its schema and CEL rules, other rules in CEL into a
+/// [`Policy`](crate::policy::Policy): they need no running process. A validator is for everything else, such as rules
+/// that depend on other objects. It may be a function, or a closure with a typed argument:
 ///
 /// ```
 /// use flyball::webhook::{AdmissionRequest, Validator, Verdict, Webhook};
@@ -49,13 +49,14 @@ use std::sync::Arc;
 ///
 /// # Guarantees
 ///
-/// - It is called after all mutating webhooks, and what it saw is what will be stored.
-/// - It is not asked when of an object that is being deleted only metadata changes, as when it loses a finalizer: no rule may
-///   keep an object from going.
-/// - An error and a panic are answers as well: the error is told to the client, with its code if it came from the API
-///   server, else as 500; a panic is a failed call, which [`Webhook::optional`](super::Webhook::optional) lets pass.
+/// - It is called after all mutating webhooks, with the object that will be stored.
+/// - It is not called when only the metadata of an object that is being deleted changes, such as its finalizers: a rule
+///   must not prevent a deletion.
+/// - An error is returned to the client, with its code if it came from the API server, else as 500. A panic is a failed
+///   call, which [`Webhook::optional`](super::Webhook::optional) admits.
+#[doc(alias = "CustomValidator")]
 pub trait Validator<T>: Send + Sync + 'static {
-    /// Judges a write.
+    /// Validates a write.
     fn validate(&self, request: &AdmissionRequest<T>) -> impl Future<Output = Result<Verdict>> + Send;
 }
 
@@ -65,11 +66,11 @@ impl<T, F: Fn(&AdmissionRequest<T>) -> Result<Verdict> + Send + Sync + 'static> 
     }
 }
 
-/// Completes a `T` before it is validated and stored.
+/// Sets defaults on objects of type `T` before they are validated and stored.
 ///
-/// Constant defaults belong into the schema of a custom resource. A defaulter is for those that depend on something. It
-/// changes the typed object; fields that the type does not know stay as they were sent. It may be called again for the same
-/// write, and must then change nothing more.
+/// Constant defaults belong into the schema of a custom resource. A defaulter is for defaults that depend on other
+/// values. It changes the typed object; fields that the type does not know are preserved. It may be called again for
+/// the same write, and must not change the object again.
 ///
 /// ```
 /// use flyball::Result;
@@ -89,8 +90,9 @@ impl<T, F: Fn(&AdmissionRequest<T>) -> Result<Verdict> + Send + Sync + 'static> 
 /// # });
 /// let webhook = Webhook::new().defaults(signs);
 /// ```
+#[doc(alias = "CustomDefaulter")]
 pub trait Defaulter<T>: Send + Sync + 'static {
-    /// Changes `object`, which is [`AdmissionRequest::object`] to begin with.
+    /// Sets defaults in `object`, which is a copy of [`AdmissionRequest::object`].
     fn set_defaults(&self, object: &mut T, request: &AdmissionRequest<T>) -> impl Future<Output = Result<()>> + Send;
 }
 
@@ -100,9 +102,9 @@ impl<T, F: Fn(&mut T, &AdmissionRequest<T>) -> Result<()> + Send + Sync + 'stati
     }
 }
 
-/// Answers reviews of one sort.
+/// A handler of one type of reviews.
 pub(super) trait Handler: Send + Sync {
-    /// Answers a review in JSON, or says why it is none.
+    /// Answers a review in JSON, or returns the reason why it is invalid.
     fn handle<'a>(&'a self, body: &'a [u8], caches: Arc<Caches>) -> BoxFuture<'a, Result<String, String>>;
 
     /// Estimates what a review takes while it is handled, in bytes and from above.
@@ -172,7 +174,7 @@ impl<T: Resource + Serialize, D: Defaulter<T>> Defaulting<T, D> {
         let request = AdmissionRequest::new(sent, decode(&sent.object)?, old, caches);
         self.0.set_defaults(&mut object, &request).await.map_err(|error| status(&error))?;
         let mut changed = sent.object.clone();
-        graft(&mut changed, &before, &write(&object)?);
+        merge_typed_change(&mut changed, &before, &write(&object)?);
         Ok(changed)
     }
 }
@@ -192,7 +194,7 @@ fn decode<T: DeserializeOwned>(object: &Value) -> Result<T, Status> {
     T::deserialize(object).map_err(|error| Status::bad_request(format!("the object cannot be read: {error}")))
 }
 
-/// Tells whether an object that is being deleted changes in its metadata only.
+/// Returns true if an object that is being deleted changes in its metadata only.
 fn loses_finalizers(sent: &Sent) -> bool {
     let rest = |object: &Value| {
         let mut object = object.clone();
@@ -204,7 +206,7 @@ fn loses_finalizers(sent: &Sent) -> bool {
         && rest(&sent.object) == rest(&sent.old_object)
 }
 
-/// Says an error as the API server would: with the code of its own refusals, else as an internal one.
+/// Converts an error as the API server does: with the code of its own errors, else as an internal error.
 fn status(error: &Error) -> Status {
     match error.status() {
         Some(refusal) => {

@@ -1,4 +1,4 @@
-//! Webhooks, and whatever else is asked over TLS, with a certificate that may change at any time.
+//! The TLS listener of webhooks and protected metrics, whose certificate may change at any time.
 
 use super::Webhooks;
 use crate::serve;
@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 /// Connections at the same time.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Whether the API server trusts the served certificate.
+/// Trust of the API server in the served certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verification {
     /// All published bundles verify it.
@@ -57,12 +57,12 @@ impl Serving {
         Ok(())
     }
 
-    /// Takes in whether the certificate is trusted.
+    /// Sets the trust in the certificate.
     pub(super) fn verify(&self, outcome: Verification) {
         *self.verification.write().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
     }
 
-    /// Takes in an outcome that is worth less than an earlier one.
+    /// Sets an outcome that is weaker than an earlier one.
     pub(super) fn verify_unless_known(&self, outcome: Verification) {
         self.verification.write().unwrap_or_else(PoisonError::into_inner).get_or_insert(outcome);
     }
@@ -168,8 +168,8 @@ mod tests {
     /// The longest that a review may take, whatever others do.
     const MAX_LATENCY: Duration = Duration::from_secs(1);
 
-    /// Makes threads of their own, as another machine has them: a review must not wait for those who flood its listener to be
-    /// polled.
+    /// Makes threads of their own, as another machine has them: a review must not wait for those who flood its
+    /// listener to be polled.
     fn threads(name: &str) -> Runtime {
         let mut threads = tokio::runtime::Builder::new_multi_thread();
         threads.worker_threads(2).thread_name(name).enable_all().build().unwrap()
@@ -203,7 +203,8 @@ mod tests {
             probe::connect(self.address, NAME, &self.authority, self.now).await.ok()
         }
 
-        /// Has a review answered, as the API server does: with another connection if one is closed. Gives the time it took.
+        /// Has a review answered, as the API server does: with another connection if one is closed. Gives the time it
+        /// took.
         async fn review(&self) -> Duration {
             let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}});
             let request = json!({"uid": "u", "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},

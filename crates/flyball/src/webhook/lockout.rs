@@ -1,10 +1,10 @@
-//! Keeps an operator from locking itself out by its own webhooks.
+//! Protection of an operator against locking itself out by its own webhooks.
 //!
-//! A webhook that must be asked refuses writes while the operator does not run. If the operator needs such a write in order to run
-//! (its pod, the token of its account, the lease of the node it is on), nobody but an administrator can end that. So webhooks for
-//! kinds of Kubernetes itself are asked neither about the operator's own namespace nor about `kube-system`; for kinds without a
-//! namespace, not about what nodes and the controllers in `kube-system` write. Kinds that operators define are not concerned: no
-//! pod waits for them. See
+//! A mandatory webhook rejects writes while the operator is down. If the operator needs such a write to start (its
+//! pod, the token of its service account, the lease of its node), only an administrator can resolve that. So webhooks
+//! for built-in kinds are not called for the operator's own namespace and for `kube-system`, and for cluster-scoped
+//! kinds not for writes of nodes and of controllers in `kube-system`. Custom kinds are not concerned: no pod waits for
+//! them. See
 //! <https://kubernetes.io/docs/concepts/cluster-administration/admission-webhooks-good-practices/#avoid-deadlocks>.
 
 use crate::kind::Kind;
@@ -17,7 +17,7 @@ const GROUPS: [&str; 6] = ["", "apps", "autoscaling", "batch", "extensions", "po
 /// Name of the condition that leaves out what the cluster itself writes.
 const CONDITION: &str = "not-written-by-the-cluster-itself";
 
-/// Tells whether operators may need writes of a kind in order to run.
+/// Returns true if operators may need writes of a kind in order to run.
 fn is_needed_to_run(kind: &Kind) -> bool {
     let group = &*kind.gvk().group;
     GROUPS.contains(&group) || group.ends_with(".k8s.io")

@@ -1,6 +1,6 @@
-//! What has to be in the cluster for webhooks to be found, and the permissions to keep it right.
+//! Manifests of webhooks: service, configurations, and the roles to keep them up to date.
 
-use super::service::CONVERT;
+use super::service::CONVERT_PATH;
 use super::{ADMISSION, Certificates, Declaration, lockout};
 use crate::kind::Kind;
 use flyball_core::GroupResource;
@@ -10,7 +10,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Lets cert-manager write the authority.
+/// Annotation by which cert-manager writes the authority.
 const INJECT: &str = "cert-manager.io/inject-ca-from";
 
 impl Declaration {
@@ -57,7 +57,7 @@ impl Declaration {
     }
 }
 
-/// Where the API server reaches the webhooks.
+/// The address by which the API server calls webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// Through the operator's service in this namespace.
@@ -147,7 +147,7 @@ impl Target {
             resource: "customresourcedefinitions",
             group: "apiextensions.k8s.io",
             name,
-            paths: [(String::new(), CONVERT.to_owned())].into(),
+            paths: [(String::new(), CONVERT_PATH.to_owned())].into(),
         });
         mutating.into_iter().chain(validating).chain(crds).collect()
     }
@@ -172,8 +172,8 @@ impl Target {
     }
 }
 
-/// Returns the rules for what lives in no namespace: bundles are verified wherever the certificate comes from, and written if it is the
-/// operator's own.
+/// Returns the rules for what lives in no namespace: bundles are verified wherever the certificate comes from, and
+/// written if it is the operator's own.
 pub(crate) fn cluster_rules(operator: &str, certificates: &Certificates, declared: &[Declaration]) -> Vec<PolicyRule> {
     let verbs: &[&str] = match certificates {
         Certificates::Own => &["get", "list", "update", "watch"],
@@ -240,7 +240,7 @@ pub(crate) fn manifests(
     mutating.into_iter().chain(validating).chain([service]).chain(role).collect()
 }
 
-/// Has a CRD converted by the operator, if a webhook does that.
+/// Sets the conversion webhook of a CRD, if there is one.
 pub(crate) fn convert_crd(
     crd: &mut Value,
     operator: &str,
@@ -253,7 +253,7 @@ pub(crate) fn convert_crd(
         return;
     }
     let reach = Reach::Service { namespace: namespace.to_owned(), name: service_name(operator) };
-    crd["spec"]["conversion"] = conversion(reach.client(CONVERT));
+    crd["spec"]["conversion"] = conversion(reach.client(CONVERT_PATH));
     annotate(crd, certificates);
 }
 

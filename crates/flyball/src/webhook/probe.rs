@@ -1,7 +1,8 @@
-//! Calls the operator's own listener as the API server does: by the name of its service, trusting what it is told to trust.
+//! A TLS handshake with the operator's own listener, as the API server does it: under the name of the service, with the
+//! published authority.
 //!
-//! No request is sent: what is in question is the certificate. It is judged by the time that is given. A handshake that a busy
-//! listener lets fall says nothing about the certificate, and is told apart by [`Failure`].
+//! No request is sent: only the certificate is verified, at a given time. A handshake that a busy listener drops says
+//! nothing about the certificate; [`ProbeError`] tells it apart.
 
 use flyball_core::time::Timestamp;
 use rustls::RootCertStore;
@@ -24,7 +25,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum ProbeError {
     /// The certificate is not trusted, or the bundle cannot be used.
     #[error("{0}")]
     Untrusted(String),
@@ -44,7 +45,7 @@ impl TimeProvider for At {
 }
 
 /// Shakes hands with the listener at an address, under a name, trusting the authorities of a bundle in PEM.
-pub(super) async fn handshake(address: SocketAddr, name: &str, bundle: &str, now: Timestamp) -> Result<(), Failure> {
+pub(super) async fn handshake(address: SocketAddr, name: &str, bundle: &str, now: Timestamp) -> Result<(), ProbeError> {
     connect(address, name, bundle, now).await.map(drop)
 }
 
@@ -54,8 +55,8 @@ pub(super) async fn connect(
     name: &str,
     bundle: &str,
     now: Timestamp,
-) -> Result<TlsStream<TcpStream>, Failure> {
-    let untrusted = |error: &dyn std::error::Error| Failure::Untrusted(error.to_string());
+) -> Result<TlsStream<TcpStream>, ProbeError> {
+    let untrusted = |error: &dyn std::error::Error| ProbeError::Untrusted(error.to_string());
     let mut roots = RootCertStore::empty();
     for authority in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
         let authority = authority.map_err(|error| untrusted(&error))?;
@@ -76,7 +77,7 @@ pub(super) async fn connect(
     let shaken = timeout(HANDSHAKE_TIMEOUT, shake).await.unwrap_or_else(|late| Err(late.into()));
     shaken.map_err(|error| match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(error @ rustls::Error::InvalidCertificate(_)) => untrusted(error),
-        _ => Failure::Unreachable(error),
+        _ => ProbeError::Unreachable(error),
     })
 }
 

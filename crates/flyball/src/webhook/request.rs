@@ -1,4 +1,4 @@
-//! What a validator or defaulter is asked.
+//! Admission requests.
 
 use crate::cache::Caches;
 use crate::kind::{Resource, key_of};
@@ -10,23 +10,23 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// What is about to happen to an object.
+/// The operation on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
-    /// It comes into being.
+    /// Creation.
     Create,
-    /// It changes.
+    /// Update.
     Update,
-    /// It goes.
+    /// Deletion.
     Delete,
 }
 
-/// A write that waits to be admitted, with its objects in types.
+/// An admission request, with its objects decoded.
 ///
 /// It follows the `AdmissionRequest` of
-/// <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>. One can be made by hand, so
-/// that a validator is tested without a cluster:
+/// <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>. Tests of
+/// validators make requests without a cluster:
 ///
 /// ```
 /// use flyball::webhook::{AdmissionRequest, Operation, Validator, Verdict};
@@ -58,22 +58,22 @@ pub struct AdmissionRequest<T> {
 }
 
 impl<T: Resource> AdmissionRequest<T> {
-    /// Makes the request to create an object.
+    /// Makes a request to create an object.
     pub fn create(object: T) -> Self {
         Self::by_hand(Operation::Create, object, None)
     }
 
-    /// Makes the request to change `old` into `object`.
+    /// Makes a request to change `old` into `object`.
     pub fn update(old: T, object: T) -> Self {
         Self::by_hand(Operation::Update, object, Some(old))
     }
 
-    /// Makes the request to delete an object.
+    /// Makes a request to delete an object.
     pub fn delete(object: T) -> Self {
         Self::by_hand(Operation::Delete, object, None)
     }
 
-    /// Says who asks.
+    /// Sets the user of the request.
     pub fn by(mut self, user: UserInfo) -> Self {
         self.user = user;
         self
@@ -107,19 +107,19 @@ impl<T: Resource> AdmissionRequest<T> {
         }
     }
 
-    /// Returns the object as it is to be; of a deletion, the object that goes.
+    /// Returns the new object; for a deletion, the object to delete.
     pub fn object(&self) -> &T {
         &self.object
     }
 
-    /// Returns the object as it is stored, of an update.
+    /// Returns the stored object, for an update.
     ///
-    /// `None` as well if what is stored does not decode as a `T`: an update that repairs it must be possible.
+    /// `None` as well if the stored object does not decode as a `T`, so that an update can repair it.
     pub fn old(&self) -> Option<&T> {
         self.old.as_ref()
     }
 
-    /// Returns what is about to happen.
+    /// Returns the operation.
     pub fn operation(&self) -> Operation {
         self.operation
     }
@@ -129,30 +129,30 @@ impl<T: Resource> AdmissionRequest<T> {
         &self.key
     }
 
-    /// Returns the subresource that is written to, or nothing.
+    /// Returns the subresource, if one is written.
     pub fn subresource(&self) -> &str {
         &self.subresource
     }
 
-    /// Returns who asks.
+    /// Returns the user of the request.
     pub fn user(&self) -> &UserInfo {
         &self.user
     }
 
-    /// Tells whether nothing will be stored. Then nothing must happen outside of the cluster either.
+    /// Returns true if nothing is stored. Then the webhook must not have side effects either.
     pub fn is_dry_run(&self) -> bool {
         self.dry_run
     }
 
-    /// Returns the identifier of this one question.
+    /// Returns the unique identifier of the request.
     pub fn uid(&self) -> &str {
         &self.uid
     }
 
     /// Returns the caches of the operator, which hold the kinds that its controllers declare.
     ///
-    /// They show the past, and right after the start not everything: a webhook may not wait for them, as filling them can
-    /// take a conversion.
+    /// They may be stale, and incomplete after the start: a webhook must not wait for them, since filling them may
+    /// need a conversion.
     pub fn caches(&self) -> &Caches {
         &self.caches
     }
@@ -191,7 +191,7 @@ pub(super) struct Sent {
     pub(super) old_object: Value,
 }
 
-/// What carries a request.
+/// An `AdmissionReview` with a request.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Review {

@@ -1,4 +1,4 @@
-//! Which writes a webhook or a policy is about.
+//! The writes that a webhook or a policy applies to.
 
 use crate::kind::{Kind, Resource};
 use k8s_openapi::api::admissionregistration::v1::MatchCondition;
@@ -11,7 +11,7 @@ pub(crate) const ADMISSION: &str = "admissionregistration.k8s.io";
 /// The objects of one kind that an author means, in the words that webhooks and policies share.
 pub(crate) struct Scope {
     pub(crate) kind: Kind,
-    /// Whether writes pass when nobody can say what to make of them.
+    /// True if writes pass while the webhook cannot be called (failure policy `Ignore`).
     pub(crate) optional: bool,
     pub(crate) namespaces: Option<LabelSelector>,
     pub(crate) objects: Option<LabelSelector>,

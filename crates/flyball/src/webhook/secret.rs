@@ -1,15 +1,17 @@
-//! What the replicas of an operator share about their certificates, and what follows next.
+//! The secret by which the replicas of an operator share their certificates, and its next state.
 //!
-//! Pure: time and what others know are arguments. The order that no call fails in: a new authority is made known; an hour
-//! later, which every replica and API server has used to notice, what it signed is served; the old authority stays
-//! known until it is of no use to anybody.
+//! Pure: time and the secret are arguments. The order in which no call fails: a new authority is published; an hour
+//! later, when all replicas and API servers have read it, the certificate that it signed is served; the old authority
+//! stays published until no replica uses it.
 //!
-//! Replicas agree, whatever their clocks say: they judge certificates by the API server's time, which its answers carry, and
-//! they write the secret under its resource version, so of two that act at once one acts again upon what the other made. Where
-//! answers carry no time, a replica judges by its own clock, with two consequences: it never replaces a certificate for being not
-//! good yet, and certificates are good from a day before they are made. Clocks may then differ by a day from the API server's.
+//! Replicas agree although their clocks differ: they judge certificates by the API server's time, from the `Date`
+//! header of its responses, and write the secret under its resource version, so that of two concurrent writers one
+//! starts again from the other's result. Without a `Date` header, a replica uses its own clock: it never replaces a
+//! certificate because it is not valid yet, and certificates are valid from a day before they are issued, so clocks
+//! may differ by a day.
 //!
-//! Invariant: a certificate that is good by the API server's time is replaced by no replica before two thirds of its life.
+//! Invariant: no replica replaces a certificate that is valid by the API server's time before two thirds of its
+//! lifetime.
 
 use super::certificate::{Identity, Now, validity};
 use base64::Engine;
@@ -18,24 +20,25 @@ use flyball_core::time::SignedDuration;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// How long a new authority is known before it is relied on.
-const OVERLAP: SignedDuration = SignedDuration::from_hours(1);
-/// Which names the certificate holds, so that replicas that are reached by different ones do not take them from each other.
-const NAMES: &str = "flyball.dev/webhook-names";
+/// Time between the publication of a new authority and its first use.
+const AUTHORITY_OVERLAP: SignedDuration = SignedDuration::from_hours(1);
+/// Which names the certificate holds, so that replicas that are reached by different ones do not take them from each
+/// other.
+const NAMES_ANNOTATION: &str = "flyball.dev/webhook-names";
 
-/// What the secret holds.
+/// The contents of the secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Kept {
-    /// What is served.
+pub(super) struct CertificateSecret {
+    /// The identity that is served.
     pub(super) current: Option<Identity>,
-    /// What will be served.
+    /// The identity that is served next.
     next: Option<Identity>,
-    /// The authority of what was served before.
+    /// The authority of the identity that was served before.
     last: Option<String>,
     names: BTreeSet<String>,
 }
 
-impl Kept {
+impl CertificateSecret {
     /// Reads a secret; what it does not hold, or holds in pieces, is made anew.
     pub(super) fn read(secret: &Value) -> Self {
         let text = |key: String| {
@@ -46,7 +49,7 @@ impl Kept {
             let text = |key: &str| text(format!("{prefix}{key}"));
             Some(Identity { authority: text("ca.crt")?, certificate: text("tls.crt")?, key: text("tls.key")? })
         };
-        let names = secret["metadata"]["annotations"][NAMES].as_str().unwrap_or_default();
+        let names = secret["metadata"]["annotations"][NAMES_ANNOTATION].as_str().unwrap_or_default();
         Self {
             current: identity(""),
             next: identity("next."),
@@ -71,7 +74,7 @@ impl Kept {
         }
         secret["data"] = data;
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        secret["metadata"]["annotations"][NAMES] = names.join(",").into();
+        secret["metadata"]["annotations"][NAMES_ANNOTATION] = names.join(",").into();
     }
 
     /// Returns all authorities that are to be trusted.
@@ -101,7 +104,7 @@ impl Kept {
         self.next.take_if(|next| !covered || !next.is_good(now));
         match &mut self.current {
             Some(current) if covered && current.is_good(now) => {
-                let due = self.next.take_if(|next| known && age(next) >= OVERLAP);
+                let due = self.next.take_if(|next| known && age(next) >= AUTHORITY_OVERLAP);
                 if let Some(next) = due {
                     self.last = Some(std::mem::replace(current, next).authority);
                 } else if self.next.is_none() && current.is_old(time) {
@@ -127,17 +130,17 @@ mod tests {
         Now::Server("2026-11-21T08:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_hours(hours))
     }
 
-    fn step(kept: &mut Kept, hours: i64, known: bool) -> bool {
+    fn step(kept: &mut CertificateSecret, hours: i64, known: bool) -> bool {
         kept.step("op", &["localhost".into()], at(hours), known).unwrap()
     }
 
-    fn authority(kept: &Kept) -> String {
+    fn authority(kept: &CertificateSecret) -> String {
         kept.current.clone().unwrap().authority
     }
 
     #[test]
     fn an_authority_is_known_for_an_hour_before_it_counts() {
-        let mut kept = Kept::default();
+        let mut kept = CertificateSecret::default();
         assert!(step(&mut kept, 0, false));
         let first = authority(&kept);
         assert!(!step(&mut kept, 240 * 24, true), "it is good for months");
@@ -156,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_is_made_anew() {
-        let mut kept = Kept::default();
+        let mut kept = CertificateSecret::default();
         step(&mut kept, 0, false);
         let first = authority(&kept);
         assert!(kept.step("op", &["other".into()], at(1), true).unwrap(), "it lacks a name");
@@ -170,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_certificate_from_a_clock_that_is_ahead_is_kept_unless_the_api_server_refuses_it() {
-        let mut kept = Kept::default();
+        let mut kept = CertificateSecret::default();
         step(&mut kept, 48, false);
         let (first, Now::Server(behind)) = (authority(&kept), at(0)) else { unreachable!("as above") };
         assert!(!kept.step("op", &["localhost".into()], Now::Own(behind), false).unwrap());
@@ -181,13 +184,13 @@ mod tests {
 
     #[test]
     fn a_secret_holds_all_of_it() {
-        let mut kept = Kept::default();
+        let mut kept = CertificateSecret::default();
         for hours in [0, 244 * 24, 244 * 24 + 2, 244 * 48] {
             step(&mut kept, hours, true);
             let mut secret = json!({"metadata": {"name": "a"}});
             kept.write(&mut secret);
-            assert_eq!(Kept::read(&secret), kept);
+            assert_eq!(CertificateSecret::read(&secret), kept);
         }
-        assert_eq!(Kept::read(&json!({"data": {"tls.crt": "no base64"}})), Kept::default());
+        assert_eq!(CertificateSecret::read(&json!({"data": {"tls.crt": "no base64"}})), CertificateSecret::default());
     }
 }

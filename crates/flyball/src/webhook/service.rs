@@ -1,4 +1,4 @@
-//! The webhooks of an operator as a function from request to response, whoever calls it.
+//! The webhooks of an operator as a function from request to response.
 
 use super::Declaration;
 use super::budget::{Budget, Refusal};
@@ -20,28 +20,28 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// Where conversions are asked for.
-pub(super) const CONVERT: &str = "/convert";
+/// Path of conversions.
+pub(super) const CONVERT_PATH: &str = "/convert";
 /// Bytes of a review of one write: what the API server takes is 3 MiB, and a review holds two objects.
 const MAX_ADMISSION_BYTES: usize = 8 << 20;
 /// Bytes of a review of a conversion, which may hold a whole list, unless the author admits more.
 pub(super) const MAX_CONVERSION_BYTES: usize = 16 << 20;
-/// How long an answer may take if the API server does not say.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Timeout of a review if the API server sends none.
+const MAX_REVIEW_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What webhooks need of an operator that runs.
+/// The parts of a running operator that webhooks use.
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) caches: Arc<Caches>,
     pub(crate) metrics: WebhookMetrics,
-    /// Is called with panics.
+    /// Hooks for panics.
     pub(crate) panics: panics::Hooks,
 }
 
-/// The webhooks of an [`Operator`](crate::Operator), to be called within the process.
+/// The webhooks of an [`Operator`](crate::Operator), for calls within the process.
 ///
-/// The operator serves them over TLS when it has a [webhook address](crate::Operator::webhook_address). Without one, whoever
-/// has this hands requests over directly, as a simulation does that must not open sockets:
+/// The operator serves them over TLS at its [webhook address](crate::Operator::webhook_address). A simulation, which
+/// must not open sockets, calls them directly:
 ///
 /// ```
 /// # use flyball::{Operator, webhook::{AdmissionRequest, Verdict, Webhook}};
@@ -84,20 +84,20 @@ impl Webhooks {
             }
         }
         if !converted.is_empty() {
-            routes.insert(CONVERT.to_owned(), Arc::new(Converting(converted)));
+            routes.insert(CONVERT_PATH.to_owned(), Arc::new(Converting(converted)));
         }
         Self(Arc::new(Inner { routes, budget: Budget::new(max_conversion_bytes), max_conversion_bytes, live }))
     }
 
-    /// Returns the paths at which something is asked.
+    /// Returns the paths that are served.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.0.routes.keys().map(String::as_str)
     }
 
-    /// Answers a review that came as an HTTP request.
+    /// Handles a review in an HTTP request.
     ///
-    /// What is no review is refused with a code from 400 on; so is everything, with 503, before the operator runs. A panic gives
-    /// 500, an answer that takes longer than the `timeout` in the query 504.
+    /// An invalid review results in a status from 400 on, any request before the operator runs in 503, a panic in 500,
+    /// and an answer after the `timeout` in the query in 504.
     pub async fn handle<B: Body<Data: Send> + Send>(&self, request: Request<B>) -> Response<Bytes>
     where
         B::Error: Into<tower::BoxError>,
@@ -112,7 +112,7 @@ impl Webhooks {
         };
         let call = live.metrics.begin(path);
         let began = Instant::now();
-        let limit = if path == CONVERT { self.0.max_conversion_bytes } else { MAX_ADMISSION_BYTES };
+        let limit = if path == CONVERT_PATH { self.0.max_conversion_bytes } else { MAX_ADMISSION_BYTES };
         let answer = match check(&head, limit) {
             Err(answer) => *answer,
             Ok(deadline) => {
@@ -194,10 +194,10 @@ fn check(head: &http::request::Parts, limit: usize) -> Result<Duration, Box<Resp
     }
     let asked = head.uri.query().into_iter().flat_map(|query| query.split('&'));
     let seconds = asked.filter_map(|pair| pair.strip_prefix("timeout=")?.strip_suffix('s')?.parse().ok()).next();
-    Ok(seconds.map_or(LONGEST_WAIT, Duration::from_secs).min(LONGEST_WAIT))
+    Ok(seconds.map_or(MAX_REVIEW_TIMEOUT, Duration::from_secs).min(MAX_REVIEW_TIMEOUT))
 }
 
-/// Says why a body is not taken, and what can be done about it.
+/// Describes why a body is rejected, and the remedy.
 fn refused(refusal: Refusal, path: &str) -> Response<Bytes> {
     let code = match refusal {
         Refusal::TooLong { .. } | Refusal::TooManyValues => StatusCode::PAYLOAD_TOO_LARGE,
@@ -205,7 +205,7 @@ fn refused(refusal: Refusal, path: &str) -> Response<Bytes> {
         Refusal::BrokeOff => StatusCode::BAD_REQUEST,
     };
     let remedy = match refusal {
-        Refusal::TooLong { .. } if path == CONVERT => ": Webhook::max_conversion_bytes admits more",
+        Refusal::TooLong { .. } if path == CONVERT_PATH => ": Webhook::max_conversion_bytes admits more",
         _ => "",
     };
     refuse(code, &format!("{refusal}{remedy}"))

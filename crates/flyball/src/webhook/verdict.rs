@@ -1,9 +1,9 @@
-//! What a validator answers.
+//! The answer of a validator.
 
 use flyball_core::field::FieldError;
 use flyball_core::{GroupVersionKind, Reason, Status};
 
-/// What a [`Validator`](super::Validator) says of a write.
+/// The answer of a [`Validator`](super::Validator): allowed, allowed with warnings, or denied.
 ///
 /// ```
 /// use flyball::FieldError;
@@ -36,26 +36,26 @@ impl Verdict {
         Self { refusal: None, warnings: Vec::new() }
     }
 
-    /// Refuses the write for a reason that lies in no field: 403 `Forbidden`.
+    /// Rejects the write with 403 `Forbidden`, for a reason that is in no field.
     pub fn deny(why: impl Into<String>) -> Self {
         Self { refusal: Some(Refusal::Denied(why.into())), warnings: Vec::new() }
     }
 
-    /// Refuses the write if there is an error: 422 `Invalid`, each error a cause. So a validator collects all of them, and the user
-    /// corrects them in one go.
+    /// Rejects the write with 422 `Invalid` if there is an error, each error a cause. Collect all errors, so that the
+    /// user can correct them at once.
     pub fn from_errors(errors: impl IntoIterator<Item = FieldError>) -> Self {
         let errors: Vec<_> = errors.into_iter().collect();
         Self { refusal: (!errors.is_empty()).then_some(Refusal::Invalid(errors)), warnings: Vec::new() }
     }
 
-    /// Tells the user something, whether the write is admitted or not. The API server cuts long warnings off at 256 bytes if
-    /// there are many.
+    /// Adds a warning for the user, whether the write is admitted or not. The API server truncates long warnings at
+    /// 256 bytes if there are many.
     pub fn warn(mut self, text: impl Into<String>) -> Self {
         self.warnings.push(text.into());
         self
     }
 
-    /// Tells whether the write is admitted.
+    /// Returns true if the write is admitted.
     pub fn is_allowed(&self) -> bool {
         self.refusal.is_none()
     }

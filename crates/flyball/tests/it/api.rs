@@ -1,7 +1,9 @@
-//! An API server of a few hundred lines: what a client can tell from the real one, with a handle on everything that can go wrong.
+//! An API server of a few hundred lines: what a client can tell from the real one, with a handle on everything that
+//! can go wrong.
 //!
-//! It knows no schema. Lists named in [`LIST_KEYS`] are merged by key on apply, and without elements owned by nobody; all others are
-//! taken as a whole. As the real one stores quantities in its own words, this one stores `1000m` in `data.cpu` as `1`.
+//! It knows no schema. Lists named in [`LIST_KEYS`] are merged by key on apply, and without elements owned by nobody;
+//! all others are taken as a whole. As the real one stores quantities in its own words, this one stores `1000m` in
+//! `data.cpu` as `1`.
 
 use bytes::Bytes;
 use futures_util::stream;

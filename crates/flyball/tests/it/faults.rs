@@ -1,4 +1,5 @@
-//! What goes wrong on the client's side, one thing at a time. [`storm`](crate::storm) has it go wrong all at once, from a seed.
+//! What goes wrong on the client's side, one thing at a time. [`storm`](crate::storm) has it go wrong all at once,
+//! from a seed.
 //!
 //! | What | Where |
 //! |---|---|
@@ -56,8 +57,8 @@ const BROKEN_STREAMS: [&str; 8] = [
     concat!(r#"{"type":"ERROR","object":{"kind":"Status","code":500,"message":"etcd is tired"}}"#, "\n"),
 ];
 
-/// Starts an operator on widgets `a` and `b` whose requests meet faults; checks that it knows them and no others in the end,
-/// and hears of changes.
+/// Starts an operator on widgets `a` and `b` whose requests meet faults; checks that it knows them and no others in
+/// the end, and hears of changes.
 async fn survives(what: &str, faults: &[(&str, usize, Fault)]) {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
@@ -355,7 +356,8 @@ async fn a_status_that_conflicts_is_written_again() {
     let _stage = Stage::start(&api, &widgets).await;
     assert_eq!(api.get("widgets", "ns", "a").unwrap()["status"], json!({"observed": 1}));
     assert_eq!(widgets.calls().len(), 3);
-    // Another one writes the same status at the same time: the fields that are ours become what we say, the others stay.
+    // Another one writes the same status at the same time: the fields that are ours become what we say, the others
+    // stay.
     api.edit("widgets", "ns", "a", |object| object["status"] = json!({"observed": 7, "theirs": true}));
     settle().await;
     assert_eq!(api.get("widgets", "ns", "a").unwrap()["status"], json!({"observed": 1, "theirs": true}));

@@ -5,6 +5,7 @@
 
 mod api;
 mod apply;
+mod architecture;
 mod barrier;
 mod caches;
 mod children;

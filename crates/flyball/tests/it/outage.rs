@@ -3,7 +3,7 @@
 
 use crate::api::{Api, Fault, Seen};
 use crate::widgets::*;
-use flyball::{GroupResource, GroupVersionKind, Rng, follow};
+use flyball::{GroupResource, GroupVersionKind, Rng, watch};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -261,12 +261,12 @@ fn gone(api: &Api) -> (Arc<Mutex<Vec<String>>>, JoinHandle<()>) {
     let (told, client) = (gone.clone(), api.client());
     let kind = GroupVersionKind::new("example.com", "v1", "Widget");
     let tell = move |seen| {
-        if let flyball::Seen::Gone(key, _) = seen {
+        if let flyball::WatchEvent::Deleted(key, _) = seen {
             told.lock().unwrap().push(key.name().to_owned());
         }
     };
     let resource = GroupResource::new("example.com", "widgets");
-    (gone, tokio::spawn(async move { follow(client, kind, resource, &Rng::from_seed(1), tell).await }))
+    (gone, tokio::spawn(async move { watch(client, kind, resource, &Rng::from_seed(1), tell).await }))
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! The operator itself: its namespace, its Deployment, and the Service of its metrics.
 
 use super::{Folder, InstallTarget, Piece, object};
-use flyball::Description;
+use flyball::description::Description;
 use serde_json::{Value, json};
 
 /// The user that images of operators know, which is nobody else.

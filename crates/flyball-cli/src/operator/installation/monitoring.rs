@@ -5,7 +5,7 @@
 //! <https://sre.google/sre-book/monitoring-distributed-systems/>.
 
 use super::{Folder, InstallTarget, Piece, object};
-use flyball::Description;
+use flyball::description::Description;
 use serde_json::{Value, json};
 
 const MONITORING: &str = "monitoring.coreos.com/v1";

@@ -1,7 +1,7 @@
 //! Roles: of the operator, derived by its program, and of users of its kinds.
 
 use super::{Folder, InstallTarget, Piece, object};
-use flyball::Description;
+use flyball::description::Description;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 

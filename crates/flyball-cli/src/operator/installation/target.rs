@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::operator::program::SourceArgs;
 use clap::Args;
-use flyball::Description;
+use flyball::description::Description;
 use flyball_core::names::dns_label;
 use serde_json::{Value, json};
 

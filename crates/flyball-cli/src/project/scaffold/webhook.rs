@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 pub(crate) fn open(changes: &mut Changes, names: &Names) -> Result<()> {
     let part = names.part();
     if changes.read(&path(names))?.is_none() {
-        let uses = names.sorted(vec![format!("use {};", names.type_path("crate")), "use flyball::Webhook;".into()]);
+        let uses =
+            names.sorted(vec![format!("use {};", names.type_path("crate")), "use flyball::webhook::Webhook;".into()]);
         let text = names.fill(include_str!("../../../templates/webhook.rs"), &[("uses", &uses)]);
         changes.create(&path(names), text, false)?;
     }
@@ -38,15 +39,21 @@ pub(crate) fn completes(changes: &mut Changes, names: &Names) -> Result<()> {
         "    .defaults(set_defaults)",
         include_str!("../../../templates/defaulting.rs"),
     )?;
-    changes.import(&path(names), "use flyball::{AdmissionRequest, Result};")
+    for line in ["use flyball::webhook::AdmissionRequest;", "use flyball::Result;"] {
+        changes.import(&path(names), line)?;
+    }
+    Ok(())
 }
 
 /// Has objects judged.
 pub(crate) fn judges(changes: &mut Changes, names: &Names) -> Result<()> {
     function(changes, names, "validate", "    .validates(validate)", include_str!("../../../templates/validation.rs"))?;
-    for line in
-        ["use flyball::webhook::Verdict;", "use flyball::{AdmissionRequest, Result};", "use flyball::FieldError;"]
-    {
+    for line in [
+        "use flyball::webhook::AdmissionRequest;",
+        "use flyball::webhook::Verdict;",
+        "use flyball::FieldError;",
+        "use flyball::Result;",
+    ] {
         changes.import(&path(names), line)?;
     }
     Ok(())
@@ -82,7 +89,7 @@ pub(crate) fn test_of_foreign(
     let object = serde_json::to_string(&object).when("cannot write a sample")?.replacen(r#""NAME""#, "name", 1);
     let uses = names.sorted(vec![
         format!("use {};", names.type_path(&names.library)),
-        "use flyball::AdmissionRequest;".into(),
+        "use flyball::webhook::AdmissionRequest;".into(),
         "use serde_json::{from_value, json};".into(),
         format!("use {{{{crate}}}}::webhooks::{}::{functions};", names.part()),
     ]);

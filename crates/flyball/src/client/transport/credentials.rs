@@ -1,9 +1,9 @@
 //! Connections by certificates that are read again when their files change: a cluster's CA and a client certificate may
 //! be replaced under a running operator.
 //!
-//! Files are compared by what is in them, each time that a connection is made, which is seldom. It must not know
-//! requests. A connection that exists stays; what cannot be used, as a file that is half written, leaves the last that
-//! could.
+//! The contents of the files are compared each time that a connection is made, which is seldom. Existing connections
+//! stay. If a file is invalid, for example half written, the last valid certificates are used. This module knows no
+//! requests.
 
 use super::{Connect, connector};
 use rustls::pki_types::CertificateDer;

@@ -191,7 +191,8 @@ async fn impersonation_and_headers_are_sent_with_each_request() {
     assert_eq!(server.connections(), [0, 0]);
 }
 
-/// A proxy that leads every tunnel to one address, unless it refuses them; returns its own and the heads that it was sent.
+/// A proxy that leads every tunnel to one address, unless it refuses them; returns its own and the heads that it was
+/// sent.
 async fn proxy(to: &kube::Config, answer: &'static str) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

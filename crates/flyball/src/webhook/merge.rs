@@ -1,15 +1,14 @@
-//! Brings a change of a typed object into the object as it was sent.
+//! Merges the change of a typed object into the object as it was sent.
 //!
-//! A type knows some fields and not others: those of newer versions, those that its author left out. What a defaulter does
-//! to the typed object is taken as a difference, and only that difference is made to the JSON, so nothing that the
-//! type does not know is lost.
+//! A type does not know all fields: those of newer versions, or those that its author left out. So the change that a
+//! defaulter makes to the typed object is computed as a difference, and only that difference is applied to the JSON.
 
 use serde_json::{Map, Value, json};
 
 /// Makes to `raw` what was made of `before` to get `after`; `raw` is what `before` was decoded from.
 ///
 /// A null is the same as no field: it is how types without `skip_serializing_if` write `None`.
-pub(super) fn graft(raw: &mut Value, before: &Value, after: &Value) {
+pub(super) fn merge_typed_change(raw: &mut Value, before: &Value, after: &Value) {
     if before == after {
         return;
     }
@@ -23,7 +22,7 @@ pub(super) fn graft(raw: &mut Value, before: &Value, after: &Value) {
             for (key, after) in after.iter().filter(|(_, after)| !after.is_null()) {
                 let before = before.get(key).unwrap_or(&Value::Null);
                 match raw.get_mut(key) {
-                    Some(raw) => graft(raw, before, after),
+                    Some(raw) => merge_typed_change(raw, before, after),
                     None if before != after => drop(raw.insert(key.clone(), after.clone())),
                     None => {}
                 }
@@ -34,7 +33,7 @@ pub(super) fn graft(raw: &mut Value, before: &Value, after: &Value) {
             let item = |(at, after): (usize, &Value)| match partners[at].take() {
                 Some(from) => {
                     let mut item = raw[from].clone();
-                    graft(&mut item, &before[from], after);
+                    merge_typed_change(&mut item, &before[from], after);
                     item
                 }
                 None => after.clone(),
@@ -45,8 +44,8 @@ pub(super) fn graft(raw: &mut Value, before: &Value, after: &Value) {
     }
 }
 
-/// Finds for each item which one it was before: an equal one, one of the same name, or, if items have no names and none came
-/// or went, the one at the same place.
+/// Finds for each item which one it was before: an equal one, one of the same name, or, if items have no names and
+/// none came or went, the one at the same place.
 fn partners(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     let mut free: Vec<bool> = vec![true; before.len()];
     let mut found: Vec<Option<usize>> = vec![None; after.len()];
@@ -103,9 +102,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn check(raw: Value, before: Value, after: Value, expected: Value) {
-        let mut grafted = raw.clone();
-        graft(&mut grafted, &before, &after);
-        assert_eq!(grafted, expected, "{raw} with {before} made {after}");
+        let mut merged = raw.clone();
+        merge_typed_change(&mut merged, &before, &after);
+        assert_eq!(merged, expected, "{raw} with {before} made {after}");
     }
 
     #[test]
@@ -181,9 +180,9 @@ mod tests {
     proptest! {
         #[test]
         fn of_what_the_type_knows_all_becomes_what_it_was_made(before in value(), after in value()) {
-            let mut grafted = before.clone();
-            graft(&mut grafted, &before, &after);
-            prop_assert_eq!(grafted, after);
+            let mut merged = before.clone();
+            merge_typed_change(&mut merged, &before, &after);
+            prop_assert_eq!(merged, after);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! An entry that is shown to one listener after the other.
+//! An entry that is decoded at most once for all listeners.
 
 use super::Entry;
 use crate::kind::{AnyResource, Kind};
@@ -7,19 +7,19 @@ use std::cell::OnceCell;
 use std::fmt;
 use std::ops::Deref;
 
-/// An entry that is decoded for the first who asks: others, who mostly ask for the same type, find it decoded.
-pub(crate) struct Shown<'a> {
+/// An entry with its decoded object, which the first listener decodes and others of the same type reuse.
+pub(crate) struct DecodedEntry<'a> {
     entry: &'a Entry,
     kind: &'a Kind,
     decoded: OnceCell<Box<dyn Any>>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> DecodedEntry<'a> {
     pub(crate) fn new(entry: &'a Entry, kind: &'a Kind) -> Self {
         Self { entry, kind, decoded: OnceCell::new() }
     }
 
-    /// Shows the object to `look`.
+    /// Calls `look` with the decoded object.
     pub(crate) fn decoded<T: AnyResource, R>(&self, look: impl FnOnce(&T) -> R) -> serde_json::Result<R> {
         if self.decoded.get().is_none() {
             // Nobody else can have set it: what decodes it does not know of it.
@@ -32,7 +32,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-impl Deref for Shown<'_> {
+impl Deref for DecodedEntry<'_> {
     type Target = Entry;
 
     fn deref(&self) -> &Entry {
@@ -40,7 +40,7 @@ impl Deref for Shown<'_> {
     }
 }
 
-impl fmt::Debug for Shown<'_> {
+impl fmt::Debug for DecodedEntry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.entry.fmt(f)
     }
@@ -56,7 +56,7 @@ mod tests {
     fn whatever_type_comes_first_each_sees_its_own() {
         let (_, entry) = Entry::parse(br#"{"metadata":{"name":"a"},"type":"t"}"#, "").unwrap();
         let kind = Kind::of::<ConfigMap>();
-        let shown = Shown::new(&entry, &kind);
+        let shown = DecodedEntry::new(&entry, &kind);
         for _ in 0..2 {
             assert_eq!(shown.decoded(|map: &ConfigMap| map.name_any()).unwrap(), "a");
             assert_eq!(shown.decoded(|secret: &Secret| secret.type_.clone()).unwrap().as_deref(), Some("t"));
@@ -67,7 +67,7 @@ mod tests {
     fn what_does_not_decode_may_still_be_of_another_type() {
         let (_, entry) = Entry::parse(br#"{"metadata":{"name":"a"},"type":7}"#, "").unwrap();
         let kind = Kind::of::<ConfigMap>();
-        let shown = Shown::new(&entry, &kind);
+        let shown = DecodedEntry::new(&entry, &kind);
         assert!(shown.decoded(|_: &Secret| ()).is_err());
         assert!(shown.decoded(|_: &ConfigMap| ()).is_ok());
     }

@@ -1,19 +1,20 @@
-//! Keeps certificates good, and the API server informed of where webhooks are and whom to trust.
+//! Rotation of certificates, and publication of their authority and the webhooks' address to the API server.
 //!
-//! Each look ends with a handshake of the operator with its own listener, under the name by which the API server calls it, that trusts
-//! what the API server trusts: the bundles as they were just read from the configurations, whoever wrote them. An operator is not ready
-//! while one of them does not verify the served certificate. A configuration that does not exist yet, that the operator may not read, or
-//! that names no bundle leaves it ready, and `/readyz` says so; a Deployment becomes ready before its configurations are applied.
+//! Each sync ends with a handshake with the operator's own listener, under the name that the API server uses and with
+//! the bundles that were just read from the configurations. An operator is not ready while one of them does not verify
+//! the served certificate. A configuration that does not exist yet, that the operator may not read, or that has no
+//! bundle leaves it ready, and `/readyz` reports it; a Deployment becomes ready before its configurations are applied.
 //!
-//! A watch of the configurations' metadata begins the next look when one of them changes; where it is not allowed, the period does.
+//! A watch of the configurations' metadata triggers a sync when one of them changes; if it is forbidden, the interval
+//! does.
 
 use super::certificate::Now;
 use super::listener::{Serving, Verification};
 use super::manifests::{Reach, Target, conversion, secret_name};
-use super::probe::{self, Failure};
-use super::secret::Kept;
+use super::probe::{self, ProbeError};
+use super::secret::CertificateSecret;
 use super::{Certificates, files};
-use crate::cache::{Change, Kept as Fields, Listener, Portion, Selection, Store, StoreId, Writer};
+use crate::cache::{Change, KeptFields, Listener, Portion, Selection, Store, StoreId, Writer};
 use crate::client::{exchange, exchange_dated};
 use crate::error::chain;
 use base64::Engine;
@@ -31,38 +32,38 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tower::BoxError;
 
-/// Between two looks at what is there, before jitter.
-const LOOK: Duration = Duration::from_secs(60);
-/// Between two looks at files, before jitter; controller-runtime takes as long.
-const LOOK_AT_FILES: Duration = Duration::from_secs(10);
-/// The part of a period that is drawn, so that replicas do not look at the same time.
-const LOOK_JITTER: f64 = 0.2;
-/// The shortest time between two looks: two operators that overwrite each other's configurations must not do so without a pause.
-const MIN_LOOK_INTERVAL: Duration = Duration::from_secs(5);
-/// Within this time a change is looked at, not by all replicas at once.
+/// Interval of syncs, before jitter.
+const POLL_INTERVAL: Duration = Duration::from_secs(60);
+/// Interval at which files are checked, before jitter; the same as in controller-runtime.
+const FILE_POLL_INTERVAL: Duration = Duration::from_secs(10);
+/// Random part of an interval, so that replicas do not sync at the same time.
+const POLL_JITTER: f64 = 0.2;
+/// The shortest time between two syncs, for operators that overwrite each other's configurations.
+const MIN_POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Jitter of a sync after a change, so that replicas do not sync at the same time.
 const CHANGE_JITTER: Duration = Duration::from_secs(1);
-/// Until the next look when something is missing; it doubles each time.
-const SOON: Duration = Duration::from_secs(1);
-/// The longest of these waits: configurations that were just applied fail calls until they are looked at.
+/// First wait for the next sync when something is missing; it doubles each time.
+const FIRST_RETRY_WAIT: Duration = Duration::from_secs(1);
+/// The longest of these waits: configurations that were just applied fail calls until the next sync.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(5);
-/// How often a secret is read again that others change at the same time.
-const ATTEMPTS: u32 = 5;
+/// Attempts at a secret that others change at the same time.
+const MAX_ATTEMPTS: u32 = 5;
 
-/// Keeps one operator's certificates.
-pub(crate) struct Keeper {
+/// Rotates the certificates of one operator, and publishes their authority to the API server.
+pub(crate) struct CertificateRotator {
     pub(crate) client: kube::Client,
     pub(crate) clock: Clock,
     pub(crate) rng: Rng,
     pub(crate) operator: String,
-    /// Where the secret is.
+    /// Namespace of the secret.
     pub(crate) namespace: String,
     pub(crate) certificates: Certificates,
     pub(crate) reach: Reach,
     pub(crate) targets: Vec<Target>,
     pub(crate) serving: Arc<Serving>,
-    /// Where the webhooks are served.
+    /// Address of the webhooks.
     pub(crate) address: SocketAddr,
-    /// Rings when a target changes.
+    /// Notified when a target changes.
     pub(crate) changed: Arc<Notify>,
 }
 
@@ -81,7 +82,7 @@ struct Published {
     unknown: Vec<String>,
 }
 
-/// Rings when an object changes.
+/// Notifies when an object changes.
 #[derive(Debug)]
 struct ChangeBell(Arc<Notify>);
 
@@ -90,27 +91,27 @@ impl Listener for ChangeBell {
         self.0.notify_one();
     }
 
-    fn seen(&self, _: StoreId, _: u64) {}
+    fn observed(&self, _: StoreId, _: u64) {}
 
     fn listed(&self, _: &Store, _: u64) {}
 }
 
-/// What one replica remembers from one look to the next.
+/// State that a replica keeps between two syncs.
 #[derive(Default)]
 struct Memory {
-    kept: Kept,
+    kept: CertificateSecret,
     /// The bundle that all targets held when they were last looked at.
     known: Option<String>,
-    /// What was complained of, so that it is not said each time.
+    /// The last complaint, which is not logged again.
     complaint: String,
 }
 
-impl Keeper {
+impl CertificateRotator {
     /// Makes a store for the metadata of each target, whose changes begin a look.
     pub(crate) fn watched(&self) -> Vec<Writer> {
         let watched = |target: &Target| {
             // A role can allow this one without allowing the others.
-            let portion = Portion { selection: Selection::named(&target.name), kept: Fields::Metadata };
+            let portion = Portion { selection: Selection::named(&target.name), kept: KeptFields::Metadata };
             let (_, mut writer) = Store::of(0, target.kind(), None, portion.into());
             writer.subscribe(Arc::new(ChangeBell(self.changed.clone())));
             writer
@@ -120,21 +121,21 @@ impl Keeper {
 
     /// Does so until it is dropped.
     pub(crate) async fn run(self) {
-        let (mut memory, mut soon) = (Memory::default(), SOON);
+        let (mut memory, mut soon) = (Memory::default(), FIRST_RETRY_WAIT);
         loop {
             let (looked, period) = match &self.certificates {
-                Certificates::Own => (self.look(&mut memory).await, LOOK),
+                Certificates::Own => (self.sync(&mut memory).await, POLL_INTERVAL),
                 Certificates::Files(directory) | Certificates::CertManager { directory, .. } => {
-                    (self.look_at_files(directory).await, LOOK_AT_FILES)
+                    (self.sync_files(directory).await, FILE_POLL_INTERVAL)
                 }
             };
             match looked {
                 Ok(()) => {
                     memory.complaint.clear();
-                    soon = SOON;
-                    let wait = period.mul_f64(1.0 - LOOK_JITTER * self.rng.fraction());
-                    sleep(MIN_LOOK_INTERVAL).await;
-                    if timeout(wait - MIN_LOOK_INTERVAL, self.changed.notified()).await.is_ok() {
+                    soon = FIRST_RETRY_WAIT;
+                    let wait = period.mul_f64(1.0 - POLL_JITTER * self.rng.fraction());
+                    sleep(MIN_POLL_INTERVAL).await;
+                    if timeout(wait - MIN_POLL_INTERVAL, self.changed.notified()).await.is_ok() {
                         sleep(CHANGE_JITTER.mul_f64(self.rng.fraction())).await;
                     }
                 }
@@ -151,7 +152,7 @@ impl Keeper {
         }
     }
 
-    async fn look_at_files(&self, directory: &Path) -> Result<(), BoxError> {
+    async fn sync_files(&self, directory: &Path) -> Result<(), BoxError> {
         let (certificate, key) = files::read(directory)?;
         self.serving.set(&certificate, &key)?;
         let (mut published, mut now) = (Published::default(), None);
@@ -178,7 +179,7 @@ impl Keeper {
         self.verify(&published, now.unwrap_or_else(|| self.clock.now())).await
     }
 
-    async fn look(&self, memory: &mut Memory) -> Result<(), BoxError> {
+    async fn sync(&self, memory: &mut Memory) -> Result<(), BoxError> {
         let known = memory.known.as_deref() == Some(&memory.kept.bundle());
         let (kept, now) = self.share(&memory.kept, known).await?;
         memory.kept = kept;
@@ -186,7 +187,7 @@ impl Keeper {
         let shared = Bundle { place: secret_name(&self.operator), host: self.reach.host(), pem: bundle.clone() };
         let mut published = Published { bundles: vec![shared], unknown: Vec::new() };
         // Trust first: what is served next must be believed.
-        let told = self.tell(&bundle, &mut published).await;
+        let told = self.publish(&bundle, &mut published).await;
         if let Some(current) = &memory.kept.current {
             self.serving.set(&current.certificate, &current.key)?;
         }
@@ -206,7 +207,7 @@ impl Keeper {
             }
             match probe::handshake(self.address, host, pem, now).await {
                 Ok(()) => verified.push((host, pem)),
-                Err(Failure::Untrusted(why)) => {
+                Err(ProbeError::Untrusted(why)) => {
                     let why = format!("{place} does not verify the certificate that is served for {host}: {why}");
                     self.serving.verify(Verification::Untrusted(why.clone()));
                     return Err(why.into());
@@ -222,16 +223,16 @@ impl Keeper {
         Ok(())
     }
 
-    /// Brings the shared secret up to date, and gives what it holds, and the time. If it is gone, it becomes what this replica
-    /// remembers.
-    async fn share(&self, remembered: &Kept, known: bool) -> Result<(Kept, Now), BoxError> {
+    /// Brings the shared secret up to date, and gives what it holds, and the time. If it is gone, it becomes what this
+    /// replica remembers.
+    async fn share(&self, remembered: &CertificateSecret, known: bool) -> Result<(CertificateSecret, Now), BoxError> {
         let place = format!("/api/v1/namespaces/{}/secrets", self.namespace);
         let url = format!("{place}/{}", secret_name(&self.operator));
         let mut attempt = 1;
         loop {
             let (found, date) = self.get(&url).await?;
             let now = date.map_or_else(|| Now::Own(self.clock.now()), Now::Server);
-            let mut kept = found.as_ref().map_or_else(|| remembered.clone(), Kept::read);
+            let mut kept = found.as_ref().map_or_else(|| remembered.clone(), CertificateSecret::read);
             let names = self.reach.names();
             // Another replica may have gone on: then this one does not know yet what everybody knows.
             let known = known && kept == *remembered;
@@ -259,15 +260,15 @@ impl Keeper {
                     return Ok((kept, now));
                 }
                 // Another replica was faster; what it wrote is as good.
-                Err(kube::Error::Api(status)) if status.code == 409 && attempt < ATTEMPTS => attempt += 1,
+                Err(kube::Error::Api(status)) if status.code == 409 && attempt < MAX_ATTEMPTS => attempt += 1,
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Writes place and authority of the webhooks into all targets; adds the bundles that they hold then. A target that cannot be
-    /// written keeps none of the others from it.
-    async fn tell(&self, bundle: &str, published: &mut Published) -> Result<(), BoxError> {
+    /// Writes place and authority of the webhooks into all targets; adds the bundles that they hold then. A target
+    /// that cannot be written keeps none of the others from it.
+    async fn publish(&self, bundle: &str, published: &mut Published) -> Result<(), BoxError> {
         let mut complaints = Vec::new();
         for target in &self.targets {
             let mut object = match self.get(&target.url()).await {
@@ -397,10 +398,15 @@ mod tests {
         }
     }
 
-    /// Makes a keeper without targets; whoever it asks does not answer.
-    fn keeper(certificates: Certificates, serving: Arc<Serving>, address: SocketAddr, clock: Clock) -> Keeper {
+    /// Makes a rotator without targets; whoever it asks does not answer.
+    fn rotator(
+        certificates: Certificates,
+        serving: Arc<Serving>,
+        address: SocketAddr,
+        clock: Clock,
+    ) -> CertificateRotator {
         let nobody = tower::service_fn(async |_: Request<Body>| Err::<Response<Body>, BoxError>("is not asked".into()));
-        Keeper {
+        CertificateRotator {
             client: kube::Client::new(nobody, "ns"),
             clock,
             rng: Rng::from_seed(1),
@@ -430,23 +436,23 @@ mod tests {
             made.iter().position(is)
         };
         let certificates = Certificates::Files(directory.clone());
-        let keeper = keeper(certificates, serving.clone(), ([127, 0, 0, 1], 1).into(), Clock::system());
-        tokio::spawn(keeper.run());
-        sleep(LOOK).await;
+        let rotator = rotator(certificates, serving.clone(), ([127, 0, 0, 1], 1).into(), Clock::system());
+        tokio::spawn(rotator.run());
+        sleep(POLL_INTERVAL).await;
         assert_eq!(served(), None);
         put("tls.crt", &made[0].certificate);
         put("tls.key", &made[0].key);
-        sleep(LOOK_AT_FILES).await;
+        sleep(FILE_POLL_INTERVAL).await;
         assert_eq!((served(), serving.verification()), (Some(0), Verification::Trusted));
         // Half of a change is none.
         put("tls.crt", &made[1].certificate);
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
         assert_eq!(served(), Some(0));
         put("tls.key", &made[1].key);
-        sleep(LOOK_AT_FILES).await;
+        sleep(FILE_POLL_INTERVAL).await;
         assert_eq!(served(), Some(1));
         fs::remove_dir_all(&directory).unwrap();
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
         assert_eq!(served(), Some(1), "what is there stays good");
     }
 
@@ -547,13 +553,13 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let (asked, ticks, serving) = (api.clone(), api.clone(), Arc::<Serving>::default());
             let clock = Clock::new(move || ticks.lock().unwrap().now + SignedDuration::from_hours(off));
-            let keeper = Keeper {
+            let rotator = CertificateRotator {
                 client: kube::Client::new(service_fn(move |request| Api::answer(asked.clone(), request)), "ns"),
                 targets: vec![target()],
-                ..keeper(Certificates::Own, serving.clone(), listener.local_addr().unwrap(), clock)
+                ..rotator(Certificates::Own, serving.clone(), listener.local_addr().unwrap(), clock)
             };
             tokio::spawn(serve(listener, Webhooks::new(&[], Arc::default()), serving));
-            replicas.push((keeper, Memory::default()));
+            replicas.push((rotator, Memory::default()));
         }
         let bundle = || {
             let api = api.lock().unwrap();
@@ -569,19 +575,19 @@ mod tests {
             api.lock().unwrap().now = now;
             for at in 0..3 {
                 let at = (at + day as usize) % 3;
-                let (keeper, memory) = &mut replicas[at];
-                keeper.look(memory).await.unwrap();
-                assert_eq!(keeper.serving.verification(), Verification::Trusted);
+                let (rotator, memory) = &mut replicas[at];
+                rotator.sync(memory).await.unwrap();
+                assert_eq!(rotator.serving.verification(), Verification::Trusted);
                 noticed = if noticed.is_empty() { bundle() } else { noticed };
-                let state = (bundle(), replicas.iter().map(|(keeper, _)| keeper.serving.get()).collect::<Vec<_>>());
+                let state = (bundle(), replicas.iter().map(|(rotator, _)| rotator.serving.get()).collect::<Vec<_>>());
                 // What was called with success is called again with success, until it is too old.
                 if day % 20 != 0 && called.as_ref().is_some_and(|called| is_same(called, &state)) {
                     continue;
                 }
                 // Replicas that have just started are not ready until they have looked.
-                for (keeper, _) in replicas.iter().filter(|(keeper, _)| keeper.serving.get().is_some()) {
+                for (rotator, _) in replicas.iter().filter(|(rotator, _)| rotator.serving.get().is_some()) {
                     for trusted in [&noticed, &state.0] {
-                        let called = probe::handshake(keeper.address, "op-webhook.ns.svc", trusted, now).await;
+                        let called = probe::handshake(rotator.address, "op-webhook.ns.svc", trusted, now).await;
                         assert!(called.is_ok(), "{called:?} after {day} days, off {hours_off:?}");
                     }
                 }
@@ -603,7 +609,7 @@ mod tests {
 
     /// An operator that serves a certificate, whose configuration an API server answers with a code.
     struct Hosted {
-        keeper: Keeper,
+        rotator: CertificateRotator,
         directory: PathBuf,
         api: Arc<Mutex<(u16, Value)>>,
         ours: Identity,
@@ -639,13 +645,13 @@ mod tests {
             });
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let (address, clock) = (listener.local_addr().unwrap(), Clock::new(move || now));
-            let keeper = Keeper {
+            let rotator = CertificateRotator {
                 client: kube::Client::new(client, "ns"),
                 targets: vec![target()],
-                ..keeper(certificates(&directory), serving.clone(), address, clock)
+                ..rotator(certificates(&directory), serving.clone(), address, clock)
             };
             tokio::spawn(serve(listener, Webhooks::new(&[], Arc::default()), serving));
-            Self { keeper, directory, api, ours, other, now }
+            Self { rotator, directory, api, ours, other, now }
         }
 
         /// Has the API server answer with a configuration that holds a bundle.
@@ -660,9 +666,9 @@ mod tests {
         }
 
         /// Looks at the files and the configuration.
-        async fn look(&self) -> Verification {
-            let _ = self.keeper.look_at_files(&self.directory).await;
-            self.keeper.serving.verification()
+        async fn sync(&self) -> Verification {
+            let _ = self.rotator.sync_files(&self.directory).await;
+            self.rotator.serving.verification()
         }
     }
 
@@ -685,30 +691,30 @@ mod tests {
             let place = "validatingwebhookconfigurations/op-webhook";
             hosted.answer(0);
             let refused = format!("{place}: ServiceError: connection refused");
-            assert_eq!(hosted.look().await, unknown(&refused), "ready while nothing else is known");
+            assert_eq!(hosted.sync().await, unknown(&refused), "ready while nothing else is known");
             hosted.answer(404);
-            assert_eq!(hosted.look().await, unknown(&format!("{place} not found")));
+            assert_eq!(hosted.sync().await, unknown(&format!("{place} not found")));
             hosted.answer(403);
-            assert_eq!(hosted.look().await, unknown("code 403"));
+            assert_eq!(hosted.sync().await, unknown("code 403"));
             hosted.publish("");
-            assert_eq!(hosted.look().await, unknown(&format!("{place} holds no caBundle")));
+            assert_eq!(hosted.sync().await, unknown(&format!("{place} holds no caBundle")));
             hosted.publish(&hosted.other.authority);
-            let Verification::Untrusted(why) = hosted.look().await else { panic!("another authority is published") };
+            let Verification::Untrusted(why) = hosted.sync().await else { panic!("another authority is published") };
             assert!(why.starts_with(&format!("{place} does not verify")) && why.contains("named.apart.svc"), "{why}");
             hosted.answer(0);
-            assert_eq!(hosted.look().await, Verification::Untrusted(why), "nothing shows that it changed");
+            assert_eq!(hosted.sync().await, Verification::Untrusted(why), "nothing shows that it changed");
             hosted.publish(&hosted.ours.authority);
-            assert_eq!(hosted.look().await, Verification::Trusted);
+            assert_eq!(hosted.sync().await, Verification::Trusted);
         }
     }
 
     #[tokio::test]
     async fn a_bundle_that_the_operator_may_not_write_makes_it_not_ready() {
         let hosted = Hosted::start("own", |_| Certificates::Own).await;
-        let own = &hosted.keeper;
+        let own = &hosted.rotator;
         let verification = async || {
             let mut published = Published::default();
-            let told = own.tell(&hosted.ours.authority, &mut published).await;
+            let told = own.publish(&hosted.ours.authority, &mut published).await;
             let _ = own.verify(&published, hosted.now).await;
             (told.map_err(|error| error.to_string()), own.serving.verification())
         };
@@ -725,21 +731,21 @@ mod tests {
         let serving = Arc::<Serving>::default();
         serving.set(&ours.certificate, &ours.key).unwrap();
         let (address, clock) = (listener.local_addr().unwrap(), Clock::new(move || now));
-        let keeper = keeper(Certificates::Own, serving.clone(), address, clock);
+        let rotator = rotator(Certificates::Own, serving.clone(), address, clock);
         let serves = tokio::spawn(serve(listener, Webhooks::new(&[], Arc::default()), serving.clone()));
         let published = |bundle: &str| {
             let (place, host) = ("validatingwebhookconfigurations/op-webhook".into(), "op-webhook.ns.svc".into());
             Published { bundles: vec![Bundle { place, host, pem: bundle.to_owned() }], unknown: Vec::new() }
         };
-        keeper.verify(&published(&ours.authority), now).await.unwrap();
+        rotator.verify(&published(&ours.authority), now).await.unwrap();
         assert_eq!(serving.verification(), Verification::Trusted);
-        keeper.verify(&published(&other.authority), now).await.unwrap_err();
+        rotator.verify(&published(&other.authority), now).await.unwrap_err();
         let Verification::Untrusted(why) = serving.verification() else { panic!("it is not trusted") };
         assert!(why.contains("validatingwebhookconfigurations/op-webhook does not verify"), "{why}");
-        keeper.verify(&published(&ours.authority), now).await.unwrap();
+        rotator.verify(&published(&ours.authority), now).await.unwrap();
         serves.abort();
         assert!(serves.await.is_err());
-        keeper.verify(&published(&ours.authority), now).await.unwrap_err();
+        rotator.verify(&published(&ours.authority), now).await.unwrap_err();
         let still = serving.verification();
         assert_eq!(still, Verification::Trusted, "a listener that is busy says nothing about its certificate");
     }

@@ -1,0 +1,103 @@
+//! Responses to the operator's own writes, kept until the watch delivers the same objects.
+
+use super::Entry;
+use flyball_core::ObjectKey;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Responses that are kept, the newest ones.
+const MAX_RESPONSES: usize = 64;
+/// Length of a response that is kept.
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
+
+/// Responses to writes that the watch has not delivered yet.
+///
+/// The API server sends the result of a write twice in the same bytes: in its response, and in the watch. So an object
+/// that was parsed from the response need not be parsed again. If the bytes differ, only time is lost.
+#[derive(Debug, Default)]
+pub(crate) struct OwnWriteResponses(Mutex<Responses>);
+
+#[derive(Debug, Default)]
+struct Responses {
+    /// By resource version, the order in which the watch delivers them.
+    answers: BTreeMap<u64, (Vec<u8>, ObjectKey, Arc<Entry>)>,
+    /// The revision that the watch has reached.
+    seen: u64,
+}
+
+impl OwnWriteResponses {
+    /// Keeps the response to a write.
+    pub(crate) fn expect(&self, mut text: Vec<u8>, key: &ObjectKey, entry: &Arc<Entry>) {
+        let (mut expected, version) = (self.lock(), entry.resource_version());
+        text.truncate(text.trim_ascii_end().len());
+        if version > expected.seen && text.len() <= MAX_RESPONSE_BYTES {
+            expected.answers.insert(version, (text, key.clone(), entry.clone()));
+            if expected.answers.len() > MAX_RESPONSES {
+                expected.answers.pop_first();
+            }
+        }
+    }
+
+    /// Returns the object that was parsed from a response with this text.
+    pub(crate) fn find(&self, text: &[u8]) -> Option<(ObjectKey, Arc<Entry>)> {
+        let expected = self.lock();
+        let (_, key, entry) = expected.answers.values().find(|(expected, ..)| *expected == text)?;
+        Some((key.clone(), entry.clone()))
+    }
+
+    /// Drops the responses up to a revision, which the watch has reached.
+    pub(crate) fn confirmed(&self, revision: u64) {
+        let mut expected = self.lock();
+        expected.seen = revision;
+        while expected.answers.first_entry().is_some_and(|first| *first.key() <= revision) {
+            expected.answers.pop_first();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Responses> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(name: &str, version: u64) -> String {
+        format!(r#"{{"metadata":{{"name":"{name}","resourceVersion":"{version}"}}}}"#)
+    }
+
+    fn expect(responses: &OwnWriteResponses, text: &str) -> Arc<Entry> {
+        let (key, entry) = Entry::parse(text.as_bytes(), "me").unwrap();
+        let entry = Arc::new(entry);
+        responses.expect(format!("{text}\n").into_bytes(), &key, &entry);
+        entry
+    }
+
+    #[test]
+    fn what_was_answered_is_recognised_until_the_watch_has_shown_it() {
+        let responses = OwnWriteResponses::default();
+        let (first, second) = (expect(&responses, &text("a", 7)), expect(&responses, &text("b", 9)));
+        let found = |name, version| responses.find(text(name, version).as_bytes()).map(|(_, entry)| entry);
+        assert!(found("a", 7).is_some_and(|found| Arc::ptr_eq(&found, &first)));
+        assert!(found("a", 8).is_none() && found("c", 7).is_none());
+        responses.confirmed(8);
+        assert!(found("a", 7).is_none());
+        assert!(found("b", 9).is_some_and(|found| Arc::ptr_eq(&found, &second)));
+        expect(&responses, &text("c", 8));
+        assert!(found("c", 8).is_none(), "the watch has shown it before the answer came");
+    }
+
+    #[test]
+    fn no_more_is_kept_than_is_worth_it() {
+        let responses = OwnWriteResponses::default();
+        expect(&responses, &text(&"x".repeat(MAX_RESPONSE_BYTES), 1));
+        assert!(responses.lock().answers.is_empty());
+        (1..=2 * MAX_RESPONSES as u64).for_each(|version| drop(expect(&responses, &text("a", version))));
+        assert_eq!(responses.lock().answers.len(), MAX_RESPONSES);
+        assert!(responses.find(text("a", 1).as_bytes()).is_none());
+        assert!(responses.find(text("a", 2 * MAX_RESPONSES as u64).as_bytes()).is_some());
+        responses.confirmed(u64::MAX);
+        assert!(responses.lock().answers.is_empty());
+    }
+}

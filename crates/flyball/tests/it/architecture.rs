@@ -1,0 +1,89 @@
+//! The drawing of the runtime in ARCHITECTURE.md, as a table.
+
+use flyball_architecture::Sources;
+use std::collections::BTreeMap;
+
+/// The layers from the ground up: each module, and the modules that it may import.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("batch", &[]),
+    ("conflict", &[]),
+    ("description", &[]),
+    ("json", &[]),
+    ("kind", &[]),
+    ("latch", &[]),
+    ("metrics", &[]),
+    ("proxy", &[]),
+    ("serve", &[]),
+    ("error", &["kind"]),
+    ("rbac", &["kind"]),
+    ("client", &["kind", "metrics", "proxy"]),
+    ("panics", &["error"]),
+    ("cache", &["error", "json", "kind", "latch", "metrics", "panics"]),
+    ("events", &["client", "error", "kind"]),
+    ("watcher", &["cache", "client", "error", "json", "kind", "metrics"]),
+    ("queue", &["cache", "metrics"]),
+    (
+        "context",
+        &["cache", "client", "error", "events", "json", "kind", "latch", "metrics", "panics", "queue", "watcher"],
+    ),
+    ("webhook", &["cache", "client", "error", "kind", "metrics", "panics", "serve"]),
+    ("apply", &["cache", "client", "context", "error", "json", "kind", "queue"]),
+    ("election", &["cache", "client", "context", "error", "events", "kind", "latch", "metrics"]),
+    ("policy", &["kind", "webhook"]),
+    (
+        "controller",
+        &["apply", "cache", "context", "description", "error", "events", "kind", "metrics", "panics", "queue", "rbac"],
+    ),
+    ("bench", &["queue"]),
+    (
+        "operator",
+        &[
+            "cache",
+            "client",
+            "context",
+            "controller",
+            "description",
+            "election",
+            "error",
+            "events",
+            "kind",
+            "latch",
+            "panics",
+            "policy",
+            "proxy",
+            "queue",
+            "rbac",
+            "serve",
+            "watcher",
+            "webhook",
+        ],
+    ),
+];
+
+#[test]
+fn modules_form_layers() {
+    let sources = Sources::of(env!("CARGO_MANIFEST_DIR"));
+    sources.check_layers(LAYERS);
+    sources.check_cycles();
+    sources.check_reachable();
+    sources.check_words(&[]);
+}
+
+#[test]
+fn the_drawing_has_the_rows_of_the_table() {
+    let text = include_str!("../../../../ARCHITECTURE.md");
+    let (_, section) = text.split_once("## Modules of the runtime\n").expect("the section exists");
+    let rows = section.lines().skip_while(|line| !line.starts_with("    ")).take_while(|line| !line.is_empty());
+    let rows: BTreeMap<&str, usize> =
+        rows.enumerate().flat_map(|(row, line)| line.split_whitespace().map(move |module| (module, row))).collect();
+    assert_eq!(rows.keys().copied().collect::<Vec<_>>(), {
+        let mut modules: Vec<&str> = LAYERS.iter().map(|(module, _)| *module).collect();
+        modules.sort_unstable();
+        modules
+    });
+    for (module, below) in LAYERS {
+        for other in *below {
+            assert!(rows[module] < rows[other], "{module} imports {other}, which is not drawn below it");
+        }
+    }
+}
