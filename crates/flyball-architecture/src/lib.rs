@@ -8,6 +8,7 @@
 //! parents and children are one unit. Calls of methods are not seen, since their text names no module.
 
 mod arrow;
+mod document;
 mod scan;
 mod tree;
 mod words;
@@ -56,6 +57,15 @@ impl Sources {
     #[track_caller]
     pub fn check_layers(&self, table: &[(&str, &[&str])]) {
         report(self.layer_errors(table));
+    }
+
+    /// Fails if the section of this heading in a Markdown file does not show the table: a row for each module, in the same order,
+    /// with its name in the first column and the modules that it may import in the second.
+    #[track_caller]
+    pub fn check_document(path: impl AsRef<Path>, heading: &str, table: &[(&str, &[&str])]) {
+        let path = path.as_ref();
+        let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        report(document::errors(&text, heading, table));
     }
 
     /// Fails on cycles between the modules of one parent, at any depth.

@@ -1,4 +1,4 @@
-use crate::{Sources, arrow, words};
+use crate::{Sources, arrow, document, words};
 
 fn sources(files: &[(&str, &str)]) -> Sources {
     Sources::parse(files.iter().map(|(file, text)| (format!("src/{file}"), (*text).to_owned())).collect())
@@ -214,4 +214,25 @@ fn absent_identifiers_are_searched_below_modules() {
     assert_eq!(crate_.occurrences(&["a"], "Status"), ["src/a/c.rs:2: Status must not occur in a::c"]);
     assert_eq!(crate_.occurrences(&["crate"], "Status").len(), 2);
     assert_eq!(crate_.occurrences(&["gone"], "Status"), ["there is no module \"gone\""]);
+}
+
+#[test]
+fn documents_show_the_table_of_layers() {
+    let table: &[(&str, &[&str])] = &[("a", &[]), ("b", &["a"]), ("c", &["a", "b"])];
+    let errors = |rows: &str| {
+        let text = format!(
+            "# Layers\n\n| `x` | |\n\n## here\n\n| Module | Imports |\n|---|---|\n{rows}\n## next\n| `y` | |\n"
+        );
+        document::errors(&text, "here", table)
+    };
+    assert_eq!(errors("| `a` | | the ground |\n| `b` | `a` | |\n| `c` | `a`, `b` | |\n"), Vec::<String>::new());
+    assert_eq!(
+        errors("| `a` | | |\n| `b` | | |\n| `c` | `a`, `b` | |\n"),
+        ["here: no row \"| `b` | `a`\"", "here: unexpected row \"| `b` |\""]
+    );
+    assert_eq!(
+        errors("| `b` | `a` | |\n| `a` | | |\n| `c` | `a`, `b` | |\n"),
+        ["here: the rows are in another order than those of the table of layers"]
+    );
+    assert_eq!(document::errors("", "here", table), ["there is no heading \"here\""]);
 }

@@ -2,7 +2,7 @@ use flyball_architecture::Sources;
 
 /// The layers from the ground up: each module, and the modules that it may import.
 const LAYERS: &[(&str, &[&str])] =
-    &[("tree", &[]), ("arrow", &["tree"]), ("words", &["tree"]), ("scan", &["tree", "words"])];
+    &[("document", &[]), ("tree", &[]), ("arrow", &["tree"]), ("words", &["tree"]), ("scan", &["tree", "words"])];
 
 #[test]
 fn modules_form_layers() {
