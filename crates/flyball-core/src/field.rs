@@ -1,4 +1,4 @@
-//! Where in an object something is wrong, and what.
+//! Errors of fields: the path of a field in an object, and the mistake there.
 //!
 //! The texts follow `k8s.io/apimachinery/pkg/util/validation/field`, which clients show to people and some compare.
 
@@ -80,7 +80,7 @@ pub fn selectable_text(object: &Object, path: &str) -> String {
     }
 }
 
-/// What sort of mistake a [`FieldError`] is.
+/// The kind of mistake of a [`FieldError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "each name says it")]
 pub enum Mistake {
@@ -134,13 +134,13 @@ impl Mistake {
 /// One thing that is wrong with one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
-    /// What sort of mistake.
+    /// The kind of mistake.
     pub mistake: Mistake,
-    /// Where, as [`Path`] prints it.
+    /// Path of the field, as [`Path`] prints it.
     pub field: String,
     /// The value, where the text shows it.
-    pub value: Option<Shown>,
-    /// What is wrong with it, or what is allowed; may be empty.
+    pub value: Option<BadValue>,
+    /// Description of the mistake, or of the allowed values; may be empty.
     pub detail: String,
 }
 
@@ -149,21 +149,21 @@ const MAX_SHOWN_BYTES: usize = 32 << 10;
 
 /// A value as an error text shows it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Shown {
+pub enum BadValue {
     /// A JSON value: strings quoted, the rest as JSON.
     Json(Value),
     /// Text that goes in as it is.
     Raw(String),
 }
 
-impl<T: Into<Value>> From<T> for Shown {
+impl<T: Into<Value>> From<T> for BadValue {
     fn from(value: T) -> Self {
         Self::Json(value.into())
     }
 }
 
 impl FieldError {
-    fn new(mistake: Mistake, field: impl fmt::Display, value: Option<Shown>, detail: impl Into<String>) -> Self {
+    fn new(mistake: Mistake, field: impl fmt::Display, value: Option<BadValue>, detail: impl Into<String>) -> Self {
         Self { mistake, field: field.to_string(), value, detail: detail.into() }
     }
 
@@ -173,12 +173,12 @@ impl FieldError {
     }
 
     /// The value breaks a rule.
-    pub fn invalid(field: impl fmt::Display, value: impl Into<Shown>, detail: impl Into<String>) -> Self {
+    pub fn invalid(field: impl fmt::Display, value: impl Into<BadValue>, detail: impl Into<String>) -> Self {
         Self::new(Mistake::Invalid, field, Some(value.into()), detail)
     }
 
     /// The value is of the wrong JSON type.
-    pub fn type_invalid(field: impl fmt::Display, value: impl Into<Shown>, detail: impl Into<String>) -> Self {
+    pub fn type_invalid(field: impl fmt::Display, value: impl Into<BadValue>, detail: impl Into<String>) -> Self {
         Self::new(Mistake::TypeInvalid, field, Some(value.into()), detail)
     }
 
@@ -188,19 +188,19 @@ impl FieldError {
     }
 
     /// The value stands twice where it may stand once.
-    pub fn duplicate(field: impl fmt::Display, value: impl Into<Shown>) -> Self {
+    pub fn duplicate(field: impl fmt::Display, value: impl Into<BadValue>) -> Self {
         Self::new(Mistake::Duplicate, field, Some(value.into()), "")
     }
 
-    /// What the value names does not exist.
-    pub fn not_found(field: impl fmt::Display, value: impl Into<Shown>) -> Self {
+    /// The object that the value names does not exist.
+    pub fn not_found(field: impl fmt::Display, value: impl Into<BadValue>) -> Self {
         Self::new(Mistake::NotFound, field, Some(value.into()), "")
     }
 
     /// The value is not one of those known, which the text lists in the order given.
     pub fn not_supported<S: AsRef<str>>(
         field: impl fmt::Display,
-        value: impl Into<Shown>,
+        value: impl Into<BadValue>,
         known: impl IntoIterator<Item = S>,
     ) -> Self {
         let known: Vec<String> = known.into_iter().map(|k| go_quote(k.as_ref())).collect();
@@ -233,9 +233,9 @@ impl FieldError {
         if let Some(value) = self.value.as_ref().filter(|_| !silent) {
             text.push_str(": ");
             let shown = match value {
-                Shown::Json(Value::String(s)) => go_quote(s),
-                Shown::Json(value) => go_json(value),
-                Shown::Raw(raw) => raw.clone(),
+                BadValue::Json(Value::String(s)) => go_quote(s),
+                BadValue::Json(value) => go_json(value),
+                BadValue::Raw(raw) => raw.clone(),
             };
             let end = shown.floor_char_boundary(MAX_SHOWN_BYTES);
             text.push_str(&shown[..end]);

@@ -1,4 +1,4 @@
-//! What a Kubernetes object is, in plain types.
+//! The parts of a Kubernetes object, in plain types.
 //!
 //! This crate sits below both halves of the loop: the embedded API server (`flyball-server`) and the runtime (`flyball`)
 //! speak of the same names, selectors and [`Status`], and take time and randomness from the same [`Clock`] and [`Rng`].

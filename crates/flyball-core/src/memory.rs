@@ -4,13 +4,13 @@
 
 use serde_json::Value;
 
-/// What a value takes in a list.
+/// Bytes of a value in a list.
 pub const ITEM: usize = size_of::<Value>();
 
-/// What a node of a map takes: room for eleven keys and values.
+/// Bytes of a node of a map: room for eleven keys and values.
 pub const NODE: usize = 640;
 
-/// How many entries a node holds at the least, as maps are filled in order.
+/// Entries that a node holds at least, as maps are filled in order.
 const NODE_ENTRIES: usize = 6;
 
 /// Maps within one another that are told apart. `serde_json` reads no deeper texts.

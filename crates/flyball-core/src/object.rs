@@ -20,9 +20,9 @@ pub struct OwnerReference<'a> {
     pub name: &'a str,
     /// UID of the owner.
     pub uid: &'a str,
-    /// Whether the owner manages the object; at most one does.
+    /// The owner manages the object; at most one owner does.
     pub controller: bool,
-    /// Whether the owner's foreground deletion waits for the object.
+    /// Foreground deletion of the owner waits for the object.
     pub block_owner_deletion: bool,
 }
 

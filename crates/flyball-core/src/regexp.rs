@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// What is wrong with a pattern, and which part of it.
+/// The error of a pattern, with the part that it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     what: &'static str,
@@ -23,7 +23,7 @@ impl std::error::Error for Error {}
 /// The most that one repetition may say, and all within one another.
 const MAX_REPEAT: u32 = 1000;
 
-/// How deep groups may nest.
+/// Nesting depth of groups.
 const MAX_DEPTH: usize = 1000;
 
 /// Checks the syntax of a pattern.
@@ -35,7 +35,7 @@ pub fn check(pattern: &str) -> Result<(), Error> {
     Parser { whole: pattern, rest: pattern, depth: 0, last: Last::Nothing }.run()
 }
 
-/// What stands before a place in a pattern.
+/// The element before a position in a pattern.
 enum Last<'p> {
     Nothing,
     Item,
@@ -46,7 +46,7 @@ enum Last<'p> {
 struct Parser<'p> {
     whole: &'p str,
     rest: &'p str,
-    /// How many groups are open.
+    /// Number of open groups.
     depth: usize,
     last: Last<'p>,
 }
@@ -65,7 +65,7 @@ impl<'p> Parser<'p> {
                         return error("unexpected )", self.whole);
                     }
                     self.depth -= 1;
-                    self.take(1);
+                    self.atom(1);
                 }
                 '|' => {
                     self.skip(1);
@@ -77,7 +77,7 @@ impl<'p> Parser<'p> {
                     self.repeat(1 + lazy)?;
                 }
                 '{' => match count(self.rest) {
-                    None => self.take(1),
+                    None => self.atom(1),
                     Some((least, most, length)) => {
                         let too_large =
                             least > MAX_REPEAT || most.is_some_and(|most| most > MAX_REPEAT || most < least);
@@ -89,7 +89,7 @@ impl<'p> Parser<'p> {
                     }
                 },
                 '\\' => self.escape()?,
-                c => self.take(c.len_utf8()),
+                c => self.atom(c.len_utf8()),
             }
         }
         if self.depth == 0 { Ok(()) } else { error("missing closing )", self.whole) }
@@ -100,7 +100,7 @@ impl<'p> Parser<'p> {
     }
 
     /// Goes beyond something that can be repeated.
-    fn take(&mut self, length: usize) {
+    fn atom(&mut self, length: usize) {
         self.skip(length);
         self.last = Last::Item;
     }
@@ -176,7 +176,7 @@ impl<'p> Parser<'p> {
             Some('p' | 'P') => property(self.rest)?,
             _ => character(self.rest)?,
         };
-        self.take(length);
+        self.atom(length);
         Ok(())
     }
 

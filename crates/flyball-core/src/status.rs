@@ -47,12 +47,12 @@ pub struct Status {
     /// Why, in a sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// What it was about.
+    /// The object and the causes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Box<Details>>,
 }
 
-/// What a [`Status`] is about.
+/// The object of a [`Status`], and the causes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Details {
@@ -83,7 +83,7 @@ fn is_zero(n: &u32) -> bool {
 /// One of several things that were wrong.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cause {
-    /// What sort of mistake, such as `FieldValueRequired`.
+    /// Kind of mistake, such as `FieldValueRequired`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// The mistake in a sentence.

@@ -275,6 +275,19 @@ impl Error {
     }
 }
 
+/// Names a value's Go type, as messages of the real server do.
+pub fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(n) if n.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
 pub(super) fn json_type(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),

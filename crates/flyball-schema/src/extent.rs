@@ -1,8 +1,11 @@
-//! How large a JSON value is, for the bounds on what is made of it.
+//! Sizes of JSON values, and their bounds.
 
 use serde_json::Value;
 
-/// How large a value is.
+/// The deepest document that a patch or an expression may make, in nested objects and lists: the limit of JSON parsers.
+pub(crate) const MAX_DEPTH: usize = 127;
+
+/// The size of a value.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
     /// Nested objects and lists; 0 for what is neither.

@@ -1,7 +1,7 @@
 //! The values of `format` that the real server checks, and how strictly it does.
 
-use crate::decode::parse_duration;
-use flyball_core::{names, time};
+use flyball_core::names;
+use flyball_core::time::{self, parse_duration};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Tells whether the real server checks a format of texts. Dashes in its name do not count to it.

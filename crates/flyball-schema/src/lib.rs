@@ -1,4 +1,4 @@
-//! What a Kubernetes object may be, and how two become one.
+//! Schemas of Kubernetes objects, and merges of two of them.
 //!
 //! Schemas ([`schema`]) of built-in kinds ([`notation`]) and of custom resources ([`openapi`]), and the algebra of
 //! server-side apply ([`apply`]). All of it is pure: no I/O, no clock, no randomness, no knowledge of HTTP.
@@ -15,5 +15,6 @@ pub mod patch;
 pub mod pattern;
 pub mod protobuf;
 pub mod prune;
+pub mod rules;
 pub mod schema;
 pub mod validate;

@@ -17,7 +17,7 @@ const MAX_PRODUCT: u64 = 4_000_000;
 /// The states that simulations visit in one validation: some 0.5 s.
 const MAX_VISITS: u64 = 40_000_000;
 
-/// What compiling one state of a pattern takes, in visits.
+/// Cost of compiling one state of a pattern, in visits.
 const COMPILE_VISITS: u64 = 20;
 
 /// A pattern that texts must match.
@@ -50,11 +50,11 @@ pub(crate) struct Matcher {
     product: u64,
     visits: u64,
     /// Patterns that occur in several places are analyzed once.
-    known: BTreeMap<Box<str>, Known>,
+    known: BTreeMap<Box<str>, CachedPattern>,
 }
 
 #[derive(Default)]
-struct Known {
+struct CachedPattern {
     states: u64,
     automaton: Option<NFA>,
 }
@@ -85,10 +85,10 @@ impl Matcher {
         simulate(automaton, text.as_bytes(), &mut self.visits).ok_or(TooLong)
     }
 
-    fn known(&mut self, spelled: &str) -> &mut Known {
+    fn known(&mut self, spelled: &str) -> &mut CachedPattern {
         if !self.known.contains_key(spelled) {
             let states = regex_syntax::parse(spelled).map_or(u64::MAX, |parsed| states_of(&parsed));
-            self.known.insert(spelled.into(), Known { states, automaton: None });
+            self.known.insert(spelled.into(), CachedPattern { states, automaton: None });
         }
         self.known.entry(spelled.into()).or_default()
     }

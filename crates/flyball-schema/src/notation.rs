@@ -73,7 +73,7 @@ pub fn object_meta(schemas: &mut Schemas) -> Id {
     reader.names["meta/v1.ObjectMeta"]
 }
 
-/// How many fields an embedded struct may have: so many places lie between two fields.
+/// Fields of an embedded struct: so many places lie between two fields.
 const PLACES: u32 = 1 << 10;
 
 /// One declaration and the lines of its fields.

@@ -6,66 +6,12 @@
 
 use crate::cel::Rule;
 use crate::matching::Pattern;
-use crate::schema::{Field, Id, List, ListKind, Map, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text};
+use crate::schema::{
+    Bound, Constraints, Field, Id, List, ListKind, Map, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text,
+};
 use crate::{notation, pattern};
-use serde_json::{Number, Value};
+use serde_json::Value;
 use std::sync::Arc;
-
-/// What a custom resource's schema demands beyond the sort of value.
-#[derive(Clone, Debug, Default)]
-pub struct Constraints {
-    /// The `type` that it names.
-    pub ty: Option<Box<str>>,
-    /// The `format` that it names.
-    pub format: Option<Box<str>>,
-    /// The least number.
-    pub minimum: Option<Bound>,
-    /// The greatest number.
-    pub maximum: Option<Bound>,
-    /// What the number must be a multiple of.
-    pub multiple_of: Option<Number>,
-    /// The fewest characters.
-    pub min_length: Option<u64>,
-    /// The most characters.
-    pub max_length: Option<u64>,
-    /// What the text must match.
-    pub pattern: Option<Pattern>,
-    /// The fewest items.
-    pub min_items: Option<u64>,
-    /// The most items.
-    pub max_items: Option<u64>,
-    /// Whether no item may stand twice.
-    pub unique_items: bool,
-    /// The fewest fields.
-    pub min_properties: Option<u64>,
-    /// The most fields.
-    pub max_properties: Option<u64>,
-    /// The fields that must be there.
-    pub required: Vec<Box<str>>,
-    /// The only values allowed.
-    pub one_of_values: Vec<Value>,
-    /// All of these must hold.
-    pub all_of: Vec<Id>,
-    /// One or more of these must hold.
-    pub any_of: Vec<Id>,
-    /// Exactly one of these must hold.
-    pub one_of: Vec<Id>,
-    /// This must not hold.
-    pub not: Option<Id>,
-    /// What the CRD demands of an object's own metadata, of which the schema proper says what Kubernetes does.
-    pub metadata: Option<Id>,
-    /// CEL rules.
-    pub rules: Vec<Rule>,
-}
-
-/// The least or greatest number allowed.
-#[derive(Clone, Debug)]
-pub struct Bound {
-    /// The number.
-    pub value: Number,
-    /// Whether the number itself is not allowed.
-    pub exclusive: bool,
-}
 
 /// Reads the schema of one version of a CRD; without one, anything goes.
 pub fn read(schema: Option<&Value>) -> Root {

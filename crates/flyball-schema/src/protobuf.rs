@@ -13,7 +13,7 @@ use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
 use std::cell::Cell;
 
-/// How deep messages may nest: as deep as JSON does.
+/// Nesting depth of messages: that of JSON.
 const DEPTH: usize = 127;
 
 /// Why bytes are no protobuf, or not of the type wanted, in Go's words.
@@ -40,7 +40,7 @@ pub enum Error {
     Value(String),
 }
 
-/// Where reading is: how deep, and how much memory what is read may still take.
+/// The state of reading: its depth, and the memory that is left.
 #[derive(Clone, Copy)]
 struct At<'b> {
     depth: usize,
@@ -128,7 +128,7 @@ fn next_field<'b>(bytes: &mut &'b [u8]) -> Result<(u32, Wire<'b>), Error> {
     let number = u32::try_from(tag >> 3).map_err(|_| Error::Overflow)?;
     let wire = match tag & 7 {
         0 => Wire::Varint(varint(bytes)?),
-        1 => Wire::Fixed64(u64::from_le_bytes(take(bytes)?)),
+        1 => Wire::Fixed64(u64::from_le_bytes(read_bytes(bytes)?)),
         2 => {
             let length = usize::try_from(varint(bytes)?).map_err(|_| Error::Overflow)?;
             Wire::Bytes(bytes.split_off(..length).ok_or(Error::Short)?)
@@ -138,7 +138,7 @@ fn next_field<'b>(bytes: &mut &'b [u8]) -> Result<(u32, Wire<'b>), Error> {
             Wire::Group
         }
         4 => return Err(Error::EndOfGroup),
-        5 => Wire::Fixed32(u32::from_le_bytes(take(bytes)?)),
+        5 => Wire::Fixed32(u32::from_le_bytes(read_bytes(bytes)?)),
         other => return Err(Error::IllegalType(other)),
     };
     if number == 0 {
@@ -153,14 +153,14 @@ fn skip_group(bytes: &mut &[u8]) -> Result<(), Error> {
         let tag = varint(bytes)?;
         match tag & 7 {
             0 => drop(varint(bytes)?),
-            1 => drop(take::<8>(bytes)?),
+            1 => drop(read_bytes::<8>(bytes)?),
             2 => {
                 let length = usize::try_from(varint(bytes)?).map_err(|_| Error::Overflow)?;
                 bytes.split_off(..length).ok_or(Error::Short)?;
             }
             3 => open += 1,
             4 => open -= 1,
-            5 => drop(take::<4>(bytes)?),
+            5 => drop(read_bytes::<4>(bytes)?),
             other => return Err(Error::IllegalType(other)),
         }
     }
@@ -179,7 +179,7 @@ fn varint(bytes: &mut &[u8]) -> Result<u64, Error> {
     Err(Error::Overflow)
 }
 
-fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Error> {
+fn read_bytes<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Error> {
     let taken = bytes.split_off(..N).ok_or(Error::Short)?;
     taken.try_into().map_err(|_| Error::Short)
 }

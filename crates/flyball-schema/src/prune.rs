@@ -9,7 +9,7 @@ use flyball_core::field::FieldError;
 use flyball_core::memory;
 use serde_json::{Map, Value};
 
-/// What every object has besides what its schema names.
+/// Fields that every object has besides those of its schema.
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Takes out of an object what its schema does not know, and reads its metadata as that of any object.

@@ -1,10 +1,14 @@
-//! What values a field may hold, in one form for built-in kinds and for custom resources.
+//! Schemas of fields, in one form for built-in kinds and for custom resources.
 //!
 //! A [`Schema`] says of one place in an object what JSON may stand there and how it merges. Schemas refer to one
 //! another by number within the [`Schemas`] that holds them, so that types may be recursive and shared; [`Node`] is the
 //! cursor that the rest of this crate descends with.
 //!
 //! Built-in kinds come from the notation of [`crate::notation`], custom resources from their CRD (see [`crate::openapi`]).
+
+mod constraints;
+
+pub use constraints::{Bound, Constraints};
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -32,23 +36,23 @@ pub struct Root {
     id: Id,
 }
 
-/// What may stand in one place.
+/// The schema of one place in an object.
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     /// The sort of value.
     pub shape: Shape,
-    /// Whether null may stand here and is kept.
+    /// Null is allowed and kept.
     pub nullable: bool,
-    /// What stands here if nothing is given.
+    /// The value of an absent field.
     pub default: Option<Value>,
-    /// Whether fields that the schema does not name are kept.
+    /// Fields that the schema does not name are kept.
     pub preserve_unknown: bool,
-    /// Whether a whole object stands here, with apiVersion, kind and metadata.
+    /// The value is an object with apiVersion, kind and metadata.
     pub embedded: bool,
     /// The type as Go prints it in errors (`v1.Protocol`); built-in kinds only.
     pub go: Option<Box<str>>,
-    /// What a custom resource demands beyond the sort of value.
-    pub constraints: Option<Box<crate::openapi::Constraints>>,
+    /// Constraints of a custom resource beyond the sort of value.
+    pub constraints: Option<Box<Constraints>>,
 }
 
 /// The sort of value that may stand in one place.
@@ -77,7 +81,7 @@ pub enum Shape {
     Struct(Struct),
 }
 
-/// What a text means, where Go decodes it into something else than a string.
+/// The meaning of a text that Go decodes into something else than a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each name says it")]
 pub enum Text {
@@ -95,7 +99,7 @@ pub enum Text {
 pub struct Open {
     /// Schema of an object, and of each item of a list.
     pub object: Id,
-    /// What protobuf has in place of the one value: a field for each sort of value.
+    /// The fields that protobuf has instead of the one value: one for each sort of value.
     pub numbered: Vec<(u32, Id)>,
 }
 
@@ -104,11 +108,11 @@ pub struct Open {
 pub struct List {
     /// Schema of the items; any JSON if absent.
     pub items: Option<Id>,
-    /// How items are told apart.
+    /// Identity of the items.
     pub kind: ListKind,
 }
 
-/// How the items of a list are told apart when two lists merge; see
+/// The identity of the items of a list when two lists merge; see
 /// <https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy>.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListKind {
@@ -125,7 +129,7 @@ pub enum ListKind {
 pub struct Map {
     /// Schema of the values; any JSON if absent.
     pub values: Option<Id>,
-    /// Whether the map is one value.
+    /// The map is one value.
     pub atomic: bool,
 }
 
@@ -136,7 +140,7 @@ pub struct Struct {
     pub name: Box<str>,
     /// The fields by name.
     pub fields: BTreeMap<Box<str>, Field>,
-    /// Whether the value is replaced as a whole.
+    /// The value is replaced as a whole.
     pub atomic: bool,
     /// Structs whose fields are among those above, but stand in protobuf in a field of this number.
     pub embedded: Vec<(u32, Id)>,
@@ -149,7 +153,7 @@ pub struct Field {
     pub schema: Id,
     /// When it is written.
     pub presence: Presence,
-    /// How strategic merge patch treats it.
+    /// Rules of strategic merge patch.
     pub patch: Patch,
     /// Its number in protobuf; 0 if it has none here.
     pub number: u32,
@@ -170,12 +174,12 @@ pub enum Presence {
     OrNull,
 }
 
-/// How strategic merge patch treats a field.
+/// The rules of strategic merge patch for a field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patch {
-    /// Whether lists merge instead of being replaced.
+    /// Lists merge instead of being replaced.
     pub merge: bool,
-    /// Whether the patch may name the only keys to be kept.
+    /// The patch may name the only keys to be kept.
     pub retain_keys: bool,
     /// The field that tells a merged list's items apart; without one they are plain values.
     pub key: Option<Box<str>>,

@@ -5,9 +5,8 @@
 
 use crate::formats;
 use crate::matching::{Matcher, Pattern};
-use crate::openapi::{Bound, Constraints};
-use crate::schema::{ListKind, Node, Shape};
-use flyball_core::field::{FieldError, Mistake, Path, Shown};
+use crate::schema::{Bound, Constraints, ListKind, Node, Shape};
+use flyball_core::field::{BadValue, FieldError, Mistake, Path};
 use serde_json::{Number, Value};
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -33,7 +32,7 @@ struct Validator<'p> {
     unmatched: OnceCell<FieldError>,
 }
 
-/// What came of validating one value: the errors, and how many demands were looked at, by which the best of several
+/// The outcome of validating one value: the errors, and how many demands were looked at, by which the best of several
 /// failed alternatives is chosen.
 #[derive(Default)]
 struct Outcome {
@@ -63,7 +62,7 @@ impl Validator<'_> {
         }
     }
 
-    fn invalid(&self, name: &str, value: impl Into<Shown>, what: &str) -> FieldError {
+    fn invalid(&self, name: &str, value: impl Into<BadValue>, what: &str) -> FieldError {
         FieldError::invalid(self.field(name), value, format!("{name} in body {what}"))
     }
 
@@ -128,7 +127,7 @@ impl Validator<'_> {
         if got == want
             || int_or_string && matches!(got, "integer" | "string")
             || want == "number" && got == "integer"
-            || want == "integer" && whole(value)
+            || want == "integer" && is_integral(value)
             || formatted
         {
             return None;
@@ -162,7 +161,7 @@ impl Validator<'_> {
     ) -> Outcome {
         let mut outcome = Outcome::default();
         let run = |id| self.run(node.at(id), value, old, name);
-        let failure = |what: String| FieldError::invalid(self.whole(), "", format!("{name:?} {what}"));
+        let failure = |what: String| FieldError::invalid(self.root_field(), "", format!("{name:?} {what}"));
         if !demands.any_of.is_empty() {
             match first_valid(demands.any_of.iter().map(|id| run(*id))) {
                 Ok(valid) => outcome.merge(valid),
@@ -211,7 +210,7 @@ impl Validator<'_> {
     }
 
     /// The field that errors without a place of their own are told at.
-    fn whole(&self) -> String {
+    fn root_field(&self) -> String {
         self.field("")
     }
 
@@ -261,7 +260,7 @@ impl Validator<'_> {
                 let as_what =
                     format.map_or_else(|| "(default format)".into(), |format| format!("with format {format}"));
                 errors.push(FieldError::invalid(
-                    self.whole(),
+                    self.root_field(),
                     "",
                     format!("Checked value must be of type integer {as_what} in {name}"),
                 ));
@@ -443,7 +442,7 @@ fn validate_lists_of(node: Node<'_>, value: &Value, path: &Path<'_>, is_object: 
 }
 
 /// Tells whether a number with a point is an integer all the same.
-fn whole(value: &Value) -> bool {
+fn is_integral(value: &Value) -> bool {
     value.as_f64().is_some_and(|number| number.fract() == 0.0)
 }
 

@@ -18,7 +18,7 @@ use converted::Converted;
 use crate::kinds::{Part, validate_embedded};
 use flyball_core::field::{FieldError, Mistake, Path, go_print};
 use flyball_core::{GroupVersionKind, Object};
-use flyball_schema::cel::Findings;
+use flyball_schema::rules::Findings;
 use flyball_schema::schema::Root;
 use serde_json::Value;
 
@@ -144,7 +144,7 @@ impl CustomKind {
             errors.push(FieldError::invalid(Path::ROOT, Value::Null, detail));
         } else {
             let unchanged = before == Some(value);
-            let found = flyball_schema::cel::validate(node, &seen_by_rules(object), before, unchanged, &Path::ROOT);
+            let found = flyball_schema::rules::validate(node, &seen_by_rules(object), before, unchanged, &Path::ROOT);
             errors.extend(found.errors);
             tolerated = found.tolerated;
         }
@@ -165,7 +165,7 @@ fn validate_scale(scale: &Scale, object: &Object) -> Vec<FieldError> {
         let steps: Vec<&str> = path.trim_start_matches('.').split('.').collect();
         let Some(value) = object.at(&steps).filter(|value| !value.is_null()) else { continue };
         let Some(replicas) = value.as_i64() else {
-            let (shown, sort) = (go_print(value), flyball_schema::apply::go_type(value));
+            let (shown, sort) = (go_print(value), flyball_schema::decode::go_type(value));
             let why = format!("{path} accessor error: {shown} is of the type {sort}, expected int64");
             errors.push(FieldError::invalid(path, 0, why));
             continue;

@@ -11,6 +11,7 @@
 mod addresses;
 mod candidate;
 mod change;
+mod conflict;
 mod create;
 mod delete;
 pub(crate) mod managed;

@@ -8,7 +8,7 @@
 use crate::cluster::connection::Connection;
 use crate::error::{Error, Result, ResultExt};
 use flyball_core::Path;
-use flyball_schema::{cel, openapi, prune, validate};
+use flyball_schema::{openapi, prune, rules, validate};
 use http::Request;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -192,7 +192,7 @@ fn judge(definition: &str, schema: &flyball_schema::schema::Root, object: &Value
         let mut seen = value.clone();
         // Rules see the name of an object and nothing else of its metadata.
         seen["metadata"] = json!({"name": metadata["name"]});
-        errors.extend(cel::validate(schema.node(), &seen, None, false, &Path::ROOT).errors);
+        errors.extend(rules::validate(schema.node(), &seen, None, false, &Path::ROOT).errors);
     }
     dangers.extend(errors.into_iter().map(|error| {
         let why = format!("would become invalid: {}", error.body());

@@ -65,11 +65,11 @@ impl Demand {
     }
 }
 
-/// What a selector demands, by label.
+/// The requirements of a selector, by label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demands {
     of: BTreeMap<String, Demand>,
-    /// How many labels have to be there.
+    /// Number of labels that must exist.
     needed: usize,
 }
 

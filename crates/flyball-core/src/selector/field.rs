@@ -14,9 +14,9 @@ pub struct FieldSelector {
 pub struct FieldTerm {
     /// Path of the field, without a leading dot.
     pub field: String,
-    /// What it is compared with; a field that is absent equals the empty text.
+    /// Value that the field is compared with; an absent field equals the empty string.
     pub value: String,
-    /// Whether the field must differ.
+    /// The field must differ from the value.
     pub negated: bool,
 }
 

@@ -18,13 +18,13 @@ pub struct LabelSelector {
 pub struct Requirement {
     /// Key of the label.
     pub key: String,
-    /// How its value is compared.
+    /// Comparison of its value.
     pub operator: Operator,
-    /// What it is compared with.
+    /// Values that it is compared with.
     pub values: BTreeSet<String>,
 }
 
-/// How a label's value is compared.
+/// The comparison of a label's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each name says it")]
 pub enum Operator {
@@ -185,7 +185,7 @@ impl<'a> Parser<'a> {
         self.tokens[self.at]
     }
 
-    fn take(&mut self) -> Token<'a> {
+    fn next_token(&mut self) -> Token<'a> {
         let token = self.peek();
         self.at = (self.at + 1).min(self.tokens.len() - 1);
         token
@@ -197,7 +197,7 @@ impl<'a> Parser<'a> {
             match self.peek() {
                 Token::Word(_) | Token::Symbol("!") => {
                     requirements.push(self.requirement().map_err(|e| format!("unable to parse requirement: {e}"))?);
-                    match self.take() {
+                    match self.next_token() {
                         Token::End => return Ok(LabelSelector { requirements }),
                         Token::Symbol(",") => match self.peek() {
                             Token::Word(_) | Token::Symbol("!") => {}
@@ -219,9 +219,9 @@ impl<'a> Parser<'a> {
     fn requirement(&mut self) -> Result<Requirement, String> {
         let negated = self.peek() == Token::Symbol("!");
         if negated {
-            self.take();
+            self.next_token();
         }
-        let key = match self.take() {
+        let key = match self.next_token() {
             Token::Word(key) => key.to_owned(),
             other => return Err(format!("found '{}', expected: identifier", other.literal())),
         };
@@ -233,7 +233,7 @@ impl<'a> Parser<'a> {
             let operator = if negated { Operator::DoesNotExist } else { Operator::Exists };
             return Requirement { key, operator, values: BTreeSet::new() }.checked("");
         }
-        let (text, operator) = match self.take() {
+        let (text, operator) = match self.next_token() {
             Token::Word("in") => ("in", Operator::In),
             Token::Word("notin") => ("notin", Operator::NotIn),
             Token::Symbol(text @ ("=" | "==")) => (text, Operator::In),
@@ -250,7 +250,7 @@ impl<'a> Parser<'a> {
         match self.peek() {
             Token::End | Token::Symbol(",") => Ok(String::new()),
             Token::Word(value) => {
-                self.take();
+                self.next_token();
                 Ok(value.to_owned())
             }
             other => Err(format!("found '{}', expected: identifier", other.literal())),
@@ -259,7 +259,7 @@ impl<'a> Parser<'a> {
 
     /// Reads `(a, b)`; an empty place between commas is the empty value.
     fn set(&mut self) -> Result<BTreeSet<String>, String> {
-        match self.take() {
+        match self.next_token() {
             Token::Symbol("(") => {}
             other => return Err(format!("found '{}' expected: '('", other.literal())),
         }
@@ -267,13 +267,13 @@ impl<'a> Parser<'a> {
         match self.peek() {
             Token::Word(_) | Token::Symbol(",") => {}
             Token::Symbol(")") => {
-                self.take();
+                self.next_token();
                 return Ok([String::new()].into());
             }
             other => return Err(format!("found '{}', expected: ',', ')' or identifier", other.literal())),
         }
         loop {
-            match self.take() {
+            match self.next_token() {
                 Token::Word(value) => {
                     values.insert(value.to_owned());
                     match self.peek() {
@@ -293,7 +293,7 @@ impl<'a> Parser<'a> {
                 other => return Err(format!("found '{}', expected: ',', or identifier", other.literal())),
             }
         }
-        self.take();
+        self.next_token();
         Ok(values)
     }
 }

@@ -1,4 +1,4 @@
-//! What differs between two values of one type.
+//! Compares two values of one type.
 
 use super::path::PathElement;
 use super::set::{Branch, FieldSet};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Comparison {
     pub(super) removed: FieldSet,
-    /// What is new, or has another value.
+    /// Fields that are new or have another value.
     pub(super) given: FieldSet,
 }
 
@@ -32,7 +32,7 @@ impl Comparison {
     }
 }
 
-/// What differs at and below one element.
+/// The differences at and below one element.
 #[derive(Default)]
 struct Delta {
     removed: Branch,

@@ -1,4 +1,4 @@
-//! Who owns which fields: `metadata.managedFields`.
+//! Owners of fields: `metadata.managedFields`.
 
 use super::set::FieldSet;
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ManagedFields(pub(super) BTreeMap<Manager, Entry>);
 
-/// What one manager owns.
+/// The fields of one manager.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) manager: Manager,
@@ -19,12 +19,12 @@ pub(super) struct Entry {
     pub(super) fields: FieldSet,
 }
 
-/// Who writes: the same name as applier, as updater and on a subresource is three managers.
+/// A field manager: the same name as applier, as updater and on a subresource is three managers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Manager {
-    /// How it writes.
+    /// Its kind of write.
     pub operation: Operation,
-    /// What it calls itself.
+    /// Its name.
     pub name: String,
     /// Version it writes in; an applier is the same one in all versions.
     pub api_version: Option<String>,
@@ -32,7 +32,7 @@ pub struct Manager {
     pub subresource: String,
 }
 
-/// How a manager writes.
+/// The kind of write of a manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// By server-side apply: what it no longer sends, it gives up.
@@ -58,8 +58,8 @@ impl Manager {
         }
     }
 
-    /// Names the manager as conflicts do.
-    pub(super) fn describe(&self) -> String {
+    /// Names the manager as conflicts do: `"kubectl" using apps/v1`.
+    pub fn describe(&self) -> String {
         let mut text = flyball_core::field::go_quote(&self.name);
         if !self.subresource.is_empty() {
             text += &format!(" with subresource {}", flyball_core::field::go_quote(&self.subresource));
@@ -152,10 +152,10 @@ impl ManagedFields {
 
     /// Forgets a manager and what it owns.
     pub fn remove(&mut self, manager: &Manager) {
-        self.take(manager);
+        self.remove_entry(manager);
     }
 
-    pub(super) fn take(&mut self, manager: &Manager) -> Option<Entry> {
+    pub(super) fn remove_entry(&mut self, manager: &Manager) -> Option<Entry> {
         self.0.remove(manager)
     }
 

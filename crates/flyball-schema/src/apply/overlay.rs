@@ -1,4 +1,4 @@
-//! What a mutating policy wants of an object, laid over it.
+//! Lays the apply configuration of a mutating policy over an object.
 
 use super::path::PathElement;
 use super::types::{Atom, Misfit, Type};

@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet(BTreeMap<PathElement, Branch>);
 
-/// What a set holds of one element: the element itself, and what is below it.
+/// The part of a set at one element: the element itself, and the elements below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Branch {
-    /// Whether the path that ends here is in the set.
+    /// The path that ends here is in the set.
     pub member: bool,
     /// The paths that go on from here.
     pub below: FieldSet,

@@ -1,7 +1,8 @@
-//! How a place in an object merges: the view that server-side apply takes of a schema.
+//! Merge rules of values: a schema as server-side apply sees it.
 
 use super::path::{PathElement, Scalar as KeyValue};
 use super::set::{Branch, FieldSet};
+use crate::decode::go_type;
 use crate::schema::{ListKind, Node, Presence, Shape, Struct, Text};
 use flyball_core::field::go_print;
 use serde_json::Value;
@@ -11,7 +12,7 @@ use std::fmt;
 /// The type of a place in an object.
 #[derive(Clone, Copy)]
 pub(super) enum Type<'a> {
-    /// What a schema says.
+    /// The type that a schema describes.
     Schema(Node<'a>),
     /// Below a schema that keeps unknown fields: maps merge, lists are one value.
     Deduced,
@@ -19,7 +20,7 @@ pub(super) enum Type<'a> {
     Atomic,
 }
 
-/// How a value of a type is taken apart.
+/// The structure of a type for merges.
 pub(super) enum Atom<'a> {
     Scalar(Scalar),
     List(ListAtom<'a>),
@@ -230,7 +231,7 @@ impl<'a> Type<'a> {
     }
 }
 
-/// What a field is taken for that is not given: its default, or zero if Go writes it always.
+/// Returns the value of an absent field: its default, or zero if Go always writes it.
 fn default(node: Node<'_>, name: &str) -> Option<Value> {
     let field = node.field(name)?;
     let always =
@@ -311,18 +312,5 @@ impl Scalar {
             (Self::Untyped, value) => format!("expected any scalar, got &{{{}}}", go_print(value)),
         };
         Err(Misfit::new(wrong))
-    }
-}
-
-/// Names a value's Go type, as messages of the real server do.
-pub fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(n) if n.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
     }
 }

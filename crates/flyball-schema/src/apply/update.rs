@@ -1,4 +1,4 @@
-//! What a write does to the fields of an object and to their owners.
+//! Updates and applies: the effect of a write on the fields of an object and on their owners.
 
 use super::compare::Comparison;
 use super::managed::{Entry, ManagedFields, Manager, Operation};
@@ -7,8 +7,6 @@ use super::path::PathElement;
 use super::set::{Branch, FieldSet};
 use super::types::{Misfit, Type};
 use crate::schema::Node;
-use flyball_core::Status;
-use flyball_core::status::{Cause, Details, Reason, first_causes};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -28,7 +26,7 @@ pub trait Versions {
 /// The objects of one kind, as one version sees them.
 #[derive(Clone, Copy)]
 pub struct Objects<'a> {
-    /// How the versions of the kind relate.
+    /// The versions of the kind.
     pub versions: &'a dyn Versions,
     /// Version of the objects that are handed in.
     pub api_version: &'a str,
@@ -38,22 +36,22 @@ pub struct Objects<'a> {
     pub empty: &'a Value,
 }
 
-/// What came of an apply.
+/// The result of an apply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Applied {
     /// The object as it is now; `None` if it is as it was.
     pub object: Option<Value>,
-    /// Who owns what now.
+    /// The managers and their fields.
     pub managed: ManagedFields,
 }
 
 /// Why an apply was refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// What the applier sent does not fit the schema.
+    /// The applied configuration does not fit the schema.
     #[error("{0}")]
     Patch(Misfit),
-    /// What is stored does not fit the schema.
+    /// The stored object does not fit the schema.
     #[error("{0}")]
     Live(Misfit),
     /// Others own fields that the applier wants otherwise.
@@ -80,51 +78,16 @@ impl Error {
 /// A field that another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    manager: Manager,
-    path: Vec<PathElement>,
+    /// The manager that owns the field.
+    pub manager: Manager,
+    /// Path of the field.
+    pub path: Vec<PathElement>,
 }
 
 impl Conflict {
-    fn field(&self) -> String {
+    /// Returns the path of the field, such as `.spec.replicas`.
+    pub fn field(&self) -> String {
         self.path.iter().map(ToString::to_string).collect()
-    }
-
-    /// Shows the other manager as one that wrote another version, as it looks through a subresource of another kind.
-    pub fn show_as(&mut self, api_version: &str) {
-        if self.manager.api_version.is_some() {
-            self.manager.api_version = Some(api_version.into());
-        }
-    }
-
-    /// Makes the 409 that lists the conflicts of an applier, at most as many as [`first_causes`] allows.
-    pub fn status(all: &[Self]) -> Status {
-        let (conflicts, left_out) = first_causes(all, |conflict| conflict.field().len());
-        let message = match all {
-            [only] => {
-                format!("Apply failed with 1 conflict: conflict with {}: {}", only.manager.describe(), only.field())
-            }
-            _ => {
-                let mut message = format!("Apply failed with {} conflicts:", all.len());
-                for (i, conflict) in conflicts.iter().enumerate() {
-                    if i == 0 || conflicts[i - 1].manager != conflict.manager {
-                        let separator = if i == 0 { " " } else { "\n" };
-                        message += &format!("{separator}conflicts with {}:", conflict.manager.describe());
-                    }
-                    message += &format!("\n- {}", conflict.field());
-                }
-                if !left_out.is_empty() {
-                    message += &format!("\nand {} more", left_out.len());
-                }
-                message
-            }
-        };
-        let cause = |conflict: &Self| Cause {
-            reason: "FieldManagerConflict".into(),
-            message: format!("conflict with {}", conflict.manager.describe()),
-            field: conflict.field(),
-        };
-        let causes = conflicts.iter().map(cause).collect();
-        Status::new(409, Reason::Conflict, message).with_details(Details { causes, ..Details::default() })
     }
 }
 
@@ -462,8 +425,8 @@ fn cap(mut managed: ManagedFields) -> ManagedFields {
         if managed.get(&ancient).is_none() {
             managed.rename(first, ancient.clone());
         }
-        let entry = managed.take(&manager).expect("it was listed above");
-        let bucket = managed.take(&ancient).expect("the first one was given this name");
+        let entry = managed.remove_entry(&manager).expect("it was listed above");
+        let bucket = managed.remove_entry(&ancient).expect("the first one was given this name");
         managed.put(Entry { fields: bucket.fields.union(&entry.fields), time: entry.time, ..bucket });
         surplus -= 1;
     }

@@ -1,4 +1,4 @@
-//! What expressions of admission see: the request, its namespace, and objects as their published schemas describe them.
+//! Types of the variables in admission: the request, its namespace, and objects as their published schemas describe them.
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/>.
 

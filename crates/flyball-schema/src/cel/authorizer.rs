@@ -26,7 +26,7 @@ pub struct Question {
     pub namespace: String,
     /// Name of the object, empty for any.
     pub name: String,
-    /// What is to be done.
+    /// The operation.
     pub verb: String,
     /// The service account that asks, by namespace and name; else whoever sent the request does.
     pub account: Option<(String, String)>,
@@ -35,7 +35,7 @@ pub struct Question {
 /// Decides a question; the text says why.
 pub type Decide = dyn Fn(&Question) -> (bool, String) + Send + Sync;
 
-/// What a question that is being built up is about so far.
+/// A question under construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Authorizer,
@@ -72,12 +72,12 @@ pub(super) fn is_own(ty: &Type<'_>) -> bool {
     matches!(ty, Type::Plain(name) if name.starts_with("kubernetes.authorization."))
 }
 
-/// What comes of a field of `authorizer`.
+/// Returns the type of a field of `authorizer`.
 pub(super) fn field<'s>(of: &Type<'_>, name: &str) -> Option<Type<'s>> {
     (of.is(AUTHORIZER) && name == "requestResource").then_some(Type::Plain(RESOURCE))
 }
 
-/// What comes of a method of a question or a decision; `None` if it has none such.
+/// Returns the type of a method of a question or a decision; `None` if there is no such method.
 pub(super) fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) -> Option<Type<'s>> {
     let Type::Plain(target) = target else { return None };
     let (count, made) = match (*target, name) {
@@ -124,7 +124,7 @@ impl Opaque for Asking {
     }
 }
 
-/// What was decided.
+/// The decision.
 #[derive(Debug, PartialEq, Eq)]
 struct Decided {
     allowed: bool,

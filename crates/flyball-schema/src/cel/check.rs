@@ -4,8 +4,8 @@
 //! What is not known for sure passes: an expression is refused only for what the real server refuses too.
 
 use super::authorizer;
-use super::cost::{self, Seen, Size, Spot};
-use super::functions::{entry, function, in_namespace, is_function, method, operator};
+use super::cost::{self, Estimate, Size, Spot};
+use super::functions::{NAMESPACES, entry, function, in_namespace, is_function, method, operator};
 use super::location::located;
 use super::places::Places;
 use super::rewrite;
@@ -14,7 +14,7 @@ use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, StructExpr,
 };
 
-/// What is known of an expression that nothing is wrong with.
+/// The result of checking a valid expression.
 #[derive(Clone, Debug)]
 pub struct Checked<'s> {
     /// The type of what comes of it.
@@ -37,7 +37,7 @@ pub fn check_among<'s>(text: &str, variables: &[(&str, Type<'s>)]) -> Result<Typ
 
 fn run<'s>(text: &str, root: Option<Spot<'s>>, variables: &[(&str, Type<'s>)]) -> Result<Checked<'s>, String> {
     let program = super::compile(text)?;
-    let variables = variables.iter().map(|(name, ty)| ((*name).to_owned(), Seen::at(ty.clone(), 1, root)));
+    let variables = variables.iter().map(|(name, ty)| ((*name).to_owned(), Estimate::at(ty.clone(), 1, root)));
     let mut checker = Checker { root, scope: variables.collect(), places: Places::of(text), errors: Vec::new() };
     let seen = program.go_through(|| checker.visit(program.expression()));
     checker.errors.sort();
@@ -53,14 +53,10 @@ fn point_at(source: &str, at: usize, why: &str) -> String {
     located(source, line + 1, column + 1, why)
 }
 
-/// Names that stand before functions, not for values.
-pub(super) const NAMESPACES: [&str; 10] =
-    ["base64", "cidr", "format", "ip", "jsonpatch", "lists", "optional", "regex", "sets", "strings"];
-
 struct Checker<'s> {
-    /// What the expression is about.
+    /// The schema that the expression is about.
     root: Option<Spot<'s>>,
-    scope: Vec<(String, Seen<'s>)>,
+    scope: Vec<(String, Estimate<'s>)>,
     places: Places,
     errors: Vec<(usize, String)>,
 }
@@ -71,7 +67,7 @@ impl<'s> Checker<'s> {
         Type::Dyn
     }
 
-    fn known(&self, name: &str) -> Option<Seen<'s>> {
+    fn known(&self, name: &str) -> Option<Estimate<'s>> {
         self.scope.iter().rev().find(|(known, _)| known == name).map(|(_, seen)| seen.clone())
     }
 
@@ -80,7 +76,7 @@ impl<'s> Checker<'s> {
         of.map(step).or(self.root)
     }
 
-    fn visit(&mut self, at: &IdedExpr) -> Seen<'s> {
+    fn visit(&mut self, at: &IdedExpr) -> Estimate<'s> {
         match &at.expr {
             Expr::Literal(literal) => {
                 let ty = match literal {
@@ -92,18 +88,19 @@ impl<'s> Checker<'s> {
                     LiteralValue::String(_) => STRING,
                     LiteralValue::UInt(_) => UINT,
                 };
-                Seen { size: Some(cost::literal(literal)), ..Seen::of(ty, 0) }
+                Estimate { size: Some(cost::literal(literal)), ..Estimate::of(ty, 0) }
             }
             Expr::Ident(name) => {
                 let place = self.places.next(name);
                 match self.known(name) {
-                    Some(seen) => Seen { cost: 1, ..seen },
+                    Some(seen) => Estimate { cost: 1, ..seen },
                     None if super::types::NAMES.contains(&name.as_str()) || name.contains(['@', '#', '.']) => {
-                        Seen::at(TYPE, 1, self.root)
+                        Estimate::at(TYPE, 1, self.root)
                     }
-                    None => {
-                        Seen::of(self.wrong(place, format!("undeclared reference to '{name}' (in container '')")), 1)
-                    }
+                    None => Estimate::of(
+                        self.wrong(place, format!("undeclared reference to '{name}' (in container '')")),
+                        1,
+                    ),
                 }
             }
             Expr::Select(select) => self.select(select),
@@ -111,11 +108,11 @@ impl<'s> Checker<'s> {
             Expr::Comprehension(inner) => self.comprehension(inner),
             Expr::List(list) => {
                 let item = |(at, item)| self.visit_part(item, list.optional_indices.contains(&at));
-                let items: Vec<Seen<'s>> = list.elements.iter().enumerate().map(item).collect();
+                let items: Vec<Estimate<'s>> = list.elements.iter().enumerate().map(item).collect();
                 let (cost, entry) = gathered(&items, 10);
                 let size = Some(Size::exactly(items.len() as u64));
                 let types = items.into_iter().map(|item| item.ty).collect();
-                Seen { size, entry, ..Seen::of(Type::List(common(types).into()), cost) }
+                Estimate { size, entry, ..Estimate::of(Type::List(common(types).into()), cost) }
             }
             Expr::Map(map) => {
                 let (mut keys, mut values) = (Vec::new(), Vec::new());
@@ -127,26 +124,26 @@ impl<'s> Checker<'s> {
                 }
                 let size = Some(Size::exactly(keys.len() as u64));
                 let ((cost, _), (more, entry)) = (gathered(&keys, 30), gathered(&values, 0));
-                let types = |seen: Vec<Seen<'s>>| common(seen.into_iter().map(|seen| seen.ty).collect()).into();
+                let types = |seen: Vec<Estimate<'s>>| common(seen.into_iter().map(|seen| seen.ty).collect()).into();
                 let ty = Type::Map(types(keys), types(values));
-                Seen { size, entry, ..Seen::of(ty, cost.saturating_add(more)) }
+                Estimate { size, entry, ..Estimate::of(ty, cost.saturating_add(more)) }
             }
             Expr::Struct(of) => self.object(of),
-            Expr::Unspecified => Seen::of(Type::Dyn, 0),
+            Expr::Unspecified => Estimate::of(Type::Dyn, 0),
         }
     }
 
     /// A part of a list, a map or an object, which may be written as one that is left out if it is absent.
-    fn visit_part(&mut self, at: &IdedExpr, optional: bool) -> Seen<'s> {
+    fn visit_part(&mut self, at: &IdedExpr, optional: bool) -> Estimate<'s> {
         let seen = self.visit(at);
         match seen.ty {
-            Type::Optional(inner) if optional => Seen { ty: (*inner).clone(), ..seen },
+            Type::Optional(inner) if optional => Estimate { ty: (*inner).clone(), ..seen },
             _ => seen,
         }
     }
 
     /// An object that is written out, as mutations make them.
-    fn object(&mut self, of: &StructExpr) -> Seen<'s> {
+    fn object(&mut self, of: &StructExpr) -> Estimate<'s> {
         let is_patch = of.type_name == "JSONPatch";
         let is_known = is_patch || of.type_name == "Object" || of.type_name.starts_with("Object.");
         let place = self.places.next(&format!("{}{{", of.type_name.rsplit('.').next().unwrap_or_default()));
@@ -181,15 +178,15 @@ impl<'s> Checker<'s> {
         } else {
             Type::Dyn
         };
-        Seen::of(ty, cost)
+        Estimate::of(ty, cost)
     }
 
-    fn select(&mut self, select: &SelectExpr) -> Seen<'s> {
+    fn select(&mut self, select: &SelectExpr) -> Estimate<'s> {
         if let Expr::Ident(name) = &select.operand.expr
             && self.known(name).is_none()
             && (NAMESPACES.contains(&name.as_str()) || name == "google")
         {
-            return Seen::of(Type::Dyn, 1);
+            return Estimate::of(Type::Dyn, 1);
         }
         let operand = self.visit(&select.operand);
         let mut place = self.places.next(&format!(".{}", select.field));
@@ -199,16 +196,16 @@ impl<'s> Checker<'s> {
         if authorizer::is_own(&operand.ty) {
             let found = authorizer::field(&operand.ty, &select.field).filter(|_| !select.test);
             let why = || format!("unexpected failed resolution of '{}'", operand.ty);
-            return Seen::of(found.unwrap_or_else(|| self.wrong(place, why())), 1);
+            return Estimate::of(found.unwrap_or_else(|| self.wrong(place, why())), 1);
         }
         let found = self.field(&operand.ty, &select.field, place);
         if select.test {
-            return Seen::of(BOOL, operand.cost);
+            return Estimate::of(BOOL, operand.cost);
         }
         let taken =
             u64::from(matches!(operand.ty, Type::Map(..) | Type::Object { .. } | Type::Metadata | Type::Fields(_)));
         let spot = self.within(operand.spot, |spot| spot.field(&select.field));
-        Seen::at(found, operand.cost.saturating_add(taken), spot)
+        Estimate::at(found, operand.cost.saturating_add(taken), spot)
     }
 
     fn field(&mut self, of: &Type<'s>, name: &str, place: usize) -> Type<'s> {
@@ -226,8 +223,8 @@ impl<'s> Checker<'s> {
         found.unwrap_or_else(|| self.wrong(place, format!("undefined field '{name}'")))
     }
 
-    /// What a loop over a value sees: positions or keys, and values.
-    fn entries(&self, range: &Seen<'s>) -> (Seen<'s>, Seen<'s>) {
+    /// Returns the types of loop variables over a value: positions or keys, and values.
+    fn entries(&self, range: &Estimate<'s>) -> (Estimate<'s>, Estimate<'s>) {
         let is_list = matches!(range.ty, Type::List(_));
         let (key, value) = match &range.ty {
             Type::List(items) => (INT, (**items).clone()),
@@ -235,13 +232,14 @@ impl<'s> Checker<'s> {
             Type::Object { .. } | Type::Metadata | Type::Fields(_) => (STRING, Type::Dyn),
             Type::Dyn | Type::Plain(_) | Type::Optional(_) => (Type::Dyn, Type::Dyn),
         };
-        let value = Seen::at(value, 1, self.within(range.spot, Spot::items));
-        let value = Seen { size: value.size.or(range.entry), ..value };
-        let key = if is_list { Seen::of(key, 1) } else { Seen::at(key, 1, self.within(range.spot, Spot::keys)) };
+        let value = Estimate::at(value, 1, self.within(range.spot, Spot::items));
+        let value = Estimate { size: value.size.or(range.entry), ..value };
+        let key =
+            if is_list { Estimate::of(key, 1) } else { Estimate::at(key, 1, self.within(range.spot, Spot::keys)) };
         (key, value)
     }
 
-    fn comprehension(&mut self, of: &ComprehensionExpr) -> Seen<'s> {
+    fn comprehension(&mut self, of: &ComprehensionExpr) -> Estimate<'s> {
         let range = self.visit(&of.iter_range);
         let (key, value) = self.entries(&range);
         let is_list = matches!(range.ty, Type::List(_));
@@ -252,7 +250,7 @@ impl<'s> Checker<'s> {
         let condition = self.visit(&of.loop_cond);
         let step = self.visit(&of.loop_step);
         self.scope.truncate(depth);
-        let sum = Seen { ty: begin.ty.clone().join(step.ty.clone()), ..begin.clone() };
+        let sum = Estimate { ty: begin.ty.clone().join(step.ty.clone()), ..begin.clone() };
         self.scope.push((of.accu_var.clone(), sum));
         let result = self.visit(&of.result);
         self.scope.truncate(depth);
@@ -264,11 +262,11 @@ impl<'s> Checker<'s> {
             _ => result.size,
         };
         let cost = parts.into_iter().fold(0, u64::saturating_add);
-        Seen { ty: result.ty, cost, size, entry: step.entry, spot: None }
+        Estimate { ty: result.ty, cost, size, entry: step.entry, spot: None }
     }
 
     /// A loop that names both position and value.
-    fn two_variables(&mut self, call: &CallExpr, range: &IdedExpr) -> Seen<'s> {
+    fn two_variables(&mut self, call: &CallExpr, range: &IdedExpr) -> Estimate<'s> {
         let range = self.visit(range);
         self.places.next(&format!("{}(", call.func_name));
         let (key, value) = self.entries(&range);
@@ -277,7 +275,7 @@ impl<'s> Checker<'s> {
             self.places.next(name);
             self.scope.push((name.to_owned(), seen));
         }
-        let inner: Vec<Seen<'s>> = call.args[2..].iter().map(|part| self.visit(part)).collect();
+        let inner: Vec<Estimate<'s>> = call.args[2..].iter().map(|part| self.visit(part)).collect();
         self.scope.truncate(depth);
         let body = inner.iter().fold(0, |sum: u64, part| sum.saturating_add(part.cost));
         let made = inner.last().map_or(Type::Dyn, |made| made.ty.clone());
@@ -291,29 +289,29 @@ impl<'s> Checker<'s> {
         };
         let rounds = body.saturating_add(round).saturating_mul(range.size().max);
         let size = Some(range.size()).filter(|_| !ty.is("bool"));
-        let seen = Seen::of(ty, range.cost.saturating_add(rounds).saturating_add(1));
-        Seen { size: size.or(seen.size), ..seen }
+        let seen = Estimate::of(ty, range.cost.saturating_add(rounds).saturating_add(1));
+        Estimate { size: size.or(seen.size), ..seen }
     }
 
     /// `x.optMap(v, e)`.
-    fn optional(&mut self, call: &CallExpr, target: &IdedExpr) -> Seen<'s> {
+    fn optional(&mut self, call: &CallExpr, target: &IdedExpr) -> Estimate<'s> {
         let target = self.visit(target);
         self.places.next(&format!("{}(", call.func_name));
         let depth = self.scope.len();
         for name in rewrite::names(call, 1).into_iter().flatten() {
             self.places.next(name);
             let ty = if let Type::Optional(inner) = &target.ty { (**inner).clone() } else { Type::Dyn };
-            self.scope.push((name.to_owned(), Seen::of(ty, 1)));
+            self.scope.push((name.to_owned(), Estimate::of(ty, 1)));
         }
-        let inner = call.args.last().map_or(Seen::of(Type::Dyn, 0), |body| self.visit(body));
+        let inner = call.args.last().map_or(Estimate::of(Type::Dyn, 0), |body| self.visit(body));
         self.scope.truncate(depth);
         let ty = if call.func_name == "optMap" { Type::Optional(inner.ty.into()) } else { inner.ty };
-        Seen::of(ty, target.cost.saturating_add(inner.cost).saturating_add(3))
+        Estimate::of(ty, target.cost.saturating_add(inner.cost).saturating_add(3))
     }
 
     /// `a.?b` and `a[?b]`.
-    fn optional_part(&mut self, call: &CallExpr) -> Seen<'s> {
-        let [operand, part] = call.args.as_slice() else { return Seen::of(Type::Dyn, 1) };
+    fn optional_part(&mut self, call: &CallExpr) -> Estimate<'s> {
+        let [operand, part] = call.args.as_slice() else { return Estimate::of(Type::Dyn, 1) };
         let of = self.visit(operand);
         let (ty, part) = match &part.expr {
             Expr::Literal(LiteralValue::String(name)) if call.func_name == "_?._" => {
@@ -326,10 +324,10 @@ impl<'s> Checker<'s> {
                 (entry(&of.ty, &part.ty).unwrap_or(Type::Dyn), part.cost)
             }
         };
-        Seen::of(ty.optional(), of.cost.saturating_add(part).saturating_add(1))
+        Estimate::of(ty.optional(), of.cost.saturating_add(part).saturating_add(1))
     }
 
-    fn call(&mut self, call: &CallExpr) -> Seen<'s> {
+    fn call(&mut self, call: &CallExpr) -> Estimate<'s> {
         let name = call.func_name.as_str();
         match &call.target {
             Some(range) if rewrite::is_two_variable_macro(call) => return self.two_variables(call, range),
@@ -347,7 +345,7 @@ impl<'s> Checker<'s> {
         // In the order of the text: an operator stands after its first operand, a function before its arguments.
         let (before, after) = call.args.split_at(usize::from(is_operator).min(call.args.len()));
         let target = call.target.as_ref().filter(|_| namespace.is_none()).map(|target| self.visit(target));
-        let mut arguments: Vec<Seen<'s>> = before.iter().map(|argument| self.visit(argument)).collect();
+        let mut arguments: Vec<Estimate<'s>> = before.iter().map(|argument| self.visit(argument)).collect();
         // What a macro made stands nowhere.
         let made = call.args.iter().any(|argument| matches!(&argument.expr, Expr::Ident(name) if is_accumulator(name)));
         let place = match is_operator {
@@ -385,15 +383,15 @@ impl<'s> Checker<'s> {
             Some(of) if name == "_[_]" => self.within(of.spot, Spot::items),
             _ => None,
         };
-        let seen = Seen::at(ty, cost, spot);
-        Seen { size: size.or(seen.size), entry, ..seen }
+        let seen = Estimate::at(ty, cost, spot);
+        Estimate { size: size.or(seen.size), entry, ..seen }
     }
 }
 
-/// What parts cost together, and how large each of them may be.
-fn gathered(parts: &[Seen<'_>], base: u64) -> (u64, Option<Size>) {
+/// Returns the cost of all parts together, and the size of each.
+fn gathered(parts: &[Estimate<'_>], base: u64) -> (u64, Option<Size>) {
     let cost = parts.iter().fold(base, |sum, part| sum.saturating_add(part.cost));
-    let each = parts.iter().map(Seen::size).reduce(Size::or);
+    let each = parts.iter().map(Estimate::size).reduce(Size::or);
     (cost, Some(each.unwrap_or(Size::exactly(0))))
 }
 

@@ -1,4 +1,4 @@
-//! What an expression may cost at most, told before it runs.
+//! Estimates the maximum cost of an expression before it runs.
 //!
 //! A rule is refused that could take too long on the largest object that its schema allows. The measure is that of the
 //! real server. See
@@ -105,7 +105,7 @@ impl<'s> Spot<'s> {
         if schema.get("additionalProperties").is_some_and(Value::is_object) { Self::Key } else { Self::Nowhere }
     }
 
-    /// How large a value at this place may be.
+    /// Returns the maximum size of a value at this place.
     pub(super) fn size(self) -> Option<Size> {
         match self {
             Self::Schema { schema, .. } => Some(Size::up_to(max_elements(schema))),
@@ -182,14 +182,14 @@ fn min_bytes(schema: &Schema) -> u64 {
     }
 }
 
-/// How often a value of a schema fits into one object.
+/// Returns how many values of a schema fit into one object.
 pub fn cardinality(schema: &Schema) -> u64 {
     MAX_REQUEST / (min_bytes(schema) + 1)
 }
 
-/// What is known of a part of an expression.
+/// The type, cost and size of a part of an expression.
 #[derive(Clone, Debug)]
-pub(super) struct Seen<'s> {
+pub(super) struct Estimate<'s> {
     pub(super) ty: Type<'s>,
     pub(super) cost: u64,
     pub(super) size: Option<Size>,
@@ -198,12 +198,12 @@ pub(super) struct Seen<'s> {
     pub(super) spot: Option<Spot<'s>>,
 }
 
-impl<'s> Seen<'s> {
+impl<'s> Estimate<'s> {
     pub(super) fn of(ty: Type<'s>, cost: u64) -> Self {
         Self { size: scalar(&ty), ty, cost, entry: None, spot: None }
     }
 
-    /// What stands at a place of the schema.
+    /// Returns the estimate of a value at a place of the schema.
     pub(super) fn at(ty: Type<'s>, cost: u64, spot: Option<Spot<'s>>) -> Self {
         Self { size: spot.and_then(Spot::size).or_else(|| scalar(&ty)), ty, cost, entry: None, spot }
     }
@@ -228,15 +228,15 @@ pub(super) fn literal(of: &LiteralValue) -> Size {
     })
 }
 
-/// What a call costs with all its parts, and the sizes of what comes of it and of its entries.
+/// Returns the cost of a call with all its parts, and the sizes of its result and of the entries of the result.
 pub(super) fn of_call(
     name: &str,
-    target: Option<&Seen<'_>>,
-    arguments: &[Seen<'_>],
+    target: Option<&Estimate<'_>>,
+    arguments: &[Estimate<'_>],
     written: &[IdedExpr],
     in_sets: bool,
 ) -> (u64, Option<Size>, Option<Size>) {
-    let sum = |seen: &[Seen<'_>]| seen.iter().fold(0, |sum: u64, argument| sum.saturating_add(argument.cost));
+    let sum = |seen: &[Estimate<'_>]| seen.iter().fold(0, |sum: u64, argument| sum.saturating_add(argument.cost));
     let parts = sum(arguments).saturating_add(target.map_or(0, |target| target.cost));
     match (name, arguments) {
         ("_&&_" | "_||_", _) => (parts, None, None),
@@ -256,11 +256,11 @@ pub(super) fn of_call(
     }
 }
 
-/// What a call itself costs, and the size of what comes of it.
+/// Returns the cost of the call itself, and the size of its result.
 fn own(
     name: &str,
-    target: Option<&Seen<'_>>,
-    arguments: &[Seen<'_>],
+    target: Option<&Estimate<'_>>,
+    arguments: &[Estimate<'_>],
     written: &[IdedExpr],
     in_sets: bool,
 ) -> (u64, Option<Size>) {

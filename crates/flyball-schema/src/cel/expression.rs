@@ -14,7 +14,7 @@ pub struct Expression {
     program: Result<Program, String>,
 }
 
-/// What expressions see.
+/// The variables of an expression.
 pub struct Scope(Context<'static>);
 
 impl Scope {

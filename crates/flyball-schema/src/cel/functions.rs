@@ -1,6 +1,10 @@
-//! What functions and operators make of the types that they are given.
+//! Result types of functions and operators.
 
 use super::typing::{BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, TYPE, Type, UINT};
+
+/// Namespaces of functions; no variable has such a name.
+pub(super) const NAMESPACES: [&str; 10] =
+    ["base64", "cidr", "format", "ip", "jsonpatch", "lists", "optional", "regex", "sets", "strings"];
 
 /// Returns what comes of an operator; `None` if it does not take such values.
 pub(super) fn operator<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s>> {
@@ -47,7 +51,7 @@ pub(super) fn operator<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s
     }
 }
 
-/// What stands in a value at an index, or under a key; `None` if nothing can.
+/// Returns the type of the entry at an index or key; `None` if there can be none.
 pub(super) fn entry<'s>(of: &Type<'s>, at: &Type<'s>) -> Option<Type<'s>> {
     match of {
         Type::List(items) => (at.is_dyn() || at.is("int")).then(|| (**items).clone()),
@@ -58,7 +62,7 @@ pub(super) fn entry<'s>(of: &Type<'s>, at: &Type<'s>) -> Option<Type<'s>> {
     }
 }
 
-/// What arithmetic makes of a value and another of which nothing is known: that is known where one overload alone takes
+/// Returns the result type of arithmetic on a value and an unknown one: it is known where one overload alone takes
 /// them.
 fn beside_unknown<'s>(name: &str, known: &Type<'s>, is_first: bool) -> Option<Type<'s>> {
     match (name, known) {
@@ -73,7 +77,7 @@ fn beside_unknown<'s>(name: &str, known: &Type<'s>, is_first: bool) -> Option<Ty
     }
 }
 
-/// What a function of a namespace makes, such as `sets.contains`.
+/// Returns the result type of a function of a namespace, such as `sets.contains`.
 pub(super) fn in_namespace<'s>(namespace: &str, name: &str, arguments: &[Type<'s>]) -> Type<'s> {
     match (namespace, name) {
         ("optional", _) => arguments.first().cloned().map_or(Type::Dyn.optional(), |of| Type::Optional(of.into())),
@@ -84,7 +88,7 @@ pub(super) fn in_namespace<'s>(namespace: &str, name: &str, arguments: &[Type<'s
     }
 }
 
-/// What a function makes of a value that it is called on; `None` if it cannot be called on it.
+/// Returns the result type of a method; `None` if the target has no such method.
 pub(super) fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) -> Option<Type<'s>> {
     if super::authorizer::is_own(target) {
         return super::authorizer::method(name, target, arguments);
@@ -140,7 +144,7 @@ pub(super) fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) 
     })
 }
 
-/// What a function makes of its arguments; `None` if it does not take them.
+/// Returns the result type of a function; `None` if it does not accept the arguments.
 pub(super) fn function<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s>> {
     let lengthless = |ty: &Type<'_>| ["bool", "int", "uint", "double"].iter().any(|name| ty.is(name));
     (name != "size" || !arguments.iter().any(lengthless)).then(|| result(name))

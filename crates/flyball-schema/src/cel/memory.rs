@@ -302,7 +302,8 @@ fn items(list: &Cel) -> Result<std::sync::MutexGuard<'_, Vec<Cel>>, ExecutionErr
 #[cfg(test)]
 mod tests {
     use super::super::meter::EXCEEDED;
-    use super::super::{BASE, Budget, compile, to_cel};
+    use super::super::{BASE, Budget, compile};
+    use crate::rules::to_cel;
     use serde_json::{Value, json};
     use std::time::Instant;
 

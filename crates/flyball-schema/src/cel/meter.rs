@@ -1,4 +1,4 @@
-//! What an expression costs as it runs, so that none runs on for long.
+//! Meters the cost of an expression while it runs, so that none runs for long.
 //!
 //! The interpreter does not count. So an expression is made ready with places at which it pays, before each stretch that
 //! is worked out as a whole: all of it but the bodies of loops, the branches of choices and the right sides of `&&` and
@@ -6,8 +6,8 @@
 //! value is made, the least is paid. So what is refused here is refused there too, and every round of a loop is paid for.
 //! See <https://kubernetes.io/docs/reference/using-api/cel/#resource-constraints>.
 
-use super::check::NAMESPACES;
-use super::cost::{self, Seen, Size};
+use super::cost::{self, Estimate, Size};
+use super::functions::NAMESPACES;
 use super::typing::{INT, STRING, Type};
 use kube_cel::cel::common::ast::operators::{CONDITIONAL, INDEX, LOGICAL_AND, LOGICAL_OR, OPT_INDEX};
 use kube_cel::cel::common::ast::{
@@ -23,52 +23,52 @@ use std::cell::Cell;
 /// The most that one run of an expression may cost.
 const PER_CALL: u64 = 1_000_000;
 
-/// What is said of a run that costs more.
-pub(super) const EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
+/// Error of a run that costs more.
+pub(crate) const EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
 
-/// What is said when several runs together cost more than they may.
+/// Error of several runs that together cost more than their budget.
 pub const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
 thread_local! {
-    /// What the run on this thread has cost so far; an expression runs from its begin to its end on one thread.
+    /// Cost of the run on this thread so far; an expression runs from its begin to its end on one thread.
     static SPENT: Cell<u64> = const { Cell::new(0) };
     /// Bytes that the run has built so far.
     static BUILT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// What several runs may cost together; none is left to be run once it was not enough.
+/// The cost budget of several runs; once it is exceeded, no further expression runs.
 #[derive(Debug)]
 pub struct Budget(Cell<Option<u64>>);
 
 impl Budget {
-    /// What the rules of a custom resource may cost together, or those of a policy.
+    /// The budget for all rules of a custom resource, or of a policy.
     pub const fn of_rules() -> Self {
         Self(Cell::new(Some(10_000_000)))
     }
 
-    /// What the conditions may cost under which a webhook or a policy is asked.
+    /// The budget for the match conditions of a webhook or a policy.
     pub const fn of_conditions() -> Self {
         Self(Cell::new(Some(2_500_000)))
     }
 
     /// Tells whether nothing is left.
-    pub(super) fn is_spent(&self) -> bool {
+    pub(crate) fn is_spent(&self) -> bool {
         self.0.get() == Some(0)
     }
 
     /// Tells whether nothing more is to be run.
-    pub(super) fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.0.get().is_none()
     }
 
     /// Lets nothing more be run.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.0.set(None);
     }
 
     /// Takes the cost of a run; `false` if there is not as much.
-    pub(super) fn take(&self, cost: u64) -> bool {
+    pub(super) fn spend(&self, cost: u64) -> bool {
         self.0.set(self.0.get().and_then(|left| left.checked_sub(cost)));
         !self.is_stopped()
     }
@@ -135,7 +135,7 @@ pub(super) fn meter(of: IdedExpr) -> IdedExpr {
     bill.paid(of)
 }
 
-/// What a stretch of an expression costs.
+/// The cost of a stretch of an expression.
 #[derive(Default)]
 struct Bill {
     fixed: u64,
@@ -336,17 +336,17 @@ fn node(expr: Expr) -> IdedExpr {
     IdedExpr { id: 0, expr }
 }
 
-/// What a call costs with the values that its arguments have now.
+/// Returns the cost of a call with the current values of its arguments.
 fn price_of(call: &CallExpr, context: &Context<'_>) -> u64 {
     let in_sets =
         call.target.as_ref().is_some_and(|target| matches!(&target.expr, Expr::Ident(name) if name == "sets"));
-    let target = call.target.as_ref().filter(|target| !is_namespace(target)).map(|target| seen(target, context));
-    let arguments: Vec<Seen<'_>> = call.args.iter().map(|argument| seen(argument, context)).collect();
+    let target = call.target.as_ref().filter(|target| !is_namespace(target)).map(|target| estimate(target, context));
+    let arguments: Vec<Estimate<'_>> = call.args.iter().map(|argument| estimate(argument, context)).collect();
     cost::of_call(&call.func_name, target.as_ref(), &arguments, &call.args, in_sets).0
 }
 
-/// What a value is, as far as it can be told without working anything out.
-fn seen(of: &IdedExpr, context: &Context<'_>) -> Seen<'static> {
+/// Returns the type and size of a value, as far as they are known without evaluation.
+fn estimate(of: &IdedExpr, context: &Context<'_>) -> Estimate<'static> {
     let (ty, size) = match &of.expr {
         Expr::Literal(literal) => {
             let ty = if matches!(literal, LiteralValue::String(_)) { STRING } else { INT };
@@ -357,7 +357,7 @@ fn seen(of: &IdedExpr, context: &Context<'_>) -> Seen<'static> {
         }
         _ => (Type::Dyn, Size::exactly(0)),
     };
-    Seen { size: Some(size), ..Seen::of(ty, 0) }
+    Estimate { size: Some(size), ..Estimate::of(ty, 0) }
 }
 
 fn sized(value: &dyn Val) -> (Type<'static>, Size) {
@@ -377,8 +377,9 @@ fn sized(value: &dyn Val) -> (Type<'static>, Size) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BASE, compile, to_cel};
+    use super::super::{BASE, compile};
     use super::{Budget, EXCEEDED, OUT_OF_BUDGET, measure};
+    use crate::rules::to_cel;
     use serde_json::{Value, json};
 
     /// Runs an expression about `self`.

@@ -1,7 +1,7 @@
-//! What the expressions of mutating policies make, as JSON.
+//! Converts the results of mutating expressions into JSON.
 
 use super::rewrite::TYPE_NAME;
-use crate::patch::json::MAX_DEPTH;
+use crate::extent::MAX_DEPTH;
 use base64::Engine;
 use kube_cel::cel::objects::{Key, Value as Cel};
 use serde_json::{Map, Number, Value};

@@ -33,7 +33,7 @@ pub(super) fn prefix(text: &str) -> Result<IpAddr, String> {
     if (0..=most).contains(&length) { Ok(address) } else { Err(wrong("prefix length out of range".into())) }
 }
 
-/// What is wrong, and from where on.
+/// The error, and the position where it begins.
 type Wrong<'t> = (&'static str, Option<&'t str>);
 
 fn v4(text: &str) -> Result<[u8; 4], Wrong<'_>> {

@@ -1,4 +1,4 @@
-//! Where in the text of an expression its parts stand, which the parser does not tell.
+//! Positions of the parts of an expression in its text, which the parser does not report.
 //!
 //! Whoever walks the syntax tree in the order of the text asks for each part as it comes by.
 

@@ -17,22 +17,22 @@ pub struct Program {
     written: IdedExpr,
     /// In the words that the interpreter knows.
     ready: IdedExpr,
-    /// How much stack it takes at most to go through it.
+    /// Bytes of stack that a walk through it takes at most.
     stack: usize,
 }
 
-/// How long an expression may be, in characters.
-const LENGTH: usize = 100_000;
-/// How deep an expression may nest: what follows an operator nests in what stands before it, or the other way round.
+/// Characters of an expression.
+const MAX_CHARS: usize = 100_000;
+/// Nesting depth of an expression; the operands of an operator nest in each other.
 /// Whoever writes an expression must not be able to end the process.
-const DEPTH: usize = 250;
-/// How many errors are told.
-const ERRORS: usize = 100;
-/// How much stack the parser gets for itself: several times what an expression at these limits takes of it without
+const MAX_DEPTH: usize = 250;
+/// Errors that are reported.
+const MAX_ERRORS: usize = 100;
+/// Bytes of stack for the parser: several times what an expression at these limits takes of it without
 /// optimizations, which is more than most threads have in all. Only what it touches is ever taken.
-const PARSING: usize = 64 << 20;
-/// How much stack the interpreter gets for a level of nesting: twice what it takes without optimizations.
-const LEVEL: usize = 48 << 10;
+const PARSER_STACK_BYTES: usize = 64 << 20;
+/// Bytes of stack for the interpreter, for each level of nesting: twice what it takes without optimizations.
+const STACK_BYTES_PER_LEVEL: usize = 48 << 10;
 
 /// Tells whether an expression nests too deep, before anything is asked to parse it.
 fn too_deep(expression: &str) -> bool {
@@ -66,7 +66,7 @@ fn too_deep(expression: &str) -> bool {
             (None, '!' | '-' | '+' | '*' | '/' | '%' | '<' | '>' | '=' | '.') => level.operators += 1,
             (None, _) => {}
         }
-        if above + level.choices + level.operators > DEPTH {
+        if above + level.choices + level.operators > MAX_DEPTH {
             return true;
         }
     }
@@ -96,30 +96,30 @@ fn depth(of: &IdedExpr) -> usize {
 /// Compiles an expression; `Err` says what is wrong with it.
 pub fn compile(expression: &str) -> Result<Program, String> {
     let size = expression.chars().count();
-    if size > LENGTH {
+    if size > MAX_CHARS {
         return Err(format!(
-            "ERROR: <input>:-1:0: expression code point size exceeds limit: size: {size}, limit {LENGTH}"
+            "ERROR: <input>:-1:0: expression code point size exceeds limit: size: {size}, limit {MAX_CHARS}"
         ));
     }
     if too_deep(expression) {
-        return Err(format!("ERROR: <input>:-1:0: expression recursion limit exceeded: {DEPTH}"));
+        return Err(format!("ERROR: <input>:-1:0: expression recursion limit exceeded: {MAX_DEPTH}"));
     }
     // The parser is another's code and its input a user's: a panic in it is a refusal like any other.
     let parse = || {
-        let parser = Parser::new().max_recursion_depth(DEPTH as u16).enable_optional_syntax(true);
+        let parser = Parser::new().max_recursion_depth(MAX_DEPTH as u16).enable_optional_syntax(true);
         let written = parser.parse(expression)?;
         let ready = memory::bound(meter::meter(rewrite(written.clone())));
-        let stack = depth(&ready) * LEVEL;
+        let stack = depth(&ready) * STACK_BYTES_PER_LEVEL;
         Ok::<_, ParseErrors>(Program { written, ready, stack })
     };
-    match stacker::grow(PARSING, || catch_unwind(AssertUnwindSafe(parse))) {
+    match stacker::grow(PARSER_STACK_BYTES, || catch_unwind(AssertUnwindSafe(parse))) {
         Ok(Ok(program)) => Ok(program),
         Ok(Err(errors)) => {
             let position = |at: isize| usize::try_from(at).unwrap_or_default();
-            let shown = errors.errors.iter().take(ERRORS);
+            let shown = errors.errors.iter().take(MAX_ERRORS);
             let shown =
                 shown.map(|error| located(expression, position(error.pos.0), position(error.pos.1), &error.msg));
-            let truncated = (errors.errors.len() > ERRORS).then(|| "1 more errors were truncated".into());
+            let truncated = (errors.errors.len() > MAX_ERRORS).then(|| "1 more errors were truncated".into());
             Err(shown.chain(truncated).collect::<Vec<String>>().join("\n"))
         }
         Err(_) => Err("the expression cannot be parsed".into()),
@@ -143,10 +143,10 @@ impl Program {
     }
 
     /// Runs the program, at the cost of a budget; an error says why in the words of the real server.
-    pub(super) fn run(&self, context: &Context<'_>, budget: &Budget) -> Result<Cel, String> {
+    pub(crate) fn run(&self, context: &Context<'_>, budget: &Budget) -> Result<Cel, String> {
         let resolve = || meter::measure(&self.ready, context);
         match self.go_through(|| catch_unwind(AssertUnwindSafe(resolve))) {
-            Ok((_, cost)) if !budget.take(cost) => Err(meter::OUT_OF_BUDGET.into()),
+            Ok((_, cost)) if !budget.spend(cost) => Err(meter::OUT_OF_BUDGET.into()),
             Ok((_, cost)) if meter::is_exceeded(cost) => Err(meter::EXCEEDED.into()),
             Ok((Ok(value), _)) => Ok(value),
             Ok((Err(error), _)) => Err(explain(error)),
@@ -185,7 +185,7 @@ mod tests {
         for (opening, closing) in
             [("ip(nsIP(", "))"), ("[f(", ")]"), ("(!(", "))"), ("{1: f(", ")}"), ("a.map(x, ", ")")]
         {
-            let n = (DEPTH - 2) / opening.matches(['(', '[', '{', '!', '.', ':']).count();
+            let n = (MAX_DEPTH - 2) / opening.matches(['(', '[', '{', '!', '.', ':']).count();
             for end in [closing.repeat(n), String::new()] {
                 let expression = format!("{}true{end}", opening.repeat(n));
                 let small = std::thread::Builder::new().stack_size(512 << 10);
@@ -207,7 +207,7 @@ mod tests {
         ];
         for (first, next) in cases {
             let operators = next.matches(['.', '+', '?', ':']).count();
-            let expression = format!("{first}{}", next.repeat((DEPTH - 2) / operators));
+            let expression = format!("{first}{}", next.repeat((MAX_DEPTH - 2) / operators));
             let small = std::thread::Builder::new().stack_size(512 << 10);
             let gone_through = move || {
                 drop(check_among(&expression, &[]));
@@ -221,7 +221,7 @@ mod tests {
     fn what_nests_too_deep_is_not_parsed() {
         for opening in ["(", "[", "!", "- ", "1+", "a?b:", "f(-"] {
             assert!(
-                compile(&(opening.repeat(DEPTH + 1) + "true")).is_err_and(|why| why.contains("recursion limit")),
+                compile(&(opening.repeat(MAX_DEPTH + 1) + "true")).is_err_and(|why| why.contains("recursion limit")),
                 "{opening}"
             );
         }
@@ -245,10 +245,10 @@ mod tests {
 
     #[test]
     fn what_is_said_of_an_expression_is_no_longer_than_need_be() {
-        let errors = compile(&"$".repeat(3 * ERRORS)).unwrap_err();
-        assert_eq!(errors.matches("ERROR").count(), ERRORS);
+        let errors = compile(&"$".repeat(3 * MAX_ERRORS)).unwrap_err();
+        assert_eq!(errors.matches("ERROR").count(), MAX_ERRORS);
         assert!(errors.ends_with("\n1 more errors were truncated"), "{errors}");
-        let error = compile(&" ".repeat(LENGTH + 1)).unwrap_err();
+        let error = compile(&" ".repeat(MAX_CHARS + 1)).unwrap_err();
         assert!(error.ends_with("size exceeds limit: size: 100001, limit 100000"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the interpreter does not know, said in what it does: optional fields, macros of two variables, objects.
+//! Rewrites expressions into those that the interpreter knows: optional fields, macros of two variables, objects.
 //!
 //! See <https://kubernetes.io/docs/reference/using-api/cel/#cel-options-language-features-and-libraries>.
 
@@ -110,7 +110,7 @@ fn entry(at: IdedEntryExpr) -> IdedEntryExpr {
             MapEntryExpr { key: rewrite(entry.key), value: rewrite(entry.value), optional: entry.optional }
         }
         EntryExpr::StructField(field) => MapEntryExpr {
-            key: text(&super::unescape(&field.field)),
+            key: text(&super::identifier::unescape(&field.field)),
             value: rewrite(field.value),
             optional: field.optional,
         },

@@ -1,4 +1,4 @@
-//! What is known of a value before an expression runs: its type.
+//! Types of values, known before an expression runs.
 
 use serde_json::{Map, Value};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// A schema as a CRD writes it.
 pub(super) type Schema = Map<String, Value>;
 
-/// Where a schema of the server's own says what its type is called; those of CRDs cannot.
+/// The key in a schema of the server's own with the name of its type; those of CRDs have none.
 pub(super) const TYPE_NAME: &str = "$name";
 
 /// The type of a value that an expression works with.
@@ -25,12 +25,12 @@ pub enum Type<'s> {
     Optional(Arc<Type<'s>>),
     /// An object of a schema; a whole object has metadata besides.
     Object {
-        /// What its fields are.
+        /// Its schema.
         schema: &'s Schema,
-        /// Whether it has apiVersion, kind and metadata.
+        /// It has apiVersion, kind and metadata.
         whole: bool,
     },
-    /// What rules see of an object's metadata: its name.
+    /// The metadata of an object as rules see it: its name.
     Metadata,
     /// Fields whose types are known one by one.
     Fields(Arc<Vec<(String, Type<'s>)>>),

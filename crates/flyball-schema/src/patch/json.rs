@@ -7,8 +7,8 @@
 //! What a patch makes is bounded while it is made: the depth of the document, the bytes that are copied, and the work.
 //! Whoever passes a document that is no deeper than [`MAX_DEPTH`] gets back one that is not, either.
 
-use crate::extent::Extent;
-use Failure::{Misfit, TooLarge};
+use crate::extent::{Extent, MAX_DEPTH};
+use Error::{Misfit, TooLarge};
 use serde_json::{Map, Value};
 
 /// The most operations in one patch.
@@ -17,21 +17,18 @@ pub const MAX_OPERATIONS: usize = 10_000;
 /// The most steps of one path.
 pub const MAX_TOKENS: usize = 128;
 
-/// The deepest document that a patch may make, in nested objects and lists: what parsers of JSON read.
-pub const MAX_DEPTH: usize = 127;
-
 /// The most bytes that all copies of one patch make, as the real server has it.
 const MAX_COPIED_BYTES: usize = 3 << 20;
 
 /// The most values that one patch looks through in what it moves or copies, beside what it brings.
 const MAX_WORK: usize = 8 << 20;
 
-/// How many items of a list shift for the cost of one value that is looked at.
+/// Items of a list that shift for the cost of one value that is looked at.
 const SHIFTS: usize = 8;
 
 /// Why a patch cannot be applied, in the words of the real server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum Error {
     /// It goes beyond what one patch may do.
     #[error("{0}")]
     TooLarge(String),
@@ -40,14 +37,14 @@ pub enum Failure {
     Misfit(String),
 }
 
-impl From<Failure> for super::Error {
-    fn from(failure: Failure) -> Self {
+impl From<Error> for super::Error {
+    fn from(failure: Error) -> Self {
         Self(failure.to_string())
     }
 }
 
 /// Applies the operations of a patch one after the other; on failure the document is half patched and must be dropped.
-pub fn apply(document: &mut Value, operations: &[Value]) -> Result<(), Failure> {
+pub fn apply(document: &mut Value, operations: &[Value]) -> Result<(), Error> {
     if operations.len() > MAX_OPERATIONS {
         let message = format!("a JSON patch has at most {MAX_OPERATIONS} operations, not {}", operations.len());
         return Err(TooLarge(message));
@@ -56,7 +53,7 @@ pub fn apply(document: &mut Value, operations: &[Value]) -> Result<(), Failure> 
     operations.iter().try_for_each(|operation| step(document, operation, &mut budget))
 }
 
-fn step(document: &mut Value, operation: &Value, budget: &mut Budget) -> Result<(), Failure> {
+fn step(document: &mut Value, operation: &Value, budget: &mut Budget) -> Result<(), Error> {
     let text = |field: &str| operation.get(field).and_then(Value::as_str);
     let path = Pointer::parse(text("path").ok_or_else(|| Misfit("an operation has no path".into()))?)?;
     let from = || Pointer::parse(text("from").ok_or_else(|| Misfit("an operation has no from".into()))?);
@@ -96,7 +93,7 @@ fn step(document: &mut Value, operation: &Value, budget: &mut Budget) -> Result<
     }
 }
 
-/// What applying a patch may still cost.
+/// The rest of the budget of a patch.
 struct Budget {
     /// Bytes to copy.
     bytes: usize,
@@ -106,7 +103,7 @@ struct Budget {
 
 impl Budget {
     /// Charges for a value that is to stand at a path, and refuses one that would be too deep there.
-    fn place(&mut self, path: &Pointer<'_>, extent: Extent) -> Result<(), Failure> {
+    fn place(&mut self, path: &Pointer<'_>, extent: Extent) -> Result<(), Error> {
         let depth = path.tokens.len() + extent.depth;
         if depth > MAX_DEPTH {
             return Err(TooLarge(format!("the patch nests the document {depth} levels deep, more than {MAX_DEPTH}")));
@@ -114,7 +111,7 @@ impl Budget {
         self.work(extent.values)
     }
 
-    fn copy(&mut self, bytes: usize) -> Result<(), Failure> {
+    fn copy(&mut self, bytes: usize) -> Result<(), Error> {
         let left = self.bytes.checked_sub(bytes);
         self.bytes = left.ok_or_else(|| {
             let accumulated = MAX_COPIED_BYTES - self.bytes + bytes;
@@ -125,7 +122,7 @@ impl Budget {
         Ok(())
     }
 
-    fn work(&mut self, values: usize) -> Result<(), Failure> {
+    fn work(&mut self, values: usize) -> Result<(), Error> {
         let left = self.work.checked_sub(values);
         self.work = left.ok_or_else(|| TooLarge("the patch moves too much of the document about".into()))?;
         Ok(())
@@ -135,12 +132,12 @@ impl Budget {
 /// A JSON pointer (RFC 6901).
 struct Pointer<'p> {
     text: &'p str,
-    /// What follows the first slash; none where there is no slash.
+    /// The part after the first slash; none if there is no slash.
     tokens: Vec<String>,
 }
 
 impl<'p> Pointer<'p> {
-    fn parse(text: &'p str) -> Result<Self, Failure> {
+    fn parse(text: &'p str) -> Result<Self, Error> {
         let tokens = || text.split('/').skip(1);
         let count = tokens().count();
         if count > MAX_TOKENS {
@@ -155,7 +152,7 @@ impl<'p> Pointer<'p> {
     }
 
     /// Says that what would hold the place is not there.
-    fn missing(&self, operation: &str) -> Failure {
+    fn missing(&self, operation: &str) -> Error {
         let path = match operation {
             "add" | "remove" => format!("path: \"{}\"", self.text),
             "move" => format!("from path: {}", self.text),
@@ -165,7 +162,7 @@ impl<'p> Pointer<'p> {
     }
 
     /// Says that a list has no such place.
-    fn outside(&self, operation: &str, token: &str) -> Failure {
+    fn outside(&self, operation: &str, token: &str) -> Error {
         let why = match token.parse::<i64>() {
             Ok(at) => format!("Unable to access invalid index: {at}: invalid index referenced"),
             Err(_) => format!("strconv.Atoi: parsing {token:?}: invalid syntax"),
@@ -184,7 +181,7 @@ impl<'p> Pointer<'p> {
     }
 
     /// Finds what holds the last token.
-    fn parent<'d>(&self, document: &'d mut Value, operation: &str) -> Result<(&'d mut Value, &str), Failure> {
+    fn parent<'d>(&self, document: &'d mut Value, operation: &str) -> Result<(&'d mut Value, &str), Error> {
         let (last, before) = self.tokens.split_last().ok_or_else(|| self.missing(operation))?;
         let parent = before.iter().try_fold(document, |value, token| match value {
             Value::Object(fields) => fields.get_mut(token),
@@ -201,7 +198,7 @@ impl<'p> Pointer<'p> {
         }
     }
 
-    fn add(&self, document: &mut Value, value: Value, budget: &mut Budget) -> Result<(), Failure> {
+    fn add(&self, document: &mut Value, value: Value, budget: &mut Budget) -> Result<(), Error> {
         if self.is_whole() {
             Self::replace_whole(document, value);
             return Ok(());
@@ -222,7 +219,7 @@ impl<'p> Pointer<'p> {
         Ok(())
     }
 
-    fn replace(&self, document: &mut Value, value: Value) -> Result<(), Failure> {
+    fn replace(&self, document: &mut Value, value: Value) -> Result<(), Error> {
         if self.is_whole() {
             Self::replace_whole(document, value);
             return Ok(());
@@ -240,13 +237,7 @@ impl<'p> Pointer<'p> {
     }
 
     /// Takes a value away, for an operation that is about some path.
-    fn remove(
-        &self,
-        document: &mut Value,
-        operation: &str,
-        about: &str,
-        budget: &mut Budget,
-    ) -> Result<Value, Failure> {
+    fn remove(&self, document: &mut Value, operation: &str, about: &str, budget: &mut Budget) -> Result<Value, Error> {
         let (parent, last) = self.parent(document, operation)?;
         match parent {
             Value::Object(fields) => fields.remove(last).ok_or_else(|| {
@@ -282,7 +273,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn patched(document: Value, operations: Value) -> Result<Value, Failure> {
+    fn patched(document: Value, operations: Value) -> Result<Value, Error> {
         let mut document = document;
         apply(&mut document, operations.as_array().unwrap()).map(|()| document)
     }

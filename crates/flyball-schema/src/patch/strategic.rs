@@ -3,7 +3,7 @@
 //! See <https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md>.
 //! Only built-in kinds have it: their schema says how each field is patched.
 
-use crate::apply::go_type;
+use crate::decode::go_type;
 use crate::schema::{Node, Patch, Shape};
 use flyball_core::field::go_print;
 use serde_json::{Map, Value};
@@ -198,7 +198,7 @@ fn identity<'v>(item: &'v Value, how: &Patch) -> Result<&'v Value, Error> {
     }
 }
 
-/// Where the items of a list stand, by what tells them apart; of several that are alike, where the first does.
+/// Returns the positions of the items of a list by their merge keys; of several equal ones, the position of the first.
 struct Positions<'v>(HashMap<&'v Value, usize>);
 
 impl<'v> Positions<'v> {

@@ -3,7 +3,7 @@
 use super::{Action, Authenticator, Authorizer, Bound, Decision, On, Rule, User};
 use crate::catalog::Target;
 use crate::storage::Store;
-use flyball_core::field::{FieldError, Shown};
+use flyball_core::field::{BadValue, FieldError};
 use flyball_core::{GroupResource, GroupVersionKind, Object, ObjectKey, Status, time};
 use serde_json::{Value, json};
 
@@ -84,7 +84,7 @@ fn access_errors(target: &Target, user: &User, review: &Object) -> Vec<FieldErro
     let is_local = kind == "LocalSubjectAccessReview";
     let shown = path.map(|path| {
         let quoted = |field: &str| json!(text(path.get(field)));
-        Shown::Raw(format!("{{\"Path\":{},\"Verb\":{}}}", quoted("path"), quoted("verb")))
+        BadValue::Raw(format!("{{\"Path\":{},\"Verb\":{}}}", quoted("path"), quoted("verb")))
     });
     if let (Some(_), Some(shown)) = (resource, &shown) {
         let detail = "cannot be specified in combination with resourceAttributes";
@@ -119,7 +119,7 @@ fn access_errors(target: &Target, user: &User, review: &Object) -> Vec<FieldErro
         let node = target.resource.schema.node().field("metadata");
         let shown = node.map_or_else(|| metadata.to_string(), |node| flyball_schema::decode::print(node, &metadata));
         let detail = if is_local { "must be empty except for namespace" } else { "must be empty" };
-        errors.push(FieldError::invalid("metadata", Shown::Raw(shown), detail));
+        errors.push(FieldError::invalid("metadata", BadValue::Raw(shown), detail));
     }
     if is_local {
         let namespace = target.namespace.as_deref().unwrap_or_default();

@@ -10,8 +10,8 @@ use flyball_core::field::{FieldError, selectable_text};
 use flyball_core::metadata::validate_finalizers;
 use flyball_core::names::{self, Rule};
 use flyball_core::{Clock, GroupResource, GroupVersionKind, Object, Status};
-use flyball_schema::cel::Findings;
 use flyball_schema::prune::TooLarge;
+use flyball_schema::rules::Findings;
 use flyball_schema::schema::Root;
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use super::fill::Fields;
 use super::pod;
 use super::rules::{label, text};
 use super::shown::{internal, selector};
-use flyball_core::field::{FieldError, Shown};
+use flyball_core::field::{BadValue, FieldError};
 use flyball_core::names::dns_label;
 use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ pub(super) fn job(job: &Object, old: Option<&Object>, part: Part) -> Errors {
             != then.value().get(field.path().to_string().trim_start_matches("spec.")).unwrap_or(&Value::Null)
         {
             let plain = ty.is_empty() || field.value().is_null();
-            let shown = if plain { Shown::Json(field.value().clone()) } else { internal(ty, field.value()) };
+            let shown = if plain { BadValue::Json(field.value().clone()) } else { internal(ty, field.value()) };
             errors.push(field.invalid_as(shown, IMMUTABLE));
         }
     }

@@ -4,7 +4,7 @@
 //! long text. What comes of it is the same diff, which is not always the shortest.
 
 use super::shown::internal;
-use flyball_core::field::Shown;
+use flyball_core::field::BadValue;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,7 +19,7 @@ const LONG: usize = 200;
 /// Tells the difference of two values of an internal type; nothing if they are very long.
 pub(super) fn difference(ty: &str, before: &Value, after: &Value) -> String {
     let lines = |value: &Value| match internal(ty, value) {
-        Shown::Raw(json) => indented(&json),
+        BadValue::Raw(json) => indented(&json),
         _ => Vec::new(),
     };
     let (before, after) = (lines(before), lines(after));

@@ -1,7 +1,7 @@
 //! A value of an object together with its path: what rules of validation look at.
 
 use flyball_core::Object;
-use flyball_core::field::{FieldError, Path, Shown};
+use flyball_core::field::{BadValue, FieldError, Path};
 use flyball_core::names::Rule;
 use serde_json::Value;
 
@@ -135,7 +135,7 @@ impl Field<'_> {
     }
 
     /// The value breaks a rule, and the text shows another one in its place.
-    pub(crate) fn invalid_as(&self, shown: impl Into<Shown>, detail: impl Into<String>) -> FieldError {
+    pub(crate) fn invalid_as(&self, shown: impl Into<BadValue>, detail: impl Into<String>) -> FieldError {
         FieldError::invalid(self.path, shown, detail)
     }
 
@@ -144,7 +144,7 @@ impl Field<'_> {
     }
 
     /// Returns the error for a value that stands elsewhere too.
-    pub(crate) fn duplicate_of(&self, shown: impl Into<Shown>) -> FieldError {
+    pub(crate) fn duplicate_of(&self, shown: impl Into<BadValue>) -> FieldError {
         FieldError::duplicate(self.path, shown)
     }
 
@@ -166,7 +166,7 @@ impl Field<'_> {
     }
 
     pub(crate) fn not_supported(&self, known: &[&str]) -> FieldError {
-        let shown = if self.value.is_null() { Shown::from("") } else { Shown::Json(self.value.clone()) };
+        let shown = if self.value.is_null() { BadValue::from("") } else { BadValue::Json(self.value.clone()) };
         FieldError::not_supported(self.path, shown, known)
     }
 }

@@ -3,7 +3,7 @@
 //! That form has Go's field names and order, and tells of fields that are not set. Clients see it, so it is followed.
 //! `types/internal.txt` lists the types; a mistake in it is a broken invariant and panics, which a test rules out.
 
-use flyball_core::field::{Shown, go_json};
+use flyball_core::field::{BadValue, go_json};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -74,17 +74,17 @@ fn small(name: &str) -> String {
 }
 
 /// Shows a value of an internal type.
-pub(crate) fn internal(ty: &str, value: &Value) -> Shown {
+pub(crate) fn internal(ty: &str, value: &Value) -> BadValue {
     let mut out = String::new();
     write(&mut out, ty, value, &Value::Null);
-    Shown::Raw(out)
+    BadValue::Raw(out)
 }
 
 /// Shows a label selector, whose labels come first.
-pub(crate) fn selector(selector: &Value) -> Shown {
+pub(crate) fn selector(selector: &Value) -> BadValue {
     let mut out = String::new();
     write(&mut out, "LabelSelector", selector, &Value::Null);
-    Shown::Raw(out)
+    BadValue::Raw(out)
 }
 
 fn write(out: &mut String, ty: &str, value: &Value, outer: &Value) {
@@ -161,7 +161,7 @@ mod tests {
     use serde_json::json;
 
     fn check(ty: &str, value: Value, text: &str) {
-        assert_eq!(internal(ty, &value), Shown::Raw(text.into()));
+        assert_eq!(internal(ty, &value), BadValue::Raw(text.into()));
     }
 
     #[test]
@@ -180,16 +180,16 @@ mod tests {
         let selector_value =
             json!({"matchExpressions": [{"key": "a", "operator": "Exists"}], "matchLabels": {"b": "c"}});
         let text = r#"{"matchLabels":{"b":"c"},"matchExpressions":[{"key":"a","operator":"Exists"}]}"#;
-        assert_eq!(selector(&selector_value), Shown::Raw(text.into()));
+        assert_eq!(selector(&selector_value), BadValue::Raw(text.into()));
     }
 
     #[test]
     fn pods_take_the_network_of_the_host_from_outside() {
-        let Shown::Raw(text) = internal("PodSpec", &json!({"hostNetwork": true, "securityContext": {}})) else {
+        let BadValue::Raw(text) = internal("PodSpec", &json!({"hostNetwork": true, "securityContext": {}})) else {
             unreachable!()
         };
         assert!(text.contains(r#""SecurityContext":{"HostNetwork":true,"HostPID":false,"#), "{text}");
-        let Shown::Raw(text) = internal("PodTemplateSpec", &json!({"metadata": {"labels": {"a": "b"}}, "spec": {}}))
+        let BadValue::Raw(text) = internal("PodTemplateSpec", &json!({"metadata": {"labels": {"a": "b"}}, "spec": {}}))
         else {
             unreachable!()
         };

@@ -1,12 +1,11 @@
 //! Managed fields: `flyball_schema::apply` put to work on stored kinds.
 
+use super::conflict;
 use crate::catalog::{Catalog, Resource, scale};
 use crate::codec::{Codec, convert_whole};
 use crate::kinds::Part;
 use flyball_core::{GroupVersion, Object, Status};
-use flyball_schema::apply::{
-    self, Conflict, FieldSet, LAST_APPLIED, ManagedFields, Manager, Objects, PathElement, Versions,
-};
+use flyball_schema::apply::{self, FieldSet, LAST_APPLIED, ManagedFields, Manager, Objects, PathElement, Versions};
 use flyball_schema::schema::Node;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -234,10 +233,14 @@ pub(crate) fn apply(
             match error {
                 apply::Error::Conflicts(mut conflicts) => {
                     if by.part == Part::Scale {
-                        // Who applies a scale sees the others as writers of scales.
-                        conflicts.iter_mut().for_each(|conflict| conflict.show_as(&scale::kind().api_version()));
+                        // An applier of a scale sees the other managers as writers of scales.
+                        let api_version = scale::kind().api_version();
+                        let managers = conflicts.iter_mut().map(|conflict| &mut conflict.manager);
+                        managers
+                            .filter(|manager| manager.api_version.is_some())
+                            .for_each(|manager| manager.api_version = Some(api_version.clone()));
                     }
-                    Conflict::status(&conflicts)
+                    conflict::status(&conflicts)
                 }
                 apply::Error::Patch(misfit) => {
                     broken(resource, wanted, "failed to create typed patch object", &misfit.to_string())

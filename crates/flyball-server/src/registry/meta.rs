@@ -3,7 +3,7 @@
 //! Follows `k8s.io/apimachinery/pkg/api/validation` and `k8s.io/apiserver/pkg/registry/rest`.
 
 use crate::catalog::Resource;
-use flyball_core::field::{FieldError, Path, Shown};
+use flyball_core::field::{BadValue, FieldError, Path};
 use flyball_core::metadata::{unqualified_finalizers, validate_annotations, validate_labels};
 use flyball_core::names::{self, Rule};
 use flyball_core::{Clock, GroupVersion, GroupVersionKind, Object, Rng, Status};
@@ -231,7 +231,7 @@ fn validate_owners(object: &Object) -> Vec<FieldError> {
         if let Some(kind) = group_version.map(|version| version.kind(owner.kind)).filter(banned) {
             errors.push(FieldError::invalid(
                 path,
-                Shown::Raw(go(&["ownerReferences", "0"], &references[i])),
+                BadValue::Raw(go(&["ownerReferences", "0"], &references[i])),
                 format!("{kind} is disallowed from being an owner"),
             ));
         }
@@ -243,7 +243,7 @@ fn validate_owners(object: &Object) -> Vec<FieldError> {
                     let shown = second.get_or_insert_with(|| go(&["ownerReferences"], references)).clone();
                     errors.push(FieldError::invalid(
                         path,
-                        Shown::Raw(shown),
+                        BadValue::Raw(shown),
                         format!("Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"),
                     ));
                 }

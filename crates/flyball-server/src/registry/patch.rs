@@ -143,7 +143,8 @@ impl Patch {
                 show(resource.schema.node(), &patched, &self.touched(&patched))
             };
             // The real server names neither kind nor object here.
-            let error = FieldError::invalid("patch", flyball_core::field::Shown::Raw(go_quote(&shown)), why.to_owned());
+            let error =
+                FieldError::invalid("patch", flyball_core::field::BadValue::Raw(go_quote(&shown)), why.to_owned());
             Err(Status::invalid(&GroupVersionKind::default(), "", &[error]))
         };
         if let Some(why) = strategic.then(|| misfit(resource.schema.node(), &patched)).flatten() {

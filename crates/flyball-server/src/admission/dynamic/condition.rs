@@ -4,7 +4,8 @@ use super::{Attributes, Environment};
 use crate::auth::{Action, Authorizer, Decision, On, User};
 use flyball_core::field::aggregate;
 use flyball_core::{Object, Status};
-use flyball_schema::cel::{Budget, Cel, Decide, Expression, Question, Scope, to_cel};
+use flyball_schema::cel::{Budget, Cel, Decide, Expression, Question, Scope};
+use flyball_schema::rules::to_cel;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 

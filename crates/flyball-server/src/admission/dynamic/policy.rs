@@ -16,7 +16,8 @@ use super::{Attributes, Environment, review};
 use crate::catalog::Resource;
 use crate::storage::Store;
 use flyball_core::{GroupResource, LabelSelector, Object, ObjectKey};
-use flyball_schema::cel::{Budget, Cel, Expression, Scope, to_cel};
+use flyball_schema::cel::{Budget, Cel, Expression, Scope};
+use flyball_schema::rules::to_cel;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

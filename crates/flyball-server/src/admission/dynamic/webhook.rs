@@ -171,8 +171,8 @@ impl Webhook {
         let internal = |why: String| Refusal::Refused(Status::internal(why));
         let mut value = object.as_value().clone();
         json::apply(&mut value, &operations).map_err(|failure| match failure {
-            json::Failure::TooLarge(why) => Refusal::Refused(Status::too_large(why)),
-            json::Failure::Misfit(why) => internal(why),
+            json::Error::TooLarge(why) => Refusal::Refused(Status::too_large(why)),
+            json::Error::Misfit(why) => internal(why),
         })?;
         let patched = Object::try_from(value).map_err(|_| internal("the patch leaves no object".into()))?;
         let (mut patched, _) = decode::read_as(shown_as, patched).map_err(internal)?;

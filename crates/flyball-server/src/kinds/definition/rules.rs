@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules>.
 
 use super::schema::{Position, Schema, flag, has, inner, text};
-use flyball_core::field::{FieldError, Path, Shown, go_json};
+use flyball_core::field::{BadValue, FieldError, Path, go_json};
 use flyball_schema::cel;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -185,7 +185,7 @@ pub(super) fn forms(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldErro
 fn check_rule(rule: &Schema, schema: &Schema, whole: bool, path: &Path<'_>, errors: &mut Vec<FieldError>) -> Costs {
     let mut costs = Costs::default();
     let expression = text(rule, "rule");
-    let shown = || Shown::Raw(print(rule));
+    let shown = || BadValue::Raw(print(rule));
     match cel::compile(expression) {
         Err(why) => errors.push(FieldError::invalid(path.field("rule"), shown(), format!("compilation failed: {why}"))),
         Ok(program) => {

@@ -7,7 +7,7 @@ use super::rules;
 use super::schema::{Position, Schema, flag, has, inner, text};
 use flyball_core::field::{FieldError, Path};
 use flyball_core::regexp;
-use flyball_schema::{cel, pattern};
+use flyball_schema::pattern;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -493,7 +493,7 @@ fn default_of(schema: &Value, default: &Value, at: &Path<'_>, errors: &mut Vec<F
     let broken = !found.is_empty();
     errors.extend(found);
     if !broken {
-        errors.extend(cel::validate(node, default, None, false, at).errors);
+        errors.extend(flyball_schema::rules::validate(node, default, None, false, at).errors);
     }
 }
 

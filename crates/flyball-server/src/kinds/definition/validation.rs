@@ -9,7 +9,7 @@ use super::{acceptance, approval, structural, text};
 use crate::kinds::Part;
 use crate::kinds::field::Field;
 use crate::kinds::webhook::{review_versions, webhook_client};
-use flyball_core::field::{FieldError, Path, Shown};
+use flyball_core::field::{BadValue, FieldError, Path};
 use flyball_core::{Object, names};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -93,9 +93,9 @@ fn shared<'s>(spec: &'s Value, field: &str) -> Option<&'s Value> {
 }
 
 /// Shows versions as Go prints the internal form.
-fn shown(spec: &Value) -> Shown {
+fn shown(spec: &Value) -> BadValue {
     if !spec["versions"].is_array() {
-        return Shown::Raw("null".into());
+        return BadValue::Raw("null".into());
     }
     let versions = spec["versions"].as_array().into_iter().flatten();
     let at_the_top: Vec<&str> =
@@ -121,7 +121,7 @@ fn shown(spec: &Value) -> Shown {
             )
         })
         .collect();
-    Shown::Raw(format!("[{}]", list.join(",")))
+    BadValue::Raw(format!("[{}]", list.join(",")))
 }
 
 fn validate_versions(spec: &Value) -> Vec<FieldError> {

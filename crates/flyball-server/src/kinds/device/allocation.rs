@@ -6,7 +6,7 @@ use crate::kinds::field::{Field, IMMUTABLE};
 use crate::kinds::fill::Fields;
 use crate::kinds::rules::{address, affinity, text};
 use flyball_core::Object;
-use flyball_core::field::Shown;
+use flyball_core::field::BadValue;
 use flyball_core::names::dns_label;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -118,7 +118,7 @@ fn device(device: &Field<'_>, allocated: &BTreeSet<String>) -> Errors {
     }
     let id = id(device.value(), SHARE);
     if !allocated.contains(&id) {
-        errors.push(device.invalid_as(Shown::Raw(id), "must be an allocated device in the claim"));
+        errors.push(device.invalid_as(BadValue::Raw(id), "must be an allocated device in the claim"));
     }
     if conditions.len() > MAX_CONDITIONS {
         errors.push(conditions.too_many(MAX_CONDITIONS as u64));

@@ -5,7 +5,7 @@ use crate::kinds::Part;
 use crate::kinds::field::Field;
 use crate::kinds::fill::Fields;
 use crate::kinds::rules::{affinity, text};
-use flyball_core::field::{Shown, go_quote};
+use flyball_core::field::{BadValue, go_quote};
 use flyball_core::names::{dns_label, dns_subdomain};
 use flyball_core::{Clock, Object};
 use serde_json::Value;
@@ -88,7 +88,7 @@ fn pool(pool: &Field<'_>) -> Errors {
 }
 
 /// Shows fields that exclude one another.
-fn shown(fields: &[&str]) -> Shown {
+fn shown(fields: &[&str]) -> BadValue {
     let fields: Vec<String> = fields.iter().map(|field| format!("`{field}`")).collect();
     format!("{{{}}}", fields.join(", ")).into()
 }

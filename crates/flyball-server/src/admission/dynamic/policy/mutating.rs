@@ -90,9 +90,9 @@ impl Mutation {
                 match json::apply(&mut value, steps) {
                     Ok(()) => value,
                     // A test that fails means that nothing is to be done.
-                    Err(json::Failure::Misfit(why)) if why.ends_with("test failed") => return Ok(object.clone()),
-                    Err(json::Failure::Misfit(why)) => return Err(MutationError::Failed(format!("JSON Patch: {why}"))),
-                    Err(json::Failure::TooLarge(why)) => return Err(MutationError::Refused(Status::too_large(why))),
+                    Err(json::Error::Misfit(why)) if why.ends_with("test failed") => return Ok(object.clone()),
+                    Err(json::Error::Misfit(why)) => return Err(MutationError::Failed(format!("JSON Patch: {why}"))),
+                    Err(json::Error::TooLarge(why)) => return Err(MutationError::Refused(Status::too_large(why))),
                 }
             }
         };

@@ -1,0 +1,34 @@
+use flyball_architecture::Sources;
+
+/// The layers from the ground up: each module, and the modules that it may import.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("gvk", &[]),
+    ("memory", &[]),
+    ("names", &[]),
+    ("quantity", &[]),
+    ("regexp", &[]),
+    ("rng", &[]),
+    ("scope", &[]),
+    ("time", &[]),
+    ("object", &["gvk"]),
+    ("field", &["object"]),
+    ("cron", &["field", "time"]),
+    ("metadata", &["field", "names", "object"]),
+    ("selector", &["field", "names"]),
+    ("status", &["field", "gvk"]),
+];
+
+#[test]
+fn modules_form_layers() {
+    let sources = Sources::of(env!("CARGO_MANIFEST_DIR"));
+    sources.check_layers(LAYERS);
+    sources.check_cycles();
+    sources.check_reachable();
+    sources.check_words(&[]);
+}
+
+#[test]
+fn layers_are_those_of_the_document() {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
+    Sources::check_document(document, "flyball-core", LAYERS);
+}

@@ -1,0 +1,36 @@
+use flyball_architecture::Sources;
+
+/// The layers from the ground up: each module, and the modules that it may import.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("extent", &[]),
+    ("formats", &[]),
+    ("pattern", &[]),
+    ("cel", &["extent", "pattern"]),
+    ("matching", &["pattern"]),
+    ("schema", &["cel", "matching"]),
+    ("decode", &["schema"]),
+    ("notation", &["schema"]),
+    ("validate", &["formats", "matching", "schema"]),
+    ("apply", &["decode", "schema"]),
+    ("openapi", &["cel", "matching", "notation", "pattern", "schema"]),
+    ("protobuf", &["decode", "schema"]),
+    ("prune", &["decode", "schema"]),
+    ("rules", &["cel", "schema", "validate"]),
+    ("patch", &["decode", "extent", "schema"]),
+];
+
+#[test]
+fn modules_form_layers() {
+    let sources = Sources::of(env!("CARGO_MANIFEST_DIR"));
+    sources.check_layers(LAYERS);
+    sources.check_cycles();
+    sources.check_reachable();
+    sources.check_words(&[]);
+    sources.check_absent(&["crate"], "Status");
+}
+
+#[test]
+fn layers_are_those_of_the_document() {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
+    Sources::check_document(document, "flyball-schema", LAYERS);
+}
