@@ -11,7 +11,7 @@ mod proxy;
 mod target;
 mod work_dir;
 
-use crate::run::{Failure, Job, Outcome};
+use crate::job::{Job, Outcome, TaskError};
 use crate::watches::Runs;
 use events::Events;
 use folder::Folder;
@@ -59,7 +59,11 @@ impl AnsiblePlaybook {
             Ok(events) => events.outcome(),
             Err(problem) => {
                 let task = self.program.display().to_string();
-                Outcome { failures: 1, failure: Some(Failure { task, ..Failure::new(problem) }), ..Outcome::default() }
+                Outcome {
+                    failures: 1,
+                    failure: Some(TaskError { task, ..TaskError::new(problem) }),
+                    ..Outcome::default()
+                }
             }
         }
     }

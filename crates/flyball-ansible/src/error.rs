@@ -19,7 +19,7 @@ pub enum Error {
     File {
         /// Which one.
         path: PathBuf,
-        /// What is wrong, and the remedy.
+        /// The problem and the remedy.
         problem: String,
     },
     /// An entry of a `watches.yaml` says what it may not.
@@ -31,7 +31,7 @@ pub enum Error {
         entry: String,
         /// Which field; empty for the entry as a whole.
         field: String,
-        /// What is wrong, and the remedy.
+        /// The problem and the remedy.
         problem: String,
     },
     /// A task is nothing that the built-in executor can run.
@@ -41,7 +41,7 @@ pub enum Error {
         path: PathBuf,
         /// Its name, or its place in the file.
         task: String,
-        /// What is wrong, and the remedy.
+        /// The problem and the remedy.
         problem: String,
     },
 }
@@ -64,5 +64,5 @@ impl Error {
     }
 }
 
-/// What loading gives.
+/// The result of loading.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;

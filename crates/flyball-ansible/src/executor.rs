@@ -1,9 +1,10 @@
-//! Who runs roles and playbooks.
+//! The executors of roles and playbooks.
 
 use crate::ansible::AnsiblePlaybook;
+use crate::job::{Job, Outcome};
 use crate::offload::Slots;
 use crate::playbook::Playbook;
-use crate::run::{self, Job, Outcome};
+use crate::run;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ pub(crate) trait Execute: Send + Sync {
 /// The executor that is built in.
 pub(crate) struct BuiltIn {
     pub(crate) playbook: Arc<Playbook>,
-    /// Where runs are polled; where they are awaited, if there are none.
+    /// Threads that poll runs; without them, runs are polled where they are awaited.
     pub(crate) slots: Option<Slots>,
 }
 

@@ -10,7 +10,7 @@ pub(crate) struct Fields {
     known: Vec<&'static str>,
 }
 
-/// What is wrong with a field, and which one it is; the name is empty for the map as a whole.
+/// A mistake in a field; the name is empty for the map as a whole.
 #[derive(Debug)]
 pub(crate) struct Mistake {
     pub(crate) field: String,
@@ -32,13 +32,13 @@ impl Fields {
     }
 
     /// Takes a field; `null` counts as absent.
-    pub(crate) fn take(&mut self, name: &'static str) -> Option<Value> {
+    pub(crate) fn remove(&mut self, name: &'static str) -> Option<Value> {
         self.known.push(name);
         self.left.remove(name).filter(|value| !value.is_null())
     }
 
     pub(crate) fn text(&mut self, name: &'static str) -> Result<Option<String>, Mistake> {
-        match self.take(name) {
+        match self.remove(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(other) => Err(Mistake::new(name, format!("it is {}, and a text is expected", what(&other)))),
@@ -46,7 +46,7 @@ impl Fields {
     }
 
     pub(crate) fn boolean(&mut self, name: &'static str) -> Result<Option<bool>, Mistake> {
-        match self.take(name) {
+        match self.remove(name) {
             None => Ok(None),
             Some(Value::Bool(truth)) => Ok(Some(truth)),
             Some(other) => Err(Mistake::new(name, format!("it is {}, and true or false is expected", what(&other)))),
@@ -54,7 +54,7 @@ impl Fields {
     }
 
     pub(crate) fn number(&mut self, name: &'static str) -> Result<Option<u64>, Mistake> {
-        match self.take(name) {
+        match self.remove(name) {
             None => Ok(None),
             Some(value) => match value.as_u64() {
                 Some(number) => Ok(Some(number)),
@@ -66,7 +66,7 @@ impl Fields {
     }
 
     pub(crate) fn map(&mut self, name: &'static str) -> Result<Map<String, Value>, Mistake> {
-        match self.take(name) {
+        match self.remove(name) {
             None => Ok(Map::new()),
             Some(Value::Object(fields)) => Ok(fields),
             Some(other) => Err(Mistake::new(name, format!("it is {}, and a map is expected", what(&other)))),
@@ -76,7 +76,7 @@ impl Fields {
     /// Takes a list of names; none if there is no such field.
     pub(crate) fn names(&mut self, name: &'static str) -> Result<BTreeSet<String>, Mistake> {
         let mistake = || Mistake::new(name, "it is no list of texts, such as [a, b]");
-        match self.take(name) {
+        match self.remove(name) {
             None => Ok(BTreeSet::new()),
             Some(Value::Array(items)) => {
                 items.into_iter().map(|item| item.as_str().map(str::to_owned).ok_or_else(mistake)).collect()

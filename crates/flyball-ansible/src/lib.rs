@@ -15,11 +15,11 @@
 //! cluster with the operator can be [simulated](https://docs.rs/flyball-cluster).
 //!
 //! ```no_run
-//! use flyball_ansible::{Watches, operator};
+//! use flyball_ansible::{Executor, Watches, operator};
 //! use std::process::ExitCode;
 //!
 //! fn main() -> Result<ExitCode, flyball_ansible::Error> {
-//!     Ok(operator(&Watches::read("watches.yaml")?)?.main())
+//!     Ok(operator(&Watches::read("watches.yaml")?, Executor::BuiltIn)?.main())
 //! }
 //! ```
 //!
@@ -52,6 +52,8 @@ mod duration;
 mod error;
 mod executor;
 mod fields;
+mod job;
+mod names;
 mod offload;
 mod operator;
 mod playbook;

@@ -14,15 +14,14 @@ struct Flags {
     /// Which kinds are reconciled by which roles
     #[arg(long, default_value = "watches.yaml", value_name = "FILE")]
     watches_file: PathBuf,
-    /// Who runs roles and playbooks
+    /// Executor of roles and playbooks
     #[arg(long, value_enum, default_value = "auto")]
     executor: Executor,
 }
 
 fn main() -> ExitCode {
     Operator::main_with(|Flags { watches_file, executor }| {
-        let watches = Watches::read(watches_file).map(|watches| watches.executor(executor));
-        let operator = watches.and_then(|watches| operator(&watches));
+        let operator = Watches::read(watches_file).and_then(|watches| operator(&watches, executor));
         operator.unwrap_or_else(|error| <Error>::raw(ErrorKind::Io, format!("{error}\n")).exit())
     })
 }

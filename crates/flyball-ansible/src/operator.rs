@@ -3,12 +3,12 @@
 use crate::ansible::AnsiblePlaybook;
 use crate::error::{Error, Result};
 use crate::executor::{BuiltIn, Execute, Executor};
+use crate::names::Names;
 use crate::offload::Slots;
 use crate::playbook::{DeclaredVariables, Kinds, load};
 use crate::reach::{PRIMARY, PRIMARY_TYPE};
 use crate::reconcile::{RECONCILE_PERIOD, Roles};
 use crate::template::walk;
-use crate::variables::Names;
 use crate::watches::{Runs, Watch, Watches};
 use crate::yaml;
 use flyball::{Cache, Controller, Kind, ObjectKey, Operator, Predicate};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long one run may take: as long as its tasks may wait.
+/// Timeout of a run: as long as its tasks may wait.
 const DEADLINE: Duration = Duration::from_secs(1800);
 
 /// Makes an operator: a controller for each entry, whose objects are brought by the role or playbook to where they should be.
@@ -30,20 +30,20 @@ const DEADLINE: Duration = Duration::from_secs(1800);
 /// whose `apiVersion` and `kind` stand in a task, a template or a variable is one that it owns; those of `k8s_info` alone it
 /// reads.
 ///
-/// A role is run by the built-in executor unless the watches [say otherwise](Watches::executor). It has the modules `k8s`, `k8s_info`,
+/// The executor runs the roles and playbooks. The built-in one has the modules `k8s`, `k8s_info`,
 /// `k8s_status`, `set_fact`, `debug`, `assert`, `fail`, `meta`, `pause` and `requeue_after`, and blocks, loops, conditions, retries, includes, roles and handlers.
 ///
 /// # Errors
 ///
 /// When a role, playbook or definition cannot be read; when a task has a module, an argument or a keyword, or a template a filter, that the
 /// built-in executor does not have. The error names file and task.
-pub fn operator(watches: &Watches) -> Result<Operator> {
+pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     let definitions = definitions(watches.folder())?;
     let name = name(watches.folder());
     let mut operator = Operator::new(&name);
-    let slots = (!watches.repeats).then(Slots::new);
+    let executors = Executors { watches, executor, slots: (!watches.repeats).then(Slots::new) };
     for watch in &watches.entries {
-        let (kind, controller, cache) = controller(watch, watches, &slots, &definitions, &name)?;
+        let (kind, controller, cache) = controller(watch, &executors, &definitions, &name)?;
         let namesake = |other: &&Watch| other.gvk.kind == watch.gvk.kind;
         let controller = match watches.entries.iter().filter(namesake).count() {
             1 => controller,
@@ -61,19 +61,19 @@ type Made = (Kind, Controller<Roles>, Option<Cache<DynamicObject>>);
 
 fn controller(
     watch: &Watch,
-    watches: &Watches,
-    slots: &Option<Slots>,
+    executors: &Executors<'_>,
     definitions: &[CustomResourceDefinition],
     name: &str,
 ) -> Result<Made> {
-    let mut declared = DeclaredVariables::of(&watch.runs, watches.folder())?;
-    let (executor, mut kinds) = executor(&watch.runs, &declared, watches, slots, &watch.vars)?;
+    let folder = executors.watches.folder();
+    let mut declared = DeclaredVariables::of(&watch.runs, folder)?;
+    let (executor, mut kinds) = executors.make(&watch.runs, &declared, &watch.vars)?;
     let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
         Some(runs) => {
             let vars = watch.vars.iter().chain(watch.finalizer.iter().flat_map(|finalizer| &finalizer.vars));
             let vars = vars.map(|(name, value)| (name.clone(), value.clone())).collect();
-            let own = DeclaredVariables::of(runs, watches.folder())?;
-            let (finalizer, others) = self::executor(runs, &own, watches, slots, &vars)?;
+            let own = DeclaredVariables::of(runs, folder)?;
+            let (finalizer, others) = executors.make(runs, &own, &vars)?;
             kinds.join(others);
             declared.join(own);
             Some(finalizer)
@@ -95,7 +95,7 @@ fn controller(
         kinds: kinds.clone(),
         manager: format!("{name}-patch"),
         names: Arc::new(Names { inputs: declared.inputs, own: declared.own, allowed: watch.allow_variables.clone() }),
-        slots: slots.clone(),
+        slots: executors.slots.clone(),
     };
     let mut controller = Controller::of(&kind, roles).deadline(DEADLINE);
     if let Some(finalizer) = &watch.finalizer {
@@ -122,47 +122,55 @@ fn controller(
     Ok((kind, controller, cache))
 }
 
-/// Makes what runs a role or playbook, and tells the kinds that it deals with.
-fn executor(
-    runs: &Runs,
-    declared: &DeclaredVariables,
-    watches: &Watches,
-    slots: &Option<Slots>,
-    vars: &Map<String, Value>,
-) -> Result<(Box<dyn Execute>, Kinds)> {
-    let ansible = |program: PathBuf| -> Result<(Box<dyn Execute>, Kinds)> {
-        let kinds = match runs {
-            // A playbook may use all that the project has.
-            Runs::Playbook(_) => Kinds::of_files(watches.folder(), vars)?,
-            Runs::Role(folder) => Kinds::of_files(folder, vars)?,
+/// Makes the executors of the roles and playbooks of one file.
+struct Executors<'w> {
+    watches: &'w Watches,
+    executor: Executor,
+    /// The threads that poll runs; without them, runs are polled where they are awaited.
+    slots: Option<Slots>,
+}
+
+impl Executors<'_> {
+    /// Makes the executor of a role or a playbook, and finds the kinds that it deals with.
+    fn make(
+        &self,
+        runs: &Runs,
+        declared: &DeclaredVariables,
+        vars: &Map<String, Value>,
+    ) -> Result<(Box<dyn Execute>, Kinds)> {
+        let folder = self.watches.folder();
+        let ansible = |program: PathBuf| -> Result<(Box<dyn Execute>, Kinds)> {
+            let kinds = match runs {
+                // A playbook may use all that the project has.
+                Runs::Playbook(_) => Kinds::of_files(folder, vars)?,
+                Runs::Role(folder) => Kinds::of_files(folder, vars)?,
+            };
+            let (runs, project) = (runs.clone(), folder.to_owned());
+            let elsewhere = declared.elsewhere.clone();
+            Ok((Box::new(AnsiblePlaybook { program, runs, project, elsewhere }), kinds))
         };
-        let elsewhere = declared.elsewhere.clone();
-        Ok((
-            Box::new(AnsiblePlaybook { program, runs: runs.clone(), project: watches.folder().to_owned(), elsewhere }),
-            kinds,
-        ))
-    };
-    let program = match watches.executor {
-        Executor::BuiltIn => None,
-        Executor::AnsiblePlaybook | Executor::Auto => AnsiblePlaybook::find(),
-    };
-    match (watches.executor, program) {
-        (Executor::AnsiblePlaybook, Some(program)) => ansible(program),
-        (Executor::AnsiblePlaybook, None) => Err(Error::file(
-            &watches.path,
-            "there is no ansible-playbook on the PATH: install ansible-core, or use the built-in executor",
-        )),
-        (Executor::BuiltIn | Executor::Auto, program) => match (load(runs, watches.folder()), program) {
-            (Ok(playbook), _) => {
-                let kinds = Kinds::of(&playbook, vars);
-                Ok((Box::new(BuiltIn { playbook: Arc::new(playbook), slots: slots.clone() }), kinds))
-            }
-            (Err(error), Some(program)) => {
-                tracing::info!("ansible-playbook is used, because {error}");
-                ansible(program)
-            }
-            (Err(error), None) => Err(error),
-        },
+        let program = match self.executor {
+            Executor::BuiltIn => None,
+            Executor::AnsiblePlaybook | Executor::Auto => AnsiblePlaybook::find(),
+        };
+        match (self.executor, program) {
+            (Executor::AnsiblePlaybook, Some(program)) => ansible(program),
+            (Executor::AnsiblePlaybook, None) => Err(Error::file(
+                &self.watches.path,
+                "there is no ansible-playbook on the PATH: install ansible-core, or use the built-in executor",
+            )),
+            (Executor::BuiltIn | Executor::Auto, program) => match (load(runs, folder), program) {
+                (Ok(playbook), _) => {
+                    let kinds = Kinds::of(&playbook, vars);
+                    Ok((Box::new(BuiltIn { playbook: Arc::new(playbook), slots: self.slots.clone() }), kinds))
+                }
+                (Err(error), Some(program)) => {
+                    tracing::info!("ansible-playbook is used, because {error}");
+                    ansible(program)
+                }
+                (Err(error), None) => Err(error),
+            },
+        }
     }
 }
 

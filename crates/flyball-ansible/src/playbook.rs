@@ -10,8 +10,8 @@ mod load;
 mod task;
 
 pub(crate) use declared::DeclaredVariables;
-pub(crate) use kinds::{Kinds, kind_of};
-pub(crate) use literals::{Literals, SERVICE_ACCOUNT_TOKEN};
+pub(crate) use kinds::Kinds;
+pub(crate) use literals::{Literals, SERVICE_ACCOUNT_TOKEN, kind_of};
 pub(crate) use load::{load, named, places};
 
 use crate::template::{Files, Vars};
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What is run for an object.
+/// The role or playbook of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Playbook {
     pub(crate) plays: Vec<Play>,
@@ -35,7 +35,7 @@ pub(crate) struct Play {
     pub(crate) no_log: Option<Value>,
     pub(crate) tasks: Vec<Task>,
     pub(crate) handlers: Vec<Task>,
-    /// What stands beside the playbook.
+    /// Files beside the playbook.
     pub(crate) files: Arc<Files>,
     pub(crate) folder: PathBuf,
     /// Files of tasks that are included by name, by their paths.
@@ -58,7 +58,7 @@ pub(crate) struct Role {
     pub(crate) dependencies: Vec<RoleReference>,
 }
 
-/// How a role is named in a list of roles.
+/// A role in a list of roles.
 #[derive(Clone, Debug)]
 pub(crate) struct RoleReference {
     pub(crate) folder: PathBuf,
@@ -98,7 +98,7 @@ pub(crate) struct Repeat {
     pub(crate) pause: Option<Value>,
 }
 
-/// What items are taken from a value.
+/// The way in which a loop takes items from a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
     /// Those of a list.
@@ -109,7 +109,7 @@ pub(crate) enum Over {
     Fields,
 }
 
-/// What a task does.
+/// The action of a task.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Calls a module.

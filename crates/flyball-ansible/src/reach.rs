@@ -1,4 +1,4 @@
-//! What a run may touch outside the namespace of its object.
+//! Access of a run outside the namespace of its object.
 //!
 //! Roles have the rights of the operator in all namespaces, and the object that they run for may choose the names in them. So a run
 //! for a namespaced object reaches its own namespace, and others that the role or `watches.yaml` names literally. An object there, or one in no
@@ -6,12 +6,12 @@
 //! rights, are written only if a task or `watches.yaml` names their kind: text of a user can become another document of a template. Both
 //! executors ask here.
 
+use crate::job::Job;
 use crate::playbook::{Kinds, Literals, SERVICE_ACCOUNT_TOKEN};
-use crate::run::Job;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Where objects that cannot be owned say whose they are, as those of operator-sdk do.
+/// Annotations with the owner of objects that cannot have an owner reference, as those of operator-sdk do.
 pub(crate) const PRIMARY: &str = "operator-sdk/primary-resource";
 pub(crate) const PRIMARY_TYPE: &str = "operator-sdk/primary-resource-type";
 
@@ -24,7 +24,7 @@ pub(crate) const TOKEN_REQUEST: (&str, &str) = ("authentication.k8s.io", "TokenR
 /// The group of objects that give rights.
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// What one run may touch.
+/// The access of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Reach {
     kinds: Arc<Kinds>,
@@ -136,7 +136,7 @@ pub(crate) mod tests {
     use super::*;
     use serde_json::json;
 
-    /// What the object `b/a` may touch if its role names these.
+    /// The access of the object `b/a` if its role names these.
     pub(crate) fn reach(kinds: Kinds) -> Reach {
         let primary_type = "Shop.example.com".to_owned();
         Reach { kinds: Arc::new(kinds), own: Some("b".to_owned()), key: "b/a".to_owned(), primary_type }

@@ -1,11 +1,12 @@
 //! Brings an object to where its role wants it: runs the role, and tells in the status how that went.
 
 use crate::executor::Execute;
+use crate::job::{Job, Outcome};
+use crate::names::Names;
 use crate::offload::Slots;
 use crate::playbook::Kinds;
-use crate::run::{Job, Outcome};
 use crate::template::Vars;
-use crate::variables::{self, Names, RunVariables};
+use crate::variables::{self, RunVariables};
 use crate::watches::Watch;
 use crate::{duration, status};
 use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
@@ -29,14 +30,14 @@ pub(crate) struct Roles {
     pub(crate) watch: Watch,
     pub(crate) kind: Kind,
     pub(crate) executor: Box<dyn Execute>,
-    /// What is run before an object goes.
+    /// The role or playbook that runs before an object is deleted.
     pub(crate) finalizer: Option<Box<dyn Execute>>,
     pub(crate) kinds: Arc<Kinds>,
     /// Whom fields belong to that were patched.
     pub(crate) manager: String,
     /// Which fields may become variables.
     pub(crate) names: Arc<Names>,
-    /// Where what takes long for large objects is done; where it is awaited, if there are none.
+    /// Threads for work that takes long on large objects; without them, it is done in place.
     pub(crate) slots: Option<Slots>,
 }
 
@@ -63,7 +64,7 @@ impl Reconcile for Roles {
         let given = self.variables(object, false).await;
         let refused = variables::explain(&given.refused);
         let outcome = self.run(object, given.vars, cx, &*self.executor).await;
-        self.tell(object, &outcome, refused.as_deref(), cx).await?;
+        self.write_status(object, &outcome, refused.as_deref(), cx).await?;
         // After a run that changed something comes another one, so that the status tells how things are and not how they came
         // about. Waits grow, for roles that change something each time.
         let confirms = self.watch.manage_status && outcome.wrote;
@@ -82,7 +83,7 @@ impl Reconcile for Roles {
         let executor = self.finalizer.as_deref().unwrap_or(&*self.executor);
         let outcome = self.run(object, given.vars, cx, executor).await;
         if outcome.failure.is_some() {
-            self.tell(object, &outcome, refused.as_deref(), cx).await?;
+            self.write_status(object, &outcome, refused.as_deref(), cx).await?;
         }
         ended(outcome)?;
         Ok(Action::done())
@@ -126,7 +127,7 @@ impl Roles {
     }
 
     /// Writes into the status how a run ended, and what tasks want to stand there.
-    async fn tell(
+    async fn write_status(
         &self,
         object: &DynamicObject,
         outcome: &Outcome,

@@ -12,67 +12,17 @@ mod tasks;
 mod wait;
 
 pub(crate) use k8s::merge;
-pub(crate) use modules::MIN_REQUEUE;
 
-use crate::playbook::{Kinds, Play, Playbook};
+use crate::job::{Job, Outcome, TaskError};
+use crate::playbook::{Play, Playbook};
 use crate::template::{Budget, Scope, Var, Vars};
-use crate::variables::Names;
-use crate::watches::Watch;
-use flyball::Context;
 use frame::Frame;
-use kube::core::DynamicObject;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// How many tasks one run may execute, items of loops included.
-const MOST_TASKS: usize = 10_000;
-/// How many characters of a message are kept.
-const LONGEST_MESSAGE: usize = 4096;
-
-/// What became of a run.
-#[derive(Debug, Default)]
-pub(crate) struct Outcome {
-    pub(crate) ok: u64,
-    pub(crate) changed: u64,
-    pub(crate) skipped: u64,
-    pub(crate) failures: u64,
-    /// Why it failed: what the failing task said.
-    pub(crate) failure: Option<Failure>,
-    /// When the object is to be looked at again, as a task asked for.
-    pub(crate) requeue_after: Option<Duration>,
-    /// What tasks want to stand in the status, besides the conditions of the operator.
-    pub(crate) status: Map<String, Value>,
-    /// Whether objects were written.
-    pub(crate) wrote: bool,
-}
-
-/// Why a task failed.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) message: String,
-    /// Which task, and in which file.
-    pub(crate) task: String,
-    /// What the API server had against it, if it was that.
-    pub(crate) error: Option<flyball::Error>,
-    /// Whether it is not tried again before something changes.
-    pub(crate) is_refused: bool,
-}
-
-/// What a run is about.
-pub(crate) struct Job<'r> {
-    pub(crate) kinds: &'r Arc<Kinds>,
-    pub(crate) object: &'r DynamicObject,
-    /// What the object and `watches.yaml` give.
-    pub(crate) extra: Arc<Vars>,
-    pub(crate) cx: &'r Context<DynamicObject>,
-    pub(crate) watch: &'r Watch,
-    /// Which fields become variables.
-    pub(crate) names: &'r Arc<Names>,
-    /// Whom fields belong to that were patched.
-    pub(crate) manager: &'r str,
-}
+/// Tasks that one run may execute, items of loops included.
+const MAX_TASKS: usize = 10_000;
 
 /// Runs a role or a playbook for an object.
 pub(crate) async fn run<'r>(playbook: &'r Playbook, job: Job<'r>) -> Outcome {
@@ -105,9 +55,9 @@ struct Run<'r> {
     playbook: &'r Playbook,
     job: Job<'r>,
     outcome: Outcome,
-    /// What tasks set and registered.
+    /// Facts that tasks set and registered.
     facts: Vars,
-    /// What was read by `include_vars`.
+    /// Variables from `include_vars`.
     included: Vars,
     /// Handlers that were asked for.
     notified: BTreeSet<String>,
@@ -121,7 +71,7 @@ enum Stop {
     Play,
     /// The role is.
     Role,
-    Failed(Failure),
+    Failed(TaskError),
 }
 
 impl<'r> Run<'r> {
@@ -162,32 +112,4 @@ fn implied() -> Arc<Vars> {
     let names = [("inventory_hostname", "localhost"), ("ansible_connection", "local")];
     let var = |value: &str| Var::Data(Arc::new(value.into()));
     Arc::new(names.into_iter().map(|(name, value)| (name.to_owned(), var(value))).collect())
-}
-
-impl Failure {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
-        let mut message = message.into();
-        if let Some((end, _)) = message.char_indices().nth(LONGEST_MESSAGE) {
-            message.truncate(end);
-            message.push('…');
-        }
-        Self { message, task: String::new(), error: None, is_refused: false }
-    }
-
-    /// A failure that no retry mends: the object or the role asks for what it may not, or for what there is not.
-    pub(crate) fn refused(message: impl Into<String>) -> Self {
-        Self { is_refused: true, ..Self::new(message) }
-    }
-
-    fn of(error: flyball::Error) -> Self {
-        Self { error: Some(error), ..Self::new(String::new()) }.told()
-    }
-
-    /// Takes the message from the error.
-    fn told(self) -> Self {
-        match &self.error {
-            Some(error) => Self { message: Self::new(error.to_string()).message, ..self },
-            None => self,
-        }
-    }
 }

@@ -3,7 +3,8 @@
 //! Three conditions, `Running`, `Successful` and `Failure`, tell how the last run ended; the counts of its tasks stand in
 //! `ansibleResult`. A run that ended as the one before it leaves the status alone, time of completion included.
 
-use crate::run::{Failure, Outcome, merge};
+use crate::job::{Outcome, TaskError};
+use crate::run::merge;
 use serde_json::{Map, Value, json};
 
 /// Returns the conditions while the first run for what an object says is under way; `None` if they say so already, or tell of an
@@ -49,7 +50,7 @@ pub(crate) fn done(before: &Value, outcome: &Outcome, now: &str) -> Vec<Value> {
 
 /// Returns the conditions when a run could not begin.
 pub(crate) fn refused(before: &Value, problem: &str) -> Vec<Value> {
-    let outcome = Outcome { failure: Some(Failure::new(problem)), ..Outcome::default() };
+    let outcome = Outcome { failure: Some(TaskError::new(problem)), ..Outcome::default() };
     let mut conditions = done(before, &outcome, "");
     for condition in &mut conditions {
         if let Some(fields) = condition.as_object_mut() {
@@ -132,7 +133,7 @@ mod tests {
 
     fn outcome(changed: u64, failure: Option<&str>) -> Outcome {
         let failures = u64::from(failure.is_some());
-        Outcome { ok: 2, changed, failures, failure: failure.map(Failure::new), ..Outcome::default() }
+        Outcome { ok: 2, changed, failures, failure: failure.map(TaskError::new), ..Outcome::default() }
     }
 
     fn status(conditions: Vec<Value>) -> Value {

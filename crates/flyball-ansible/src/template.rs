@@ -28,10 +28,10 @@ use std::sync::LazyLock;
 const FUEL: [u64; 5] = [64, 512, 4_096, 32_768, 262_144];
 /// The bytes that are as much work as one unit of fuel, as the engine has it.
 pub(crate) const BYTES_PER_FUEL: usize = 64;
-/// How deep a value may be nested, since what goes through it recurses.
+/// Nesting depth of a value, since walks over it recurse.
 const MAX_DEPTH: usize = 512;
-/// What a template may give at most: more than an API server takes.
-const LONGEST: usize = 4 << 20;
+/// Bytes of a template's output: more than an API server accepts.
+const MAX_OUTPUT_BYTES: usize = 4 << 20;
 
 /// The engines, one for each step of [`FUEL`].
 static ENGINES: LazyLock<Vec<Environment<'static>>> = LazyLock::new(|| FUEL.into_iter().map(engine).collect());
@@ -86,7 +86,11 @@ fn refuse(problem: impl Into<String>) -> Error {
 
 /// Refuses to make a text that would be too long.
 fn check_size(what: &str, size: usize) -> Result<(), Error> {
-    if size > LONGEST { Err(refuse(format!("{what} gives more than {LONGEST} bytes"))) } else { Ok(()) }
+    if size > MAX_OUTPUT_BYTES {
+        Err(refuse(format!("{what} gives more than {MAX_OUTPUT_BYTES} bytes")))
+    } else {
+        Ok(())
+    }
 }
 
 /// Takes fuel for all that is in a value, before something is done to all of it.
@@ -171,7 +175,7 @@ struct Quotes {
 
 impl Quotes {
     /// Takes the next letter, and tells whether it belongs to a quoted text.
-    fn take(&mut self, letter: char) -> bool {
+    fn is_quoted(&mut self, letter: char) -> bool {
         match (self.open, letter) {
             _ if self.escaped => self.escaped = false,
             (Some(_), '\\') => self.escaped = true,
@@ -194,7 +198,7 @@ fn sole_expression(text: &str) -> Option<&str> {
     let (mut quotes, mut depth) = (Quotes::default(), 0_i32);
     for (at, letter) in inner.char_indices() {
         match letter {
-            _ if quotes.take(letter) => {}
+            _ if quotes.is_quoted(letter) => {}
             '{' => depth += 1,
             '}' if depth == 0 => return None,
             '}' => depth -= 1,

@@ -5,19 +5,16 @@
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod linear;
-mod names;
 
-pub(crate) use names::{Names, Reason, magic, never_allowed};
-
+use crate::names::{Names, Reason, own_names};
 use crate::snake::{snake, snake_keys};
 use crate::template::{Vars, data, templates};
 use crate::watches::Watch;
-use flyball::GroupVersionKind;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// How many refused fields a message names, and how much of each name it shows.
+/// Refused fields that a message names, and characters of each name.
 const MAX_NAMES_SHOWN: usize = 10;
 const MAX_NAME_LENGTH: usize = 64;
 
@@ -41,14 +38,6 @@ pub(crate) fn of(object: &DynamicObject, watch: &Watch, names: &Names, finalizes
         vars.extend(templates(&finalizer.vars));
     }
     RunVariables { vars, refused }
-}
-
-/// Returns the names of the variables that the operator sets: name and namespace, under the name that releases before 1.0 gave it
-/// too, the whole object, and its spec.
-pub(crate) fn own_names(kind: &GroupVersionKind) -> [String; 4] {
-    let key = format!("_{}_{}", kind.group, kind.kind.to_lowercase()).replace(['.', '-'], "_");
-    let spec = format!("{key}_spec");
-    ["ansible_operator_meta".to_owned(), "meta".to_owned(), key, spec]
 }
 
 fn of_object(object: &DynamicObject, watch: &Watch, names: &Names) -> (BTreeMap<String, Value>, Vec<(String, Reason)>) {
@@ -108,6 +97,7 @@ pub(crate) fn explain(refused: &[(String, Reason)]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::template::Var;
+    use flyball::GroupVersionKind;
 
     #[test]
     fn an_object_gives_its_spec_itself_and_its_names() {

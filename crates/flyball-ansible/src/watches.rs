@@ -2,10 +2,9 @@
 
 use crate::duration;
 use crate::error::{Error, Result};
-use crate::executor::Executor;
 use crate::fields::{Fields, Mistake};
+use crate::names::{Reason, never_allowed, own_names};
 use crate::snake::snake;
-use crate::variables::{self, Reason};
 use crate::yaml::{self, what};
 use flyball::{GroupVersionKind, Kind};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -31,8 +30,7 @@ use std::time::Duration;
 pub struct Watches {
     pub(crate) path: PathBuf,
     pub(crate) entries: Vec<Watch>,
-    pub(crate) executor: Executor,
-    /// Whether runs are polled where they are awaited.
+    /// Runs are polled where they are awaited.
     pub(crate) repeats: bool,
 }
 
@@ -64,7 +62,7 @@ pub(crate) struct Watch {
     pub(crate) pass_environment: BTreeSet<String>,
 }
 
-/// What is run for an object.
+/// The role or playbook of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Runs {
     /// The folder of a role.
@@ -79,11 +77,11 @@ impl Default for Runs {
     }
 }
 
-/// What is run before an object goes.
+/// The role or playbook that runs before an object is deleted.
 #[derive(Clone, Debug)]
 pub(crate) struct Finalizer {
     pub(crate) name: String,
-    /// What else than for objects that are there.
+    /// The role or playbook, if it is another one than for objects that are not deleted.
     pub(crate) runs: Option<Runs>,
     pub(crate) vars: Map<String, Value>,
 }
@@ -110,8 +108,7 @@ impl Watches {
             }
         };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let executor = Executor::default();
-        let mut watches = Self { path: path.to_owned(), entries: Vec::new(), executor, repeats: false };
+        let mut watches = Self { path: path.to_owned(), entries: Vec::new(), repeats: false };
         let mut known = BTreeSet::new();
         for (number, entry) in entries.into_iter().enumerate() {
             let kind = entry.get("kind").and_then(Value::as_str).map(|kind| format!(" ({kind})"));
@@ -132,11 +129,6 @@ impl Watches {
             watches.entries.push(watch);
         }
         Ok(watches)
-    }
-
-    /// Says who runs roles and playbooks: the executor that is built in, unless told otherwise.
-    pub fn executor(self, executor: Executor) -> Self {
-        Self { executor, ..self }
     }
 
     /// Evaluates templates of the built-in executor on the runtime's own thread, so that simulations repeat. What takes long to evaluate holds
@@ -161,7 +153,7 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
     let gvk = read_kind(&mut fields)?;
     let runs = read_runs(&mut fields, folder)?;
     let vars = fields.map("vars")?;
-    let finalizer = fields.take("finalizer").map(|finalizer| read_finalizer(finalizer, folder)).transpose();
+    let finalizer = fields.remove("finalizer").map(|finalizer| read_finalizer(finalizer, folder)).transpose();
     let finalizer = finalizer.map_err(|mistake| Mistake {
         field: if mistake.field.is_empty() { "finalizer".to_owned() } else { format!("finalizer.{}", mistake.field) },
         ..mistake
@@ -175,7 +167,7 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
         };
     let not_watched = read_kinds(&mut fields, "blacklist")?;
     let allow_kinds = read_kinds(&mut fields, "allowKinds")?;
-    let selector = match fields.take("selector") {
+    let selector = match fields.remove("selector") {
         None => None,
         Some(selector) => {
             let unreadable = |error: serde_json::Error| {
@@ -217,7 +209,7 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
 /// Refuses a name in `allowVariables` that no field of a spec can have as a variable.
 fn check_variable(name: &str, gvk: &GroupVersionKind, snake_case: bool) -> Result<(), Mistake> {
     let refuse = |problem: String| Err(Mistake::new("allowVariables", problem));
-    match variables::never_allowed(name, &variables::own_names(gvk)) {
+    match never_allowed(name, &own_names(gvk)) {
         Some(Reason::Operator) => refuse(format!(
             "{name} is a variable of the operator itself, and no field of the spec can replace it: remove the name here, and give the \
              field another one"
@@ -252,7 +244,7 @@ fn read_kinds(fields: &mut Fields, name: &'static str) -> Result<Vec<GroupVersio
         let inner = if mistake.field.is_empty() { String::new() } else { format!(".{}", mistake.field) };
         Mistake { field: format!("{name}[{at}]{inner}"), ..mistake }
     };
-    match fields.take(name) {
+    match fields.remove(name) {
         None => Ok(Vec::new()),
         Some(Value::Array(kinds)) => {
             kinds.into_iter().enumerate().map(|(at, kind)| read(kind).map_err(|mistake| within(at, mistake))).collect()

@@ -4,14 +4,14 @@ use crate::error::{Error, Result};
 use serde_json::Value;
 use std::path::Path;
 
-/// What a file may have at most: what is larger was not written by hand.
-const LARGEST: u64 = 4 << 20;
+/// Bytes of a file: a larger one was not written by hand.
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// Reads a text file of reasonable size.
 pub(crate) fn text(path: &Path) -> Result<String> {
     let size = std::fs::metadata(path).map_err(|error| Error::read(path, &error))?.len();
-    if size > LARGEST {
-        return Err(Error::file(path, format_args!("it has {size} bytes, and no more than {LARGEST} are read")));
+    if size > MAX_FILE_BYTES {
+        return Err(Error::file(path, format_args!("it has {size} bytes, and no more than {MAX_FILE_BYTES} are read")));
     }
     std::fs::read_to_string(path).map_err(|error| Error::read(path, &error))
 }

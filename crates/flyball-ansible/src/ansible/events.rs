@@ -1,15 +1,15 @@
-//! What a run tells: events as ansible-runner has them.
+//! Events of a run, as ansible-runner writes them.
 
 use crate::duration;
-use crate::run::{Failure, MIN_REQUEUE, Outcome};
+use crate::job::{MIN_REQUEUE, Outcome, TaskError};
 use serde_json::Value;
 
-/// What the events of a run have told so far.
+/// The events of a run so far.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     outcome: Outcome,
-    /// What the last task said that failed and was not to be ignored.
-    failed: Option<Failure>,
+    /// Message of the last task that failed without being ignored.
+    failed: Option<TaskError>,
     complete: bool,
 }
 
@@ -17,12 +17,12 @@ impl Events {
     /// Reads a line of output. Only what follows the secret of the run is an event, for users may have a say in the rest.
     pub(crate) fn read(&mut self, line: &str, secret: &str) {
         if let Some(Ok(event)) = line.split_once(secret).map(|(_, event)| serde_json::from_str(event)) {
-            self.take(&event);
+            self.record(&event);
         }
     }
 
     /// Takes an event.
-    pub(crate) fn take(&mut self, event: &Value) {
+    pub(crate) fn record(&mut self, event: &Value) {
         let data = &event["event_data"];
         let said = |field: &str| data["res"][field].as_str().map(str::to_owned);
         match event["event"].as_str() {
@@ -31,7 +31,7 @@ impl Events {
                     .filter(|message| !message.is_empty())
                     .unwrap_or_else(|| "unknown playbook failure".to_owned());
                 let task = data["task"].as_str().unwrap_or_default().to_owned();
-                self.failed = Some(Failure { task, ..Failure::new(message) });
+                self.failed = Some(TaskError { task, ..TaskError::new(message) });
             }
             Some("runner_on_ok") => {
                 let action = data["task_action"].as_str().unwrap_or_default();
@@ -68,7 +68,7 @@ impl Events {
     /// Returns what became of the run. What a task rescued has not failed.
     pub(crate) fn outcome(self) -> Outcome {
         let failure =
-            self.has_failed().then(|| self.failed.unwrap_or_else(|| Failure::new("unknown playbook failure")));
+            self.has_failed().then(|| self.failed.unwrap_or_else(|| TaskError::new("unknown playbook failure")));
         let wrote = self.outcome.changed > 0;
         Outcome { failure, wrote, ..self.outcome }
     }
@@ -99,7 +99,7 @@ mod tests {
     fn no_task_keeps_the_operator_busy() {
         for (period, seconds) in [("0s", 1), ("1ns", 1), ("2s", 2)] {
             let mut events = Events::default();
-            events.take(&serde_json::json!({"event": "runner_on_ok", "event_data": {"task_action": "requeue_after", "res": {"period": period}}}));
+            events.record(&serde_json::json!({"event": "runner_on_ok", "event_data": {"task_action": "requeue_after", "res": {"period": period}}}));
             assert_eq!(events.outcome().requeue_after.map(|period| period.as_secs()), Some(seconds), "{period}");
         }
     }

@@ -3,9 +3,9 @@
 use super::AnsiblePlaybook;
 use super::proxy::Proxy;
 use super::work_dir::WorkDir;
-use crate::run::Job;
+use crate::job::Job;
+use crate::names::magic;
 use crate::template::{PASSED, Var};
-use crate::variables::magic;
 use crate::watches::{Runs, Watch};
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
@@ -21,9 +21,9 @@ const GUARD: &str = include_str!("guard.py");
 /// A folder that only this user can look into, and that goes when it is dropped.
 pub(super) struct Folder {
     work_dir: WorkDir,
-    /// Where roles are looked for.
+    /// Folders that are searched for roles.
     roles: Vec<PathBuf>,
-    /// What stands before the events that the run tells.
+    /// Prefix of the events of the run.
     secret: String,
 }
 
@@ -51,7 +51,7 @@ impl Folder {
             "localhost ansible_connection=local ansible_python_interpreter={{ansible_playbook_python}}\n",
         )?;
         folder.write("kubeconfig", &proxy.kubeconfig(job.cx.key().namespace()).to_string())?;
-        folder.write("run.json", &folder.told(job, ansible, &project).to_string())?;
+        folder.write("run.json", &folder.plugin_settings(job, ansible, &project).to_string())?;
         folder.write("flyball.py", CALLBACK)?;
         folder.write("flyball_guard.py", GUARD)?;
         Ok(folder)
@@ -59,7 +59,7 @@ impl Folder {
 
     /// Returns what the plugins are told: which names are not computed, as they are no fields either, and from where files and roles
     /// are read.
-    fn told(&self, job: &Job<'_>, ansible: &AnsiblePlaybook, project: &Path) -> Value {
+    fn plugin_settings(&self, job: &Job<'_>, ansible: &AnsiblePlaybook, project: &Path) -> Value {
         let (names, prefixes) = magic();
         let named = ansible.elsewhere.iter().map(PathBuf::as_path);
         let folders = self.roles.iter().map(PathBuf::as_path).chain([project, self.path()]).chain(named);

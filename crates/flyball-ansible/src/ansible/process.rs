@@ -15,9 +15,9 @@ use tokio::time::timeout;
 
 /// The variable by which all processes of a run are known.
 const MARK: &str = "FLYBALL_ANSIBLE_RUN";
-/// How often processes are looked for that were started while others were killed.
+/// Rounds of searching for processes that were started while others were killed.
 const MAX_KILL_ROUNDS: usize = 5;
-/// How long after a lost signal the end of the leader is noticed.
+/// Delay after which the end of the leader is noticed if its signal is lost.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A process group.

@@ -4,8 +4,8 @@
 //! what it touches is checked all the same.
 
 use super::target::Target;
+use crate::job::Job;
 use crate::reach::{Reach, TOKEN_REQUEST};
-use crate::run::Job;
 use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -34,12 +34,12 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
-/// What a request may carry at most: more than an API server takes.
-const LARGEST: usize = 4 << 20;
+/// Bytes of a request body: more than an API server accepts.
+const MAX_BODY_BYTES: usize = 4 << 20;
 
-/// How many connections it serves at once; a task needs one.
+/// Simultaneous connections; a task needs one.
 const MAX_CONNECTIONS: usize = 64;
-/// How long a handshake, a head, or a body may take.
+/// Timeout of a handshake, a head, or a body.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Headers that are about one connection, and not about what is sent; see RFC 9110, section 7.6.1.
@@ -55,7 +55,7 @@ const HOP_BY_HOP: [&str; 9] = [
     "upgrade",
 ];
 
-/// Where the operator and its child both are.
+/// The address that the operator and its child share.
 const LOOPBACK: &str = "127.0.0.1";
 
 /// A proxy that serves until it is dropped, for who knows its token.
@@ -67,7 +67,7 @@ pub(super) struct Proxy {
     serves: AbortHandle,
 }
 
-/// What requests are forwarded with.
+/// The client and the limits of forwarded requests.
 struct Forward {
     client: Client,
     token: String,
@@ -176,7 +176,7 @@ impl Forward {
             Ok(target) => target,
             Err(problem) => return refuse(StatusCode::BAD_REQUEST, "BadRequest", &problem),
         };
-        let body = match timeout(READ_TIMEOUT, Limited::new(body, LARGEST).collect()).await {
+        let body = match timeout(READ_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
                 return refuse(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", "the request is too large");

@@ -1,4 +1,4 @@
-//! What a request to the API server is about, by its path alone.
+//! The target of a request to the API server, by its path alone.
 //!
 //! See <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris>. Invariant: a path that servers could read in two ways
 //! is no target.

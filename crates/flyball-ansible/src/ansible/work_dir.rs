@@ -14,7 +14,7 @@ use std::sync::Once;
 
 /// The ending of locks.
 const LOCK: &str = "lock";
-/// How often a name is drawn anew because somebody swept it away.
+/// Attempts to draw a new name after somebody removed the folder.
 const MAX_TRIES: usize = 10;
 
 /// A working directory that this process has locked. It is removed when this is dropped.

@@ -4,21 +4,21 @@ use super::Module;
 use serde_json::{Map, Value};
 
 /// A module, the collections that have it, and the arguments that it takes.
-struct Known {
+struct ModuleArguments {
     module: Module,
     names: &'static [&'static str],
     collections: &'static [&'static str],
     /// `None` if it takes any.
     arguments: Option<&'static [&'static str]>,
-    /// What a text instead of arguments stands for.
+    /// Meaning of a text in place of arguments.
     text: Option<&'static str>,
 }
 
 const KUBERNETES: &[&str] = &["kubernetes.core", "community.kubernetes", "operator_sdk.util"];
 const BUILTIN: &[&str] = &["ansible.builtin", "ansible.legacy"];
 
-const MODULES: [Known; 10] = [
-    Known {
+const MODULES: [ModuleArguments; 10] = [
+    ModuleArguments {
         module: Module::K8s,
         names: &["k8s", "k8s_raw"],
         collections: KUBERNETES,
@@ -50,7 +50,7 @@ const MODULES: [Known; 10] = [
         ]),
         text: None,
     },
-    Known {
+    ModuleArguments {
         module: Module::K8sInfo,
         names: &["k8s_info", "k8s_facts"],
         collections: KUBERNETES,
@@ -72,7 +72,7 @@ const MODULES: [Known; 10] = [
         ]),
         text: None,
     },
-    Known {
+    ModuleArguments {
         module: Module::K8sStatus,
         names: &["k8s_status"],
         collections: KUBERNETES,
@@ -91,37 +91,49 @@ const MODULES: [Known; 10] = [
         ]),
         text: None,
     },
-    Known {
+    ModuleArguments {
         module: Module::RequeueAfter,
         names: &["requeue_after"],
         collections: KUBERNETES,
         arguments: Some(&["time"]),
         text: None,
     },
-    Known { module: Module::SetFact, names: &["set_fact"], collections: BUILTIN, arguments: None, text: None },
-    Known {
+    ModuleArguments {
+        module: Module::SetFact,
+        names: &["set_fact"],
+        collections: BUILTIN,
+        arguments: None,
+        text: None,
+    },
+    ModuleArguments {
         module: Module::Debug,
         names: &["debug"],
         collections: BUILTIN,
         arguments: Some(&["msg", "var", "verbosity"]),
         text: None,
     },
-    Known {
+    ModuleArguments {
         module: Module::Assert,
         names: &["assert"],
         collections: BUILTIN,
         arguments: Some(&["that", "fail_msg", "msg", "success_msg", "quiet"]),
         text: None,
     },
-    Known { module: Module::Fail, names: &["fail"], collections: BUILTIN, arguments: Some(&["msg"]), text: None },
-    Known {
+    ModuleArguments {
+        module: Module::Fail,
+        names: &["fail"],
+        collections: BUILTIN,
+        arguments: Some(&["msg"]),
+        text: None,
+    },
+    ModuleArguments {
         module: Module::Meta,
         names: &["meta"],
         collections: BUILTIN,
         arguments: Some(&["action"]),
         text: Some("action"),
     },
-    Known {
+    ModuleArguments {
         module: Module::Pause,
         names: &["pause"],
         collections: BUILTIN,

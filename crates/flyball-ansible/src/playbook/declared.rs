@@ -13,9 +13,9 @@ use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// How deep tasks may be within one another here.
+/// Nesting depth of tasks.
 const MAX_DEPTH: usize = 64;
-/// How many roles and files a project may have.
+/// Roles and files of a project.
 const MAX_FILES: usize = 10_000;
 
 /// The variables that roles and plays declare, by name.
@@ -59,7 +59,7 @@ impl DeclaredVariables {
     }
 }
 
-/// What is read as one: the names in it belong together.
+/// Files that are read as one unit: the names in them belong together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Unit {
     Role(PathBuf),
@@ -78,7 +78,7 @@ struct Walk<'p> {
     found: DeclaredVariables,
     /// Those of the unit that is read.
     names: Sets,
-    /// Whether that is a role, all files of which are read.
+    /// The unit is a role, all files of which are read.
     in_role: bool,
     /// The folder of the file of that role that is read.
     beside: PathBuf,

@@ -4,23 +4,19 @@
 //! run: they are those whose `apiVersion` and `kind` stand in tasks, templates, files and variables, as they are or as
 //! templates of the role's own variables.
 
-use super::literals::Literals;
+use super::literals::{Literals, VERSION, kind_of};
 use super::{Action, Module, Play, Playbook, Role, Task};
 use crate::error::Result;
 use crate::template::{Files, Scope, Var, Vars, templates, walk};
 use crate::yaml;
 use flyball::Kind;
-use flyball_core::scope::CLUSTER_SCOPED;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How deep values are looked through.
+/// Nesting depth of values that are searched.
 const DEEPEST: usize = 16;
-
-/// Arguments that say the version of a kind.
-pub(super) const VERSION: [&str; 3] = ["api_version", "api", "version"];
 
 /// The kinds that a role deals with.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +25,7 @@ pub(crate) struct Kinds {
     pub(crate) made: BTreeSet<Kind>,
     /// Those that it only reads.
     pub(crate) read: BTreeSet<Kind>,
-    /// Whether it may make objects in other namespaces than that of the object that is reconciled.
+    /// It may make objects in other namespaces than that of the reconciled object.
     pub(crate) elsewhere: bool,
     /// Namespaces that the role names without help from an object: as they are, or by its own variables.
     pub(crate) namespaces: BTreeSet<String>,
@@ -37,7 +33,7 @@ pub(crate) struct Kinds {
     pub(crate) names: BTreeSet<(String, String)>,
     /// Kinds of which it lists the objects of all namespaces.
     pub(crate) everywhere: BTreeSet<String>,
-    /// What its tasks name as it is.
+    /// Literals in its tasks.
     pub(crate) literals: Literals,
     /// Groups and names of kinds that `watches.yaml` allows however they are named.
     pub(crate) allowed: BTreeSet<(String, String)>,
@@ -72,7 +68,7 @@ impl Kinds {
                 }
             }
         }
-        let mut look = Look { kinds: &mut found, layers, files: Arc::default() };
+        let mut search = Search { kinds: &mut found, layers, files: Arc::default() };
         for path in walk(folder)? {
             let is_text = path
                 .extension()
@@ -82,13 +78,13 @@ impl Kinds {
                 !path.strip_prefix(folder).is_ok_and(|path| path.starts_with("config") || path.starts_with("deploy"));
             if is_text && is_role {
                 let text = yaml::text(&path)?;
-                look.nested(&text);
-                look.places(&text);
+                search.nested(&text);
+                search.places(&text);
                 if is_yaml(&path) {
                     yaml::documents(&text)
                         .unwrap_or_default()
                         .iter()
-                        .for_each(|document| look.tasks_as_read(document, 0));
+                        .for_each(|document| search.tasks_as_read(document, 0));
                 }
             }
         }
@@ -109,36 +105,36 @@ impl Kinds {
 
     fn look_through_role(&mut self, role: &Role, author: &Arc<Vars>) {
         let layers = vec![author.clone(), role.vars.clone(), role.defaults.clone()];
-        let mut look = Look { kinds: self, layers, files: role.files.clone() };
-        look.files();
-        look.vars(&role.vars);
-        look.vars(&role.defaults);
-        role.var_files.values().for_each(|vars| look.vars(vars));
-        role.tasks.values().for_each(|tasks| look.tasks(tasks));
-        look.tasks(&role.handlers);
+        let mut search = Search { kinds: self, layers, files: role.files.clone() };
+        search.files();
+        search.vars(&role.vars);
+        search.vars(&role.defaults);
+        role.var_files.values().for_each(|vars| search.vars(vars));
+        role.tasks.values().for_each(|tasks| search.tasks(tasks));
+        search.tasks(&role.handlers);
     }
 
     fn look_through_play(&mut self, play: &Play, author: &Arc<Vars>) {
         let layers = vec![author.clone(), play.vars.clone()];
-        let mut look = Look { kinds: self, layers, files: play.files.clone() };
+        let mut search = Search { kinds: self, layers, files: play.files.clone() };
         // Beside a playbook there may be anything; what is in a role was looked at.
         if !play.tasks.iter().all(|task| matches!(task.action, Action::Role { .. })) {
-            look.files();
+            search.files();
         }
-        look.vars(&play.vars);
-        look.tasks(&play.tasks);
-        look.tasks(&play.handlers);
-        play.includes.values().for_each(|tasks| look.tasks(tasks));
+        search.vars(&play.vars);
+        search.tasks(&play.tasks);
+        search.tasks(&play.handlers);
+        play.includes.values().for_each(|tasks| search.tasks(tasks));
     }
 }
 
-struct Look<'k> {
+struct Search<'k> {
     kinds: &'k mut Kinds,
     layers: Vec<Arc<Vars>>,
     files: Arc<Files>,
 }
 
-impl Look<'_> {
+impl Search<'_> {
     fn files(&mut self) {
         let files = self.files.clone();
         files.templates.values().chain(files.files.values()).for_each(|(_, text)| self.text(text));
@@ -378,18 +374,6 @@ fn is_own(namespace: &str) -> bool {
     namespace.contains("meta.namespace") || namespace.contains("metadata.namespace")
 }
 
-/// Makes a kind of what an object says that it is.
-pub(crate) fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
-    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-    let is_name =
-        |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '.' || c == '-');
-    if !is_name(version) || !is_name(kind) || !(group.is_empty() || is_name(group)) {
-        return None;
-    }
-    let found = Kind::new(group, version, kind);
-    Some(if CLUSTER_SCOPED.contains(&(group, kind)) { found.cluster_wide() } else { found })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -398,7 +382,7 @@ mod tests {
     fn found(value: Value) -> Vec<String> {
         let mut kinds = Kinds::default();
         let layers = vec![Arc::new(templates(json!({"api": "apps/v1"}).as_object().unwrap()))];
-        Look { kinds: &mut kinds, layers, files: Arc::default() }.value(&value, 0);
+        Search { kinds: &mut kinds, layers, files: Arc::default() }.value(&value, 0);
         kinds.made.iter().map(ToString::to_string).collect()
     }
 
@@ -424,14 +408,14 @@ mod tests {
     fn places_are_noted_if_no_object_chooses_them() {
         let mut kinds = Kinds::default();
         let layers = vec![Arc::new(templates(json!({"home": "shared"}).as_object().unwrap()))];
-        let mut look = Look { kinds: &mut kinds, layers, files: Arc::default() };
+        let mut search = Search { kinds: &mut kinds, layers, files: Arc::default() };
         let object = |namespace: &str, name: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace}});
-        look.value(&object("{{ home }}", "{{ chosen }}"), 0);
-        look.value(&object("{{ chosen }}", "literal"), 0);
-        look.text(
+        search.value(&object("{{ home }}", "{{ chosen }}"), 0);
+        search.value(&object("{{ chosen }}", "literal"), 0);
+        search.text(
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: page\n  namespace: monitoring\nspec:\n  name: other\n",
         );
-        look.tasks_as_read(&json!([{"kubernetes.core.k8s_info": {"kind": "Pod"}}, {"k8s_info": {"kind": "Secret", "namespace": "{{ x }}"}}]), 0);
+        search.tasks_as_read(&json!([{"kubernetes.core.k8s_info": {"kind": "Pod"}}, {"k8s_info": {"kind": "Secret", "namespace": "{{ x }}"}}]), 0);
         assert_eq!(kinds.namespaces.into_iter().collect::<Vec<_>>(), ["monitoring", "shared"]);
         let name = |kind: &str, name: &str| (kind.to_owned(), name.to_owned());
         assert_eq!(kinds.names.into_iter().collect::<Vec<_>>(), [name("ConfigMap", "page"), name("Secret", "literal")]);

@@ -1,25 +1,29 @@
-//! What the parameters of a task name as they are: the kinds of objects, and Secrets that are tokens.
+//! Literals in the parameters of a task: the kinds of objects, and Secrets that are tokens.
 //!
 //! Texts that hold a template do not count, nor does what a template, a file or a variable gives: users may have written a part of it.
 
-use super::kinds::{VERSION, kind_of};
 use crate::template::is_template;
 use crate::yaml;
+use flyball::Kind;
+use flyball_core::scope::CLUSTER_SCOPED;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// How deep definitions are looked through.
+/// Arguments that say the version of a kind.
+pub(super) const VERSION: [&str; 3] = ["api_version", "api", "version"];
+
+/// Nesting depth of definitions that are searched.
 const MAX_DEPTH: usize = 8;
 
 /// The type of a Secret into which the cluster writes a token of a service account.
 pub(crate) const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
 
-/// What tasks name literally.
+/// The literals of tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Literals {
     /// Groups and names of kinds.
     pub(crate) kinds: BTreeSet<(String, String)>,
-    /// Whether a definition says that it is a token of a service account.
+    /// A definition says that it is a token of a service account.
     pub(crate) tokens: bool,
 }
 
@@ -32,7 +36,7 @@ impl Literals {
         found.note(version, kind);
         for argument in ["definition", "resource_definition", "inline"] {
             if let Some(definition) = arguments.get(argument) {
-                found.look(definition, version, kind, 0);
+                found.search(definition, version, kind, 0);
             }
         }
         found
@@ -49,17 +53,17 @@ impl Literals {
         }
     }
 
-    fn look(&mut self, definition: &Value, version: Option<&str>, kind: Option<&str>, depth: usize) {
+    fn search(&mut self, definition: &Value, version: Option<&str>, kind: Option<&str>, depth: usize) {
         if depth > MAX_DEPTH {
             return;
         }
         match definition {
-            Value::Array(items) => items.iter().for_each(|item| self.look(item, version, kind, depth + 1)),
+            Value::Array(items) => items.iter().for_each(|item| self.search(item, version, kind, depth + 1)),
             Value::Object(fields) => {
                 let or = |field: &str, beside| fields.get(field).map_or(beside, literal);
                 match (or("apiVersion", version), or("kind", kind)) {
                     (_, Some("List")) => {
-                        fields.get("items").into_iter().for_each(|items| self.look(items, version, kind, depth + 1));
+                        fields.get("items").into_iter().for_each(|items| self.search(items, version, kind, depth + 1));
                     }
                     (version, kind) => {
                         self.note(version, kind);
@@ -69,7 +73,7 @@ impl Literals {
             }
             Value::String(text) if !is_template(text) => {
                 let documents = yaml::documents(text).unwrap_or_default();
-                documents.iter().for_each(|document| self.look(document, version, kind, depth + 1));
+                documents.iter().for_each(|document| self.search(document, version, kind, depth + 1));
             }
             _ => {}
         }
@@ -78,6 +82,18 @@ impl Literals {
 
 fn literal(value: &Value) -> Option<&str> {
     value.as_str().filter(|text| !is_template(text))
+}
+
+/// Makes a kind of what an object says that it is.
+pub(crate) fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    let is_name =
+        |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '.' || c == '-');
+    if !is_name(version) || !is_name(kind) || !(group.is_empty() || is_name(group)) {
+        return None;
+    }
+    let found = Kind::new(group, version, kind);
+    Some(if CLUSTER_SCOPED.contains(&(group, kind)) { found.cluster_wide() } else { found })
 }
 
 #[cfg(test)]

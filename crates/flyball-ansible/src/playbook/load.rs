@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// How deep imports may be.
+/// Nesting depth of imports.
 const DEEPEST: usize = 32;
-/// How many files of tasks a project may have.
-const MOST: usize = 2000;
+/// Files of tasks in a project.
+const MAX_TASK_FILES: usize = 2000;
 
 /// Reads a role or a playbook of a project.
 pub(crate) fn load(runs: &Runs, project: &Path) -> Result<Playbook> {
@@ -86,8 +86,8 @@ impl Loader {
             if file.as_os_str().is_empty() || !self.seen.insert(file.clone()) {
                 continue;
             }
-            if self.seen.len() > MOST {
-                return Err(Error::file(&file, format_args!("more than {MOST} files of tasks are included")));
+            if self.seen.len() > MAX_TASK_FILES {
+                return Err(Error::file(&file, format_args!("more than {MAX_TASK_FILES} files of tasks are included")));
             }
             let tasks = self.read_file(&file, &folder, 0)?;
             self.role(&folder).tasks.insert(file, tasks);
@@ -191,19 +191,19 @@ impl Loader {
         for ignored in
             ["name", "gather_facts", "collections", "connection", "tags", "any_errors_fatal", "gather_subset"]
         {
-            fields.take(ignored);
+            fields.remove(ignored);
         }
-        match fields.take("hosts").as_ref().and_then(Value::as_str) {
+        match fields.remove("hosts").as_ref().and_then(Value::as_str) {
             Some("localhost" | "127.0.0.1" | "all") => {}
             _ => return Err(Error::file(file, "play: hosts: only localhost is known")),
         }
-        if fields.take("become").is_some_and(|become_root| truth(&become_root) != Some(false)) {
+        if fields.remove("become").is_some_and(|become_root| truth(&become_root) != Some(false)) {
             return Err(Error::file(file, "play: become: there is nobody else to be: leave it out"));
         }
         let vars = fields.map("vars").map_err(refuse)?;
         check_all(&Value::Object(vars.clone()))
             .map_err(|problem| Error::file(file, format_args!("vars: {problem}")))?;
-        let no_log = fields.take("no_log");
+        let no_log = fields.remove("no_log");
         no_log
             .iter()
             .try_for_each(check_all)
@@ -216,7 +216,7 @@ impl Loader {
             folder: folder.clone(),
             ..Play::default()
         };
-        let lists = ["pre_tasks", "roles", "tasks", "post_tasks", "handlers"].map(|list| (list, fields.take(list)));
+        let lists = ["pre_tasks", "roles", "tasks", "post_tasks", "handlers"].map(|list| (list, fields.remove(list)));
         fields.finish().map_err(refuse)?;
         let path = Arc::new(file.to_owned());
         let mut wanted = Vec::new();
@@ -306,7 +306,7 @@ fn read_vars(file: &Path) -> Result<Arc<Vars>> {
     Ok(Arc::new(templates(&vars)))
 }
 
-/// Where a task stands that refers to something else.
+/// Position of a task that refers to another file or role.
 struct Surroundings<'l> {
     loader: &'l mut Loader,
     /// The folder of the role or playbook.

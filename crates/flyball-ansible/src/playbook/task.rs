@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How deep blocks may be.
+/// Nesting depth of blocks.
 const DEEPEST: usize = 32;
 
 /// Keywords that change nothing where there is one host, and no shell on it.
@@ -30,7 +30,7 @@ const WITHOUT_EFFECT: [&str; 14] = [
     "module_defaults",
 ];
 
-/// What a task refers to that has to be found: other files and roles.
+/// References of a task to other files and roles.
 pub(super) trait Resolve {
     /// Returns the tasks of a file that is imported.
     fn import(&mut self, file: &str) -> Result<Arc<[Task]>, String>;

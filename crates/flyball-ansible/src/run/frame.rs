@@ -1,14 +1,14 @@
-//! Where in a playbook a task stands: what it gets from the blocks, roles and plays around it.
+//! The context of a task: variables of the blocks, roles and plays around it.
 
 use crate::playbook::{Play, Role};
 use crate::template::Vars;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// How deep includes, roles and blocks may be within one another.
+/// Nesting depth of includes, roles and blocks.
 pub(super) const DEEPEST: usize = 32;
 
-/// What surrounds a task.
+/// The context of a task.
 #[derive(Clone)]
 pub(super) struct Frame<'r> {
     pub(super) play: &'r Play,

@@ -3,11 +3,12 @@
 //! See <https://docs.ansible.com/ansible/latest/collections/kubernetes/core/k8s_module.html>. Objects are made by server-side apply
 //! and belong to the object that is reconciled, so that what the role says of them no more is removed, and they go with it.
 
+use super::Run;
 use super::modules::{Arguments, text};
 use super::objects::{self, Change};
 use super::tasks::Done;
 use super::wait::Wait;
-use super::{Failure, Run};
+use crate::job::TaskError;
 use crate::playbook::Literals;
 use crate::template::Scope;
 use crate::yaml::{self, truth, what};
@@ -25,8 +26,8 @@ impl Run<'_> {
         arguments: &Arguments,
         named: &Literals,
         scope: &Arc<Scope>,
-    ) -> Result<Done, Failure> {
-        let definitions = definitions(arguments, scope).map_err(Failure::new)?;
+    ) -> Result<Done, TaskError> {
+        let definitions = definitions(arguments, scope).map_err(TaskError::new)?;
         let state = arguments.get("state").map_or("present".to_owned(), text);
         let goes_on = arguments.get("continue_on_error").and_then(truth) == Some(true);
         let wait = Wait::of(arguments);
@@ -36,7 +37,7 @@ impl Run<'_> {
                 "present" => self.present(&definition, named).await,
                 "patched" => self.patched(&definition, named).await,
                 "absent" => self.absent(&definition, arguments).await,
-                other => Err(Failure::new(format!("state is {other}, and there are present, patched, absent here"))),
+                other => Err(TaskError::new(format!("state is {other}, and there are present, patched, absent here"))),
             };
             let change = match change {
                 Ok(change) => self.waited(change, wait.as_ref(), state == "absent").await,
@@ -60,7 +61,7 @@ impl Run<'_> {
         Ok(done)
     }
 
-    async fn waited(&mut self, change: Change, wait: Option<&Wait>, absent: bool) -> Result<Change, Failure> {
+    async fn waited(&mut self, change: Change, wait: Option<&Wait>, absent: bool) -> Result<Change, TaskError> {
         let (Some(wait), Some(object)) = (wait, &change.object) else { return Ok(change) };
         let (kind, key) = self.place(object)?;
         let object = self.wait_for(wait, &kind, &key, absent).await?;
@@ -68,7 +69,7 @@ impl Run<'_> {
     }
 
     /// Deletes what a definition names, or what has the labels that arguments select.
-    async fn absent(&mut self, definition: &Value, arguments: &Arguments) -> Result<Change, Failure> {
+    async fn absent(&mut self, definition: &Value, arguments: &Arguments) -> Result<Change, TaskError> {
         let selector = selector(arguments)?;
         let is_named = definition["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
         let kind = self.kind(&text(&definition["apiVersion"]), &text(&definition["kind"]))?;
@@ -78,12 +79,12 @@ impl Run<'_> {
             return self.delete(&kind, &ObjectKey::new(namespace.as_deref(), &name)).await;
         }
         let Some(selector) = selector else {
-            return Err(Failure::new(format!(
+            return Err(TaskError::new(format!(
                 "a {} is to be absent, and neither its name nor labels are said",
                 kind.name()
             )));
         };
-        let found = self.job.cx.list_of(&kind, namespace.as_deref()).await.map_err(Failure::of)?;
+        let found = self.job.cx.list_of(&kind, namespace.as_deref()).await.map_err(TaskError::of)?;
         let mut changed = false;
         for object in found.iter().filter(|object| objects::has_labels(object, &selector)) {
             let name = object.metadata.name.clone().unwrap_or_default();
@@ -92,8 +93,8 @@ impl Run<'_> {
         Ok(Change { changed, object: None, method: "delete" })
     }
 
-    pub(super) async fn k8s_info(&mut self, arguments: &Arguments) -> Result<Done, Failure> {
-        let (version, kind) = named(arguments).map_err(Failure::new)?;
+    pub(super) async fn k8s_info(&mut self, arguments: &Arguments) -> Result<Done, TaskError> {
+        let (version, kind) = named(arguments).map_err(TaskError::new)?;
         let kind = self.kind(&version, &kind)?;
         // Without a namespace it looks at all of them, as Ansible does, unless it looks for one object.
         let given = arguments.get("namespace").map(text);
@@ -112,7 +113,7 @@ impl Run<'_> {
                 let namespace = match &given {
                     Some(given) => self.namespace(&kind, Some(given))?,
                     None if !kind.is_namespaced() => None,
-                    None => self.reach().everywhere(kind.name()).map(|()| None).map_err(Failure::refused)?,
+                    None => self.reach().everywhere(kind.name()).map(|()| None).map_err(TaskError::refused)?,
                 };
                 let found = match self.job.cx.list_of(&kind, namespace.as_deref()).await {
                     // The cluster does not have this kind, which is an answer as well.
@@ -120,7 +121,7 @@ impl Run<'_> {
                         let nothing = json!({"changed": false, "api_found": false, "resources": []});
                         return Ok(Done::with(nothing));
                     }
-                    found => found.map_err(Failure::of)?,
+                    found => found.map_err(TaskError::of)?,
                 };
                 let selector = selector(arguments)?;
                 let labelled =
@@ -135,8 +136,8 @@ impl Run<'_> {
     }
 
     /// Notes what is to stand in the status of the object that is reconciled; it is written when the run is over.
-    pub(super) fn k8s_status(&mut self, arguments: &Arguments) -> Result<Done, Failure> {
-        let (version, kind) = named(arguments).map_err(Failure::new)?;
+    pub(super) fn k8s_status(&mut self, arguments: &Arguments) -> Result<Done, TaskError> {
+        let (version, kind) = named(arguments).map_err(TaskError::new)?;
         let object = self.job.object;
         let types = object.types.clone().unwrap_or_default();
         let is_own = types.api_version == version
@@ -145,20 +146,20 @@ impl Run<'_> {
             && arguments.get("namespace").map(text).is_none_or(|name| Some(name) == object.metadata.namespace);
         if !is_own {
             let problem = "k8s_status writes the status of the object that is reconciled, and of no other";
-            return Err(Failure::new(problem));
+            return Err(TaskError::new(problem));
         }
         let mut status = match arguments.get("status") {
             None => Map::new(),
             Some(Value::Object(status)) => status.clone(),
-            Some(Value::String(text)) => match yaml::documents(text).map_err(Failure::new)?.pop() {
+            Some(Value::String(text)) => match yaml::documents(text).map_err(TaskError::new)?.pop() {
                 Some(Value::Object(status)) => status,
-                _ => return Err(Failure::new("status is no map")),
+                _ => return Err(TaskError::new("status is no map")),
             },
-            Some(other) => return Err(Failure::new(format!("status is {}, and a map is expected", what(other)))),
+            Some(other) => return Err(TaskError::new(format!("status is {}, and a map is expected", what(other)))),
         };
         if let Some(conditions) = arguments.get("conditions") {
             if !conditions.as_array().is_some_and(|all| all.iter().all(|one| one["type"].is_string())) {
-                return Err(Failure::new("conditions is no list of conditions, each with its type"));
+                return Err(TaskError::new("conditions is no list of conditions, each with its type"));
             }
             status.insert("conditions".into(), conditions.clone());
         }
@@ -188,8 +189,8 @@ pub(crate) fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
     }
 }
 
-fn json_of(object: &DynamicObject) -> Result<Value, Failure> {
-    serde_json::to_value(object).map_err(|error| Failure::new(error.to_string()))
+fn json_of(object: &DynamicObject) -> Result<Value, TaskError> {
+    serde_json::to_value(object).map_err(|error| TaskError::new(error.to_string()))
 }
 
 /// Returns the kind that arguments name.
@@ -207,12 +208,12 @@ fn texts(value: Option<&Value>) -> Vec<String> {
     }
 }
 
-fn selector(arguments: &Arguments) -> Result<Option<LabelSelector>, Failure> {
+fn selector(arguments: &Arguments) -> Result<Option<LabelSelector>, TaskError> {
     let terms = texts(arguments.get("label_selectors")).join(",");
     if terms.is_empty() {
         return Ok(None);
     }
-    LabelSelector::parse(&terms).map(Some).map_err(|error| Failure::new(format!("label_selectors: {error}")))
+    LabelSelector::parse(&terms).map(Some).map_err(|error| TaskError::new(format!("label_selectors: {error}")))
 }
 
 /// Returns the objects that a task is about: maps with `apiVersion`, `kind` and names.
@@ -304,12 +305,12 @@ fn encode(fields: &mut Map<String, Value>) {
 
 impl Run<'_> {
     /// Returns kind and key of an object.
-    pub(super) fn place(&self, object: &Value) -> Result<(Kind, ObjectKey), Failure> {
+    pub(super) fn place(&self, object: &Value) -> Result<(Kind, ObjectKey), TaskError> {
         let kind = self.kind(&text(&object["apiVersion"]), &text(&object["kind"]))?;
         let namespace = self.namespace(&kind, object["metadata"]["namespace"].as_str())?;
         let name = object["metadata"]["name"].as_str().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| {
-            Failure::refused(format!(
+            TaskError::refused(format!(
                 "the {} has no metadata.name, and a generated one would be another in each run",
                 kind.name()
             ))

@@ -1,16 +1,14 @@
 //! The modules that need no cluster, and what all modules share: their arguments, evaluated.
 
 use super::tasks::{Done, seconds};
-use super::{Failure, Frame, Run, Stop};
+use super::{Frame, Run, Stop};
 use crate::duration;
+use crate::job::{MIN_REQUEUE, TaskError};
 use crate::playbook::{Literals, Module};
 use crate::template::{OMIT, Scope};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The shortest time after which a task has the object looked at again, for users may have written it.
-pub(crate) const MIN_REQUEUE: Duration = Duration::from_secs(1);
 
 /// Arguments of a module, as they are in this run.
 pub(super) type Arguments = Map<String, Value>;
@@ -26,17 +24,17 @@ impl<'r> Run<'r> {
         // Conditions and names of variables are evaluated by their modules.
         match module {
             Module::Assert => {
-                return Ok(assert(arguments, scope).unwrap_or_else(|problem| Done::failed(Failure::new(problem))));
+                return Ok(assert(arguments, scope).unwrap_or_else(|problem| Done::failed(TaskError::new(problem))));
             }
             Module::Debug => {
-                return Ok(debug(arguments, scope).unwrap_or_else(|problem| Done::failed(Failure::new(problem))));
+                return Ok(debug(arguments, scope).unwrap_or_else(|problem| Done::failed(TaskError::new(problem))));
             }
             _ => {}
         }
         let named = Literals::of(arguments);
         let arguments = match evaluate(arguments, scope) {
             Ok(arguments) => arguments,
-            Err(problem) => return Ok(Done::failed(Failure::new(problem))),
+            Err(problem) => return Ok(Done::failed(TaskError::new(problem))),
         };
         let done = match module {
             Module::K8s => Box::pin(self.k8s(&arguments, &named, scope)).await,
@@ -51,7 +49,7 @@ impl<'r> Run<'r> {
             }
             Module::Fail => {
                 let message = arguments.get("msg").map_or("Failed as requested from task".to_owned(), text);
-                Err(Failure::new(message))
+                Err(TaskError::new(message))
             }
             Module::Pause => {
                 let minutes = arguments.get("minutes").map_or(Duration::ZERO, |minutes| seconds(minutes, 0.0) * 60);
@@ -75,10 +73,10 @@ impl<'r> Run<'r> {
         Ok(Done { counts: false, ..Done::ok() })
     }
 
-    fn requeue_after(&mut self, arguments: &Arguments) -> Result<Done, Failure> {
+    fn requeue_after(&mut self, arguments: &Arguments) -> Result<Done, TaskError> {
         let time = arguments.get("time").map(text).unwrap_or_default();
-        let period =
-            duration::parse(&time).ok_or_else(|| Failure::new(format!("time: {time} is no duration, such as 30s")))?;
+        let period = duration::parse(&time)
+            .ok_or_else(|| TaskError::new(format!("time: {time} is no duration, such as 30s")))?;
         self.outcome.requeue_after = Some(period.max(MIN_REQUEUE));
         Ok(Done::with(json!({"period": time})))
     }

@@ -1,6 +1,7 @@
 //! Objects in the cluster: read through the caches of the operator, written through its context.
 
-use super::{Failure, Run};
+use super::Run;
+use crate::job::TaskError;
 use crate::playbook::{Literals, kind_of};
 use crate::reach::Reach;
 use flyball::{Kind, ObjectKey};
@@ -15,7 +16,7 @@ use serde_json::Value;
 const MERGE_KEYS: [&str; 9] =
     ["name", "containerPort", "port", "mountPath", "devicePath", "key", "type", "ip", "topologyKey"];
 
-/// What became of an object.
+/// The result of a change to an object.
 pub(super) struct Change {
     pub(super) changed: bool,
     pub(super) object: Option<Value>,
@@ -24,12 +25,12 @@ pub(super) struct Change {
 
 impl Run<'_> {
     /// Returns a kind, if it was foreseen.
-    pub(super) fn kind(&self, api_version: &str, kind: &str) -> Result<Kind, Failure> {
+    pub(super) fn kind(&self, api_version: &str, kind: &str) -> Result<Kind, TaskError> {
         let wanted = kind_of(api_version, kind)
-            .ok_or_else(|| Failure::refused(format!("{api_version:?} and {kind:?} are no apiVersion and kind")))?;
+            .ok_or_else(|| TaskError::refused(format!("{api_version:?} and {kind:?} are no apiVersion and kind")))?;
         let known = self.job.kinds.made.get(&wanted).or_else(|| self.job.kinds.read.get(&wanted));
         known.cloned().ok_or_else(|| {
-            Failure::refused(format!(
+            TaskError::refused(format!(
                 "the operator did not foresee {kind} of {api_version}, does not watch it and has no rights for it: write its \
                  apiVersion and kind as they are into a task, a template or a variable of the role"
             ))
@@ -41,31 +42,31 @@ impl Run<'_> {
     }
 
     /// Returns the namespace of an object of a kind: the one that is said, if the run reaches it, or that of the object that is reconciled.
-    pub(super) fn namespace(&self, kind: &Kind, said: Option<&str>) -> Result<Option<String>, Failure> {
+    pub(super) fn namespace(&self, kind: &Kind, said: Option<&str>) -> Result<Option<String>, TaskError> {
         if !kind.is_namespaced() {
             return Ok(None);
         }
         let own = self.job.cx.key().namespace();
         let namespace = said.filter(|namespace| !namespace.is_empty()).or(own).unwrap_or("default");
-        self.reach().namespace(namespace).map_err(Failure::refused)?;
+        self.reach().namespace(namespace).map_err(TaskError::refused)?;
         Ok(Some(namespace.to_owned()))
     }
 
-    pub(super) async fn get(&self, kind: &Kind, key: &ObjectKey) -> Result<Option<DynamicObject>, Failure> {
+    pub(super) async fn get(&self, kind: &Kind, key: &ObjectKey) -> Result<Option<DynamicObject>, TaskError> {
         // It becomes part of a path. All that is done to an object begins here.
         if let Some(wrong) =
             [Some(key.name()), key.namespace()].into_iter().flatten().find(|name| !is_path_segment(name))
         {
-            return Err(Failure::refused(format!("{wrong:?} is no name of an object or a namespace")));
+            return Err(TaskError::refused(format!("{wrong:?} is no name of an object or a namespace")));
         }
-        self.job.cx.get_of(kind, key).await.map_err(Failure::of)
+        self.job.cx.get_of(kind, key).await.map_err(TaskError::of)
     }
 
     /// Makes an object be as a definition says.
-    pub(super) async fn present(&mut self, definition: &Value, named: &Literals) -> Result<Change, Failure> {
+    pub(super) async fn present(&mut self, definition: &Value, named: &Literals) -> Result<Change, TaskError> {
         let (kind, key) = self.place(definition)?;
         let reach = self.reach();
-        reach.write(&kind.gvk().group, kind.name(), key.namespace(), definition, named).map_err(Failure::refused)?;
+        reach.write(&kind.gvk().group, kind.name(), key.namespace(), definition, named).map_err(TaskError::refused)?;
         let mut definition = definition.clone();
         if let Some(namespace) = key.namespace() {
             definition["metadata"]["namespace"] = namespace.into();
@@ -76,7 +77,7 @@ impl Run<'_> {
             return self.present_unowned(&kind, &key, definition, before).await;
         }
         let object: DynamicObject = decode(definition)?;
-        let object = self.job.cx.apply(&object).await.map_err(Failure::of)?;
+        let object = self.job.cx.apply(&object).await.map_err(TaskError::of)?;
         let version = |object: &DynamicObject| object.metadata.resource_version.clone();
         let changed = before.as_ref().is_none_or(|before| version(before) != version(&object));
         change(&object, changed, if before.is_none() { "create" } else { "update" })
@@ -89,23 +90,23 @@ impl Run<'_> {
         key: &ObjectKey,
         mut definition: Value,
         before: Option<DynamicObject>,
-    ) -> Result<Change, Failure> {
+    ) -> Result<Change, TaskError> {
         self.reach().mark(&mut definition);
         match before {
             Some(before) => self.patch(kind, key, &before, definition).await,
             None => {
                 let object: DynamicObject = decode(definition)?;
-                let object = self.job.cx.create_unowned(&object).await.map_err(Failure::of)?;
+                let object = self.job.cx.create_unowned(&object).await.map_err(TaskError::of)?;
                 change(&object, true, "create")
             }
         }
     }
 
     /// Changes an object that is there.
-    pub(super) async fn patched(&mut self, definition: &Value, named: &Literals) -> Result<Change, Failure> {
+    pub(super) async fn patched(&mut self, definition: &Value, named: &Literals) -> Result<Change, TaskError> {
         let (kind, key) = self.place(definition)?;
         let reach = self.reach();
-        reach.write(&kind.gvk().group, kind.name(), key.namespace(), definition, named).map_err(Failure::refused)?;
+        reach.write(&kind.gvk().group, kind.name(), key.namespace(), definition, named).map_err(TaskError::refused)?;
         match self.get(&kind, &key).await? {
             Some(before) => self.patch(&kind, &key, &before, definition.clone()).await,
             // As Ansible does, which only warns of it.
@@ -120,9 +121,9 @@ impl Run<'_> {
         key: &ObjectKey,
         before: &DynamicObject,
         patch: Value,
-    ) -> Result<Change, Failure> {
-        let live = serde_json::to_value(before).map_err(|error| Failure::new(error.to_string()))?;
-        self.reach().change(kind.name(), key.namespace(), key.name(), &live).map_err(Failure::new)?;
+    ) -> Result<Change, TaskError> {
+        let live = serde_json::to_value(before).map_err(|error| TaskError::new(error.to_string()))?;
+        self.reach().change(kind.name(), key.namespace(), key.name(), &live).map_err(TaskError::new)?;
         let group = kind.gvk().group.clone();
         // Lists are merged by keys in the kinds of the cluster, and replaced in others.
         let by_key = !group.contains('.') || group.ends_with(".k8s.io");
@@ -136,33 +137,33 @@ impl Run<'_> {
         };
         let params = PatchParams { field_manager: Some(self.job.manager.to_owned()), ..PatchParams::default() };
         let patch = if by_key { Patch::Strategic(patch) } else { Patch::Merge(patch) };
-        let after = api.patch(key.name(), &params, &patch).await.map_err(|error| Failure::of(error.into()))?;
+        let after = api.patch(key.name(), &params, &patch).await.map_err(|error| TaskError::of(error.into()))?;
         self.job.cx.record_write(&after);
         change(&after, after.metadata.resource_version != before.metadata.resource_version, "patch")
     }
 
     /// Deletes an object, if it is there.
-    pub(super) async fn delete(&mut self, kind: &Kind, key: &ObjectKey) -> Result<Change, Failure> {
+    pub(super) async fn delete(&mut self, kind: &Kind, key: &ObjectKey) -> Result<Change, TaskError> {
         let Some(object) = self.get(kind, key).await? else {
             return Ok(Change { changed: false, object: None, method: "delete" });
         };
         let going = object.metadata.deletion_timestamp.is_some();
         if !going {
-            let live = serde_json::to_value(&object).map_err(|error| Failure::new(error.to_string()))?;
-            self.reach().change(kind.name(), key.namespace(), key.name(), &live).map_err(Failure::new)?;
-            self.job.cx.delete(&object).await.map_err(Failure::of)?;
+            let live = serde_json::to_value(&object).map_err(|error| TaskError::new(error.to_string()))?;
+            self.reach().change(kind.name(), key.namespace(), key.name(), &live).map_err(TaskError::new)?;
+            self.job.cx.delete(&object).await.map_err(TaskError::of)?;
         }
         change(&object, !going, "delete")
     }
 }
 
-fn decode(definition: Value) -> Result<DynamicObject, Failure> {
+fn decode(definition: Value) -> Result<DynamicObject, TaskError> {
     serde_json::from_value(definition)
-        .map_err(|error| Failure::refused(format!("the definition is no object of Kubernetes: {error}")))
+        .map_err(|error| TaskError::refused(format!("the definition is no object of Kubernetes: {error}")))
 }
 
-fn change(object: &DynamicObject, changed: bool, method: &'static str) -> Result<Change, Failure> {
-    let mut object = serde_json::to_value(object).map_err(|error| Failure::new(error.to_string()))?;
+fn change(object: &DynamicObject, changed: bool, method: &'static str) -> Result<Change, TaskError> {
+    let mut object = serde_json::to_value(object).map_err(|error| TaskError::new(error.to_string()))?;
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }

@@ -1,7 +1,8 @@
 //! Runs tasks: conditions, loops, retries, blocks, includes, and what is counted and remembered of them.
 
 use super::frame::DEEPEST;
-use super::{Failure, Frame, MOST_TASKS, Run, Stop};
+use super::{Frame, MAX_TASKS, Run, Stop};
+use crate::job::TaskError;
 use crate::playbook::{Action, Module, Over, Repeat, Task, named, places};
 use crate::template::{BYTES_PER_FUEL, OMIT, Scope, Var, Vars, data};
 use crate::yaml::{truth, what};
@@ -12,7 +13,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a task may be tried, and how long it may be waited in between.
+/// Attempts of a task, and the delay between them.
 const MOST_RETRIES: u64 = 1000;
 const LONGEST_PAUSE: f64 = 3600.0;
 
@@ -22,10 +23,10 @@ const MAX_RESULT_BYTES: usize = 32 << 20;
 /// The work of a task besides its templates, in units of fuel.
 const WORK_PER_TASK: u64 = 200;
 
-/// What was named as it is was found when the role was read.
+/// Literal names were checked when the role was read.
 const ELSEWHERE: &str = " in this role, and a computed name reaches no other";
 
-/// What stands for what a task without a log said.
+/// Replacement for the output of a task with `no_log`.
 const HIDDEN: &str = "the output has been hidden due to the fact that 'no_log: true' was specified for this result";
 
 impl<'r> Run<'r> {
@@ -33,7 +34,7 @@ impl<'r> Run<'r> {
     pub(super) fn tasks<'a>(&'a mut self, tasks: &'r [Task], frame: &'a Frame<'r>) -> BoxFuture<'a, Result<(), Stop>> {
         async move {
             if frame.depth > DEEPEST {
-                let failure = Failure::new(format!(
+                let failure = TaskError::new(format!(
                     "includes and blocks are more than {DEEPEST} deep: does a file include itself?"
                 ));
                 return Err(Stop::Failed(failure));
@@ -82,7 +83,7 @@ impl<'r> Run<'r> {
     /// Runs a role: those that it depends on, and its tasks.
     async fn role(&mut self, folder: &'r std::path::Path, tasks_from: &str, frame: &Frame<'r>) -> Result<(), Stop> {
         let Some(role) = self.playbook.roles.get(folder) else {
-            return Err(Stop::Failed(Failure::new(format!("the role {} was not read", folder.display()))));
+            return Err(Stop::Failed(TaskError::new(format!("the role {} was not read", folder.display()))));
         };
         for dependency in &role.dependencies {
             let mut inner = frame.within(&Arc::default());
@@ -134,7 +135,7 @@ impl<'r> Run<'r> {
                     Err(problem) => {
                         match holds(&frame.when, &scope).and_then(|all| Ok(all && holds(&task.when, &scope)?)) {
                             Ok(false) => Done::skipped(),
-                            _ => Done::failed(Failure::new(format!("loop: {problem}"))),
+                            _ => Done::failed(TaskError::new(format!("loop: {problem}"))),
                         }
                     }
                 }
@@ -167,7 +168,7 @@ impl<'r> Run<'r> {
             kept += size;
             if kept > MAX_RESULT_BYTES {
                 let problem = format!("the results of the loop have more than {MAX_RESULT_BYTES} bytes");
-                return Err(Stop::Failed(Failure { task: of(task), ..Failure::new(problem) }));
+                return Err(Stop::Failed(TaskError { task: of(task), ..TaskError::new(problem) }));
             }
             results.push(Value::Object(done.result));
             if let Some(pause) = repeat.pause.as_ref().filter(|_| index + 1 < count) {
@@ -187,18 +188,18 @@ impl<'r> Run<'r> {
 
     /// Charges work of a task, and ends the run if that is too much: no task may ignore or rescue it.
     fn charge(&self, task: &Task, work: u64) -> Result<(), Stop> {
-        let failed = |error| Stop::Failed(Failure { task: of(task), ..Failure::of(error) });
+        let failed = |error| Stop::Failed(TaskError { task: of(task), ..TaskError::of(error) });
         // The same run takes as much work each time.
-        self.budget.take(work).map_err(|problem| failed(flyball::Error::from(problem).terminal()))?;
+        self.budget.charge(work).map_err(|problem| failed(flyball::Error::from(problem).terminal()))?;
         self.budget.check().map_err(|problem| failed(flyball::Error::from(problem)))
     }
 
     /// Runs a task for one item, as often as it takes.
     async fn once(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<Done, Stop> {
         self.executed += 1;
-        if self.executed > MOST_TASKS {
-            let problem = format!("more than {MOST_TASKS} tasks were run: is there a loop without an end?");
-            return Err(Stop::Failed(Failure { task: of(task), ..Failure::new(problem) }));
+        if self.executed > MAX_TASKS {
+            let problem = format!("more than {MAX_TASKS} tasks were run: is there a loop without an end?");
+            return Err(Stop::Failed(TaskError { task: of(task), ..TaskError::new(problem) }));
         }
         self.charge(task, WORK_PER_TASK)?;
         self.budget.yield_turn().await;
@@ -206,7 +207,9 @@ impl<'r> Run<'r> {
         match holds(&frame.when, &scope).and_then(|all| Ok(all && holds(&task.when, &scope)?)) {
             Ok(true) => {}
             Ok(false) => return Ok(Done::skipped()),
-            Err(problem) => return Ok(Done::failed(Failure::new(format!("the conditional check failed: {problem}")))),
+            Err(problem) => {
+                return Ok(Done::failed(TaskError::new(format!("the conditional check failed: {problem}"))));
+            }
         }
         let retries = task.retries.as_ref().map(|retries| number(retries, &scope));
         let attempts = match (task.until.is_empty() && task.retries.is_none(), retries) {
@@ -223,14 +226,14 @@ impl<'r> Run<'r> {
             let judged = self.judge(task, frame, looped, &mut done);
             let satisfied = match judged {
                 Err(problem) => {
-                    done = Done::failed(Failure::new(problem));
+                    done = Done::failed(TaskError::new(problem));
                     true
                 }
                 Ok(satisfied) => satisfied,
             };
             if satisfied || attempt >= attempts {
                 if !satisfied && done.failure.is_none() {
-                    done.fail(Failure::new("the task was tried as often as it may, and its until never held"));
+                    done.fail(TaskError::new("the task was tried as often as it may, and its until never held"));
                 }
                 return Ok(done);
             }
@@ -264,7 +267,7 @@ impl<'r> Run<'r> {
                 (true, false) => {
                     let said = done.result.get("msg").and_then(Value::as_str).filter(|said| !said.is_empty());
                     let said = said.map_or_else(|| "failed_when holds".to_owned(), str::to_owned);
-                    done.failure = Some(Failure::new(said));
+                    done.failure = Some(TaskError::new(said));
                 }
             }
         }
@@ -284,9 +287,9 @@ impl<'r> Run<'r> {
                 let file = match scope.render(file) {
                     Ok(Value::String(file)) => file,
                     Ok(other) => {
-                        return Ok(Done::failed(Failure::new(format!("the file of tasks is {}", what(&other)))));
+                        return Ok(Done::failed(TaskError::new(format!("the file of tasks is {}", what(&other)))));
                     }
-                    Err(problem) => return Ok(Done::failed(Failure::new(problem))),
+                    Err(problem) => return Ok(Done::failed(TaskError::new(problem))),
                 };
                 let tasks = match frame.role {
                     Some(role) => {
@@ -297,7 +300,7 @@ impl<'r> Run<'r> {
                     }
                 };
                 let Some(tasks) = tasks else {
-                    return Ok(Done::failed(Failure::new(format!("there is no file of tasks {file}{ELSEWHERE}"))));
+                    return Ok(Done::failed(TaskError::new(format!("there is no file of tasks {file}{ELSEWHERE}"))));
                 };
                 let mut inner = frame.within(&task.vars);
                 inner.vars.push(Arc::new(looped.clone()));
@@ -321,14 +324,14 @@ impl<'r> Run<'r> {
     fn include_vars(&mut self, file: &Value, name: Option<&str>, scope: &Arc<Scope>, frame: &Frame<'_>) -> Done {
         let file = match scope.render(file) {
             Ok(file) => file.as_str().unwrap_or_default().to_owned(),
-            Err(problem) => return Done::failed(Failure::new(problem)),
+            Err(problem) => return Done::failed(TaskError::new(problem)),
         };
         let found = frame.role.and_then(|role| {
             let folders = [role.folder.join("vars"), role.folder.clone(), role.folder.join("tasks")];
             folders.iter().find_map(|folder| role.var_files.get(&places(&file, folder, folder)[1]))
         });
         let Some(vars) = found else {
-            return Done::failed(Failure::new(format!("there is no file of variables {file}{ELSEWHERE}")));
+            return Done::failed(TaskError::new(format!("there is no file of variables {file}{ELSEWHERE}")));
         };
         match name {
             None => self.included.extend(vars.iter().map(|(name, var)| (name.clone(), var.clone()))),
@@ -385,11 +388,11 @@ impl<'r> Run<'r> {
     }
 }
 
-/// What became of a task.
+/// The result of a task.
 pub(super) struct Done {
     pub(super) result: Map<String, Value>,
-    pub(super) failure: Option<Failure>,
-    /// Whether Ansible counts it.
+    pub(super) failure: Option<TaskError>,
+    /// Ansible counts the task.
     pub(super) counts: bool,
 }
 
@@ -407,13 +410,13 @@ impl Done {
         Self::with(json!({"skipped": true, "changed": false, "skip_reason": "Conditional result was False"}))
     }
 
-    pub(super) fn failed(failure: Failure) -> Self {
+    pub(super) fn failed(failure: TaskError) -> Self {
         let mut done = Self::ok();
         done.fail(failure);
         done
     }
 
-    fn fail(&mut self, failure: Failure) {
+    fn fail(&mut self, failure: TaskError) {
         self.result.insert("failed".into(), true.into());
         self.result.insert("msg".into(), failure.message.as_str().into());
         self.failure = Some(failure);
@@ -431,8 +434,8 @@ fn size(value: &Value) -> usize {
 }
 
 /// Takes out what a failure says, and leaves what it is.
-fn hide(failure: Failure) -> Failure {
-    Failure { message: HIDDEN.to_owned(), error: failure.error.as_ref().map(hide_error), ..failure }
+fn hide(failure: TaskError) -> TaskError {
+    TaskError { message: HIDDEN.to_owned(), error: failure.error.as_ref().map(hide_error), ..failure }
 }
 
 fn hide_error(error: &flyball::Error) -> flyball::Error {
@@ -516,12 +519,12 @@ mod tests {
                 "causes": [{"reason": "NamespaceTerminating", "message": "SECRET", "field": "SECRET"}]}});
         let status: Status = serde_json::from_value(status).unwrap();
         let error = flyball::Error::from(kube::Error::Api(status.boxed())).context("SECRET");
-        let hidden = hide(Failure::of(error));
+        let hidden = hide(TaskError::of(error));
         let error = hidden.error.unwrap();
         assert!(!format!("{error} {error:?} {:?} {}", error.status(), hidden.message).contains("SECRET"));
         assert_eq!(error.status().unwrap().code, 403);
         assert!(flyball::is_namespace_terminating(error.downcast_ref().unwrap()));
-        let other = hide(Failure::of("SECRET".into()));
+        let other = hide(TaskError::of("SECRET".into()));
         assert_eq!(other.error.unwrap().to_string(), HIDDEN);
     }
 }

@@ -1,14 +1,15 @@
 //! Waiting until objects are as they should be, with bounds.
 
+use super::Run;
 use super::modules::{Arguments, text};
 use super::tasks::seconds;
-use super::{Failure, Run};
+use crate::job::TaskError;
 use crate::yaml::truth;
 use flyball::{Kind, ObjectKey};
 use serde_json::Value;
 use std::time::Duration;
 
-/// How a task waits for an object.
+/// The wait of a task for an object.
 pub(super) struct Wait {
     timeout: Duration,
     sleep: Duration,
@@ -55,7 +56,7 @@ impl Run<'_> {
         kind: &Kind,
         key: &ObjectKey,
         absent: bool,
-    ) -> Result<Option<Value>, Failure> {
+    ) -> Result<Option<Value>, TaskError> {
         let mut waited = Duration::ZERO;
         loop {
             let object = self.get(kind, key).await?;
@@ -66,7 +67,7 @@ impl Run<'_> {
                 _ if waited >= wait.timeout => {
                     let (name, seconds) = (kind.name(), wait.timeout.as_secs());
                     let what = if absent { "gone" } else { "ready" };
-                    return Err(Failure::new(format!(
+                    return Err(TaskError::new(format!(
                         "{name} {key}: Timed out waiting on resource: it was not {what} within {seconds} s"
                     )));
                 }

@@ -1,4 +1,4 @@
-//! What the evaluations of one run may take together.
+//! The budget of all evaluations of one run.
 //!
 //! One evaluation is bounded by its fuel and its size, and a run may make very many. So their work is added up, in units of fuel: what is
 //! charged depends on templates and variables alone, so that a run ends the same way everywhere. The clock is asked as well, for what the
@@ -16,14 +16,14 @@ use tokio::time::Instant;
 pub(super) const MAX_WORK: u64 = 8_000_000;
 /// After how much work others get their turn, where there is one thread for all: some milliseconds.
 const WORK_PER_TURN: u64 = 100_000;
-/// How long all evaluations of one run may take.
+/// Time limit of all evaluations of one run.
 const MAX_EVALUATION_TIME: Duration = Duration::from_secs(10);
 
 /// The work and time that evaluations have taken, and what they may see of the environment.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     work: AtomicU64,
-    /// How much work there was when others had their turn.
+    /// Work done when other runs last had their turn.
     yielded_at: AtomicU64,
     spent: Mutex<Duration>,
     /// Variables that the author passes on.
@@ -39,7 +39,7 @@ impl Budget {
     ///
     /// # Errors
     /// The run has done as much as it may.
-    pub(crate) fn take(&self, work: u64) -> Result<(), String> {
+    pub(crate) fn charge(&self, work: u64) -> Result<(), String> {
         let add = |before: u64| Some(before.saturating_add(work));
         let before = self.work.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).unwrap_or_default();
         if before.saturating_add(work) > MAX_WORK { Err(Self::exceeded()) } else { Ok(()) }
@@ -47,7 +47,7 @@ impl Budget {
 
     /// Fails if the run has done more than it may, so that nothing goes on as if its parts had failed one by one.
     pub(crate) fn check(&self) -> Result<(), String> {
-        self.take(0)?;
+        self.charge(0)?;
         if *self.spent() > MAX_EVALUATION_TIME {
             return Err(format!("the templates of one run took more than {} s", MAX_EVALUATION_TIME.as_secs()));
         }
@@ -76,7 +76,7 @@ impl Budget {
         let mut steps = engines.iter().zip(FUEL).peekable();
         loop {
             let (engine, fuel) = steps.next().expect("the last step returns");
-            self.take(fuel).map_err(super::refuse)?;
+            self.charge(fuel).map_err(super::refuse)?;
             match evaluate(engine) {
                 Err(error) if steps.peek().is_some() && is_out_of_fuel(&error) => {}
                 ended => return ended,
@@ -120,20 +120,20 @@ mod tests {
     #[test]
     fn a_run_that_did_too_much_evaluates_nothing_more() {
         let budget = Budget::default();
-        budget.take(MAX_WORK).unwrap();
+        budget.charge(MAX_WORK).unwrap();
         assert!(budget.check().is_ok());
-        assert!(budget.take(1).unwrap_err().contains("8000000 steps"));
-        assert!(budget.spend(|| Ok(())).is_err() && budget.take(u64::MAX).is_err() && budget.check().is_err());
+        assert!(budget.charge(1).unwrap_err().contains("8000000 steps"));
+        assert!(budget.spend(|| Ok(())).is_err() && budget.charge(u64::MAX).is_err() && budget.check().is_err());
     }
 
     #[tokio::test]
     async fn a_run_that_works_lets_others_have_their_turn() {
         let budget = Budget::default();
         let other = tokio::spawn(async {});
-        budget.take(WORK_PER_TURN - 1).unwrap();
+        budget.charge(WORK_PER_TURN - 1).unwrap();
         budget.yield_turn().await;
         assert!(!other.is_finished(), "it has hardly worked");
-        budget.take(1).unwrap();
+        budget.charge(1).unwrap();
         budget.yield_turn().await;
         assert!(other.is_finished());
     }

@@ -245,7 +245,7 @@ fn evaluations_of_one_run_have_a_budget_of_work() {
     let vars = Arc::new(data(json!({ "items": items }).as_object().unwrap().clone()));
     // Most of it was done before.
     let budget = Arc::new(Budget::default());
-    budget.take(MAX_WORK - 1_000_000).unwrap();
+    budget.charge(MAX_WORK - 1_000_000).unwrap();
     let turns = (0..5_000).map(|_| {
         Scope::within(budget.clone(), vec![vars.clone()], Vec::new())
             .render_text("{{ items | difference([1]) | length }}")

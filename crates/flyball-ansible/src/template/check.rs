@@ -1,11 +1,18 @@
 //! Finds mistakes in templates before they are used: bad syntax, and filters, tests and lookups that do not exist.
 
-use super::functions::{LOOKUPS, unknown};
 use super::{ENGINE, Quotes, is_template, refuse, sole_expression};
 use minijinja::{Error, context};
 
 /// Operators, calls, attributes and filters of one expression: the engine recurses into each of them.
 const MAX_OPERATORS: usize = 500;
+
+/// Kinds of lookups.
+pub(super) const LOOKUPS: [&str; 5] = ["template", "file", "env", "vars", "items"];
+
+/// Returns the message for a lookup that does not exist.
+pub(super) fn unknown_lookup(kind: &str) -> String {
+    format!("the built-in executor has no lookup {kind}; there are {}", LOOKUPS.join(", "))
+}
 
 /// Refuses a text in which an expression has more operators than the engine's recursion can bear.
 ///
@@ -43,7 +50,7 @@ fn section(text: &str) -> (usize, usize) {
             word = at + letter.len_utf8();
         }
         match letter {
-            _ if quotes.take(letter) => {}
+            _ if quotes.is_quoted(letter) => {}
             '}' | '%' if text[at + 1..].starts_with('}') => return (at + 2, operators),
             '(' | '[' | '{' | '.' | '|' | '+' | '-' | '*' | '/' | '%' | '~' | '<' | '>' | '=' | '!' => operators += 1,
             _ => {}
@@ -118,7 +125,7 @@ fn check_names(expression: &str) -> Result<(), String> {
                 if let Some(Token::Text(kind)) = next(2)
                     && !LOOKUPS.contains(&kind.trim_start_matches("ansible.builtin."))
                 {
-                    return Err(unknown(kind));
+                    return Err(unknown_lookup(kind));
                 }
             }
             _ => {}

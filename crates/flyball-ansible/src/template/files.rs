@@ -7,11 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How many files of one sort a role may have, and how deep its folders may be.
-const MOST: usize = 2000;
+/// Files of one sort in a role, and nesting depth of its folders.
+const MAX_FILES: usize = 2000;
 const DEEPEST: usize = 16;
 
-/// What is in the folders `templates` and `files` of a role, or beside a playbook: read once, so that nothing else can be looked up.
+/// Files in the folders `templates` and `files` of a role, or beside a playbook: read once, so that no other file can be looked up.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     /// Texts by their paths within the folder, and where they are.
@@ -56,8 +56,8 @@ pub(crate) fn walk(folder: &Path) -> Result<Vec<PathBuf>> {
                 false => found.push(path),
             }
         }
-        if found.len() > MOST {
-            return Err(Error::file(&folder, format_args!("there are more than {MOST} files")));
+        if found.len() > MAX_FILES {
+            return Err(Error::file(&folder, format_args!("there are more than {MAX_FILES} files")));
         }
     }
     found.sort();

@@ -13,9 +13,9 @@ use regex::{Captures, Regex, RegexBuilder};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeSet;
 
-/// How deep lists are flattened at most.
+/// Nesting depth of flattened lists.
 const DEEPEST: usize = 64;
-/// What a regular expression may take up, tried with the least first; matching is linear in that and in the text.
+/// Size limits of a compiled regular expression, tried in ascending order; matching is linear in that and in the text.
 const REGEX_BYTES: [usize; 2] = [64 << 10, 256 << 10];
 
 pub(super) fn add(env: &mut Environment<'static>) {

@@ -1,12 +1,10 @@
 //! `lookup` and its kin, and the methods of values.
 
+use super::check::unknown_lookup;
 use super::{Scope, check_size, refuse, weigh};
 use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, State};
 use std::sync::Arc;
-
-/// What can be looked up.
-pub(super) const LOOKUPS: [&str; 5] = ["template", "file", "env", "vars", "items"];
 
 pub(super) fn add(env: &mut Environment<'static>) {
     env.add_function("lookup", |state: &State<'_, '_>, kind: String, terms: Rest<Value>, options: Kwargs| {
@@ -86,7 +84,7 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
                 found.push(value.ok_or_else(|| refuse(format!("'{name}' is undefined")))?);
             }
             "items" => found.push(term.clone()),
-            other => return Err(refuse(unknown(other))),
+            other => return Err(refuse(unknown_lookup(other))),
         }
     }
     // Options of lookups that change nothing here.
@@ -95,11 +93,6 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
     }
     options.assert_all_used()?;
     Ok(found)
-}
-
-/// Says that something cannot be looked up.
-pub(super) fn unknown(kind: &str) -> String {
-    format!("the built-in executor has no lookup {kind}; there are {}", LOOKUPS.join(", "))
 }
 
 fn scope(state: &State<'_, '_>) -> Result<Arc<Scope>, Error> {

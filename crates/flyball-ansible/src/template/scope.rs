@@ -2,8 +2,8 @@
 
 use super::check::check_operators;
 use super::{
-    BYTES_PER_FUEL, Budget, ENGINES, FUNCTIONS, Files, LONGEST, explain, from_json, is_template, sole_expression,
-    to_json, weight,
+    BYTES_PER_FUEL, Budget, ENGINES, FUNCTIONS, Files, MAX_OUTPUT_BYTES, explain, from_json, is_template,
+    sole_expression, to_json, weight,
 };
 use minijinja::value::{Enumerator, Object, Value};
 use minijinja::{Environment, Error, ErrorKind};
@@ -13,7 +13,7 @@ use std::io;
 use std::mem::take;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// What stands for an argument that is not to be given. Drawn anew in each process, so that nobody can write it; it is never shown.
+/// Placeholder for an omitted argument. Drawn anew in each process, so that nobody can write it; it is never shown.
 pub(crate) static OMIT: LazyLock<String> = LazyLock::new(|| {
     let drawn = ring::rand::generate::<[u8; 16]>(&ring::rand::SystemRandom::new());
     let drawn = drawn.map(ring::rand::Random::expose).unwrap_or_default();
@@ -24,7 +24,7 @@ pub(crate) static OMIT: LazyLock<String> = LazyLock::new(|| {
 pub(crate) const PASSED: [&str; 8] =
     ["PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "ANSIBLE_CONFIG", "ANSIBLE_COLLECTIONS_PATH"];
 
-/// How deep variables may refer to one another.
+/// Nesting depth of variables that refer to one another.
 const DEEPEST: usize = 24;
 
 /// The stack for a template with namespaces, of which memory is taken as it is needed: enough for a value that is nested as deep as
@@ -34,9 +34,9 @@ const NAMESPACE_STACK_BYTES: usize = 256 << 20;
 /// A variable.
 #[derive(Clone, Debug)]
 pub(crate) enum Var {
-    /// What it is.
+    /// A value.
     Data(Arc<Json>),
-    /// What it is made of, each time that it is asked for: the texts in it are templates.
+    /// Templates that are evaluated on each use.
     Template(Arc<Json>),
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Scope {
 
 #[derive(Debug, Default)]
 struct Evaluation {
-    /// What variables were found to be.
+    /// Values of variables that were evaluated.
     known: BTreeMap<String, Value>,
     /// Variables that are being evaluated, and the templates around them.
     resolving: Vec<String>,
@@ -191,7 +191,7 @@ impl Scope {
         // What is evaluated for another template is part of it.
         let is_outermost = self.evaluation().resolving.is_empty();
         let evaluate = || {
-            self.budget.take((text.len() / BYTES_PER_FUEL) as u64).map_err(super::refuse)?;
+            self.budget.charge((text.len() / BYTES_PER_FUEL) as u64).map_err(super::refuse)?;
             self.budget.evaluate(&ENGINES, evaluate)
         };
         let value = if is_outermost { self.budget.spend(evaluate) } else { evaluate() };
@@ -239,7 +239,7 @@ impl Scope {
 
     /// Charges the work of going through a value. Every value that comes from or becomes a variable passes here.
     fn charge(&self, value: &Json) -> Result<(), String> {
-        self.budget.take(weight(value)?)
+        self.budget.charge(weight(value)?)
     }
 
     fn evaluation(&self) -> MutexGuard<'_, Evaluation> {
@@ -252,8 +252,8 @@ struct Bounded(Vec<u8>);
 
 impl io::Write for Bounded {
     fn write(&mut self, part: &[u8]) -> io::Result<usize> {
-        if self.0.len() + part.len() > LONGEST {
-            return Err(io::Error::other(format!("a template gives more than {LONGEST} bytes")));
+        if self.0.len() + part.len() > MAX_OUTPUT_BYTES {
+            return Err(io::Error::other(format!("a template gives more than {MAX_OUTPUT_BYTES} bytes")));
         }
         self.0.extend_from_slice(part);
         Ok(part.len())

@@ -1,4 +1,4 @@
-//! What it costs to make variables of a spec grows no faster than the spec: twice as much takes about twice the CPU time.
+//! The cost of making variables grows no faster than the spec: twice as much takes about twice the CPU time.
 
 use super::{Names, explain, of};
 use crate::watches::Watch;
@@ -6,7 +6,7 @@ use flyball::GroupVersionKind;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// How much more twice as much may take.
+/// Factor of time for twice as much.
 const RATIO: f64 = 2.5;
 
 /// A spec of a size, and the size at which it takes some milliseconds.

@@ -1,7 +1,7 @@
 //! The files of a project, with any content.
 
 use crate::engine;
-use flyball_ansible::{Watches, operator};
+use flyball_ansible::{Executor, Watches, operator};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,8 @@ impl engine::Target for Target {
             let file = folder.join(path);
             let own = fs::read(&file);
             fs::write(&file, input).unwrap();
-            let made = Watches::read(folder.join("watches.yaml")).and_then(|watches| operator(&watches));
+            let made =
+                Watches::read(folder.join("watches.yaml")).and_then(|watches| operator(&watches, Executor::BuiltIn));
             said += &made.map_or_else(|error| outline(&error.to_string()), |_| "taken ".into());
             match own {
                 Ok(own) => fs::write(&file, own).unwrap(),

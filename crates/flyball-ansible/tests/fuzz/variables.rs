@@ -5,7 +5,7 @@
 use crate::engine;
 use crate::targets::project;
 use flyball::Kind;
-use flyball_ansible::{Watches, operator};
+use flyball_ansible::{Executor, Watches, operator};
 use flyball_cluster::testing::Test;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, PostParams};
@@ -76,8 +76,9 @@ impl engine::Target for Variables {
 
     async fn open(&self) -> World {
         let folder = project("variables", TASKS);
-        let test =
-            Test::of(move || operator(&Watches::read(folder.join("watches.yaml")).unwrap().repeatable()).unwrap());
+        let test = Test::of(move || {
+            operator(&Watches::read(folder.join("watches.yaml")).unwrap().repeatable(), Executor::BuiltIn).unwrap()
+        });
         let test = test.start().await;
         let kind = Kind::new("shop.example.com", "v1", "Shop");
         let shops = Api::namespaced_with(test.client(), test.namespace(), &kind.api_resource());

@@ -15,7 +15,7 @@ async fn test_of(folder: PathBuf) -> Option<Test> {
     std::env::var_os("FLYBALL_TEST_ANSIBLE")?;
     let operator = move || {
         let watches = Watches::read(folder.join("watches.yaml")).unwrap();
-        operator(&watches.executor(Executor::AnsiblePlaybook)).unwrap()
+        operator(&watches, Executor::AnsiblePlaybook).unwrap()
     };
     Some(Test::of(operator).nodes(1).start().await)
 }

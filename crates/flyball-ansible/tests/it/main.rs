@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod ansible;
+mod architecture;
 mod failures;
 mod memcached;
 #[expect(dead_code, reason = "these tests take a sample of it")]

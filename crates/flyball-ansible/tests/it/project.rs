@@ -1,7 +1,7 @@
 //! Projects on disk: those of the tests, and such as are written for one test.
 
 use flyball::{Kind, Operator};
-use flyball_ansible::{Error, Watches, operator};
+use flyball_ansible::{Error, Executor, Watches, operator};
 use flyball_cluster::testing::Test;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// Makes the operator of a project.
 pub(crate) fn operator_of(folder: &Path) -> Operator {
-    operator(&Watches::read(folder.join("watches.yaml")).unwrap().repeatable()).unwrap()
+    operator(&Watches::read(folder.join("watches.yaml")).unwrap().repeatable(), Executor::BuiltIn).unwrap()
 }
 
 /// Returns the folder of a project of the tests.
@@ -70,7 +70,7 @@ impl Project {
 
     /// Says why no operator can be made of it.
     pub(crate) fn refused(&self) -> Error {
-        match Watches::read(self.0.join("watches.yaml")).and_then(|watches| operator(&watches)) {
+        match Watches::read(self.0.join("watches.yaml")).and_then(|watches| operator(&watches, Executor::BuiltIn)) {
             Err(error) => error,
             Ok(_) => panic!("an operator was made of {}", self.0.display()),
         }

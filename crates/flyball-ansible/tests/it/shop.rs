@@ -2,7 +2,7 @@
 
 use crate::project::{api, change, condition, data, operator_of, project, shops};
 use flyball::Operator;
-use flyball_ansible::Watches;
+use flyball_ansible::{Executor, Watches};
 use flyball_cluster::testing::{Test, explore_crashes};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams};
@@ -26,7 +26,10 @@ spec:
 
 #[tokio::test(start_paused = true)]
 async fn a_role_runs_on_threads_of_its_own() {
-    let operator = || flyball_ansible::operator(&Watches::read(project("shop").join("watches.yaml")).unwrap()).unwrap();
+    let operator = || {
+        flyball_ansible::operator(&Watches::read(project("shop").join("watches.yaml")).unwrap(), Executor::BuiltIn)
+            .unwrap()
+    };
     let test = Test::of(operator).nodes(1).start().await;
     test.apply(SHOP).await;
     test.assert_converges().await;

@@ -6,7 +6,7 @@ mod payloads;
 mod suite;
 
 use flyball::Kind;
-use flyball_ansible::{Watches, operator};
+use flyball_ansible::{Executor, Watches, operator};
 use flyball_cluster::testing::Test;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
@@ -95,9 +95,11 @@ async fn a_tenant_harms_neither_the_operator_nor_its_neighbors() {
     let folder = project();
     let canary = payloads::canary();
     let _ = fs::remove_file(&canary);
-    let test = Test::of(move || operator(&Watches::read(folder.join("watches.yaml")).unwrap().repeatable()).unwrap())
-        .start()
-        .await;
+    let test = Test::of(move || {
+        operator(&Watches::read(folder.join("watches.yaml")).unwrap().repeatable(), Executor::BuiltIn).unwrap()
+    })
+    .start()
+    .await;
     let kind = Kind::new("shop.example.com", "v1", "Shop").api_resource();
     let suite = Suite::begin(&test, std::slice::from_ref(&kind), "other").await;
     let neighbors =

@@ -35,7 +35,7 @@ fn operator(path: &Path) -> Result<Operator> {
     match entries.iter().filter(|entry| !entry["chart"].is_null()).count() {
         0 => {
             let watches = flyball_ansible::Watches::read(path).when(what())?;
-            flyball_ansible::operator(&watches.executor(flyball_ansible::Executor::Auto)).when(what())
+            flyball_ansible::operator(&watches, flyball_ansible::Executor::Auto).when(what())
         }
         all if all == entries.len() => {
             flyball_helm::operator(&flyball_helm::Watches::read(path).when(what())?).when(what())

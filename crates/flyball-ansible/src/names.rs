@@ -6,6 +6,7 @@
 //! role gives it as an input.
 
 use crate::snake::snake;
+use flyball::GroupVersionKind;
 use std::collections::BTreeSet;
 
 /// Names that Ansible itself sets or acts on, besides all that begin with `ansible_`; see
@@ -218,6 +219,14 @@ impl Names {
 /// Writes a name such that spellings which differ in case or in leading underscores are one.
 fn folded(name: &str) -> String {
     name.trim_start_matches(['_', '-', ' ']).replace(['-', ' ', '.'], "_").to_ascii_lowercase()
+}
+
+/// Returns the names of the variables that the operator sets: name and namespace, under the name that releases before 1.0 gave it
+/// too, the whole object, and its spec.
+pub(crate) fn own_names(kind: &GroupVersionKind) -> [String; 4] {
+    let key = format!("_{}_{}", kind.group, kind.kind.to_lowercase()).replace(['.', '-'], "_");
+    let spec = format!("{key}_spec");
+    ["ansible_operator_meta".to_owned(), "meta".to_owned(), key, spec]
 }
 
 #[cfg(test)]

@@ -1,0 +1,88 @@
+//! The input and the outcome of a run, for both executors.
+
+use crate::names::Names;
+use crate::playbook::Kinds;
+use crate::template::Vars;
+use crate::watches::Watch;
+use flyball::Context;
+use kube::core::DynamicObject;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Characters that are kept of a message.
+const MAX_MESSAGE_CHARS: usize = 4096;
+
+/// The shortest time after which a task has the object looked at again, for users may have written it.
+pub(crate) const MIN_REQUEUE: Duration = Duration::from_secs(1);
+
+/// The outcome of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) ok: u64,
+    pub(crate) changed: u64,
+    pub(crate) skipped: u64,
+    pub(crate) failures: u64,
+    /// The error of the task that failed.
+    pub(crate) failure: Option<TaskError>,
+    /// Delay until the next reconcile, as a task requested it.
+    pub(crate) requeue_after: Option<Duration>,
+    /// Fields of the status that tasks set, besides the conditions of the operator.
+    pub(crate) status: Map<String, Value>,
+    /// Objects were written.
+    pub(crate) wrote: bool,
+}
+
+/// The error of a task.
+#[derive(Debug)]
+pub(crate) struct TaskError {
+    pub(crate) message: String,
+    /// The task and its file.
+    pub(crate) task: String,
+    /// The error of the API server, if that was the reason.
+    pub(crate) error: Option<flyball::Error>,
+    /// The run is not retried before something changes.
+    pub(crate) is_refused: bool,
+}
+
+/// The input of a run.
+pub(crate) struct Job<'r> {
+    pub(crate) kinds: &'r Arc<Kinds>,
+    pub(crate) object: &'r DynamicObject,
+    /// Variables from the object and `watches.yaml`.
+    pub(crate) extra: Arc<Vars>,
+    pub(crate) cx: &'r Context<DynamicObject>,
+    pub(crate) watch: &'r Watch,
+    /// Names of fields that become variables.
+    pub(crate) names: &'r Arc<Names>,
+    /// Field manager of patches.
+    pub(crate) manager: &'r str,
+}
+
+impl TaskError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE_CHARS) {
+            message.truncate(end);
+            message.push('…');
+        }
+        Self { message, task: String::new(), error: None, is_refused: false }
+    }
+
+    /// A failure that no retry mends: the object or the role asks for what it may not, or for what there is not.
+    pub(crate) fn refused(message: impl Into<String>) -> Self {
+        Self { is_refused: true, ..Self::new(message) }
+    }
+
+    pub(crate) fn of(error: flyball::Error) -> Self {
+        Self { error: Some(error), ..Self::new(String::new()) }.with_error_message()
+    }
+
+    /// Sets the message to that of the error of the API server.
+    pub(crate) fn with_error_message(self) -> Self {
+        match &self.error {
+            Some(error) => Self { message: Self::new(error.to_string()).message, ..self },
+            None => self,
+        }
+    }
+}

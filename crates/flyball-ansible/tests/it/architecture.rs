@@ -1,0 +1,57 @@
+use flyball_architecture::Sources;
+
+/// The layers from the ground up: each module, and the modules that it may import.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("duration", &[]),
+    ("error", &[]),
+    ("offload", &[]),
+    ("snake", &[]),
+    ("names", &["snake"]),
+    ("yaml", &["error"]),
+    ("fields", &["yaml"]),
+    ("template", &["error", "yaml"]),
+    ("watches", &["duration", "error", "fields", "names", "snake", "yaml"]),
+    ("playbook", &["error", "fields", "template", "watches", "yaml"]),
+    ("variables", &["names", "snake", "template", "watches"]),
+    ("job", &["names", "playbook", "template", "watches"]),
+    ("reach", &["job", "playbook"]),
+    ("ansible", &["duration", "job", "names", "reach", "template", "watches", "yaml"]),
+    ("run", &["duration", "job", "playbook", "reach", "template", "yaml"]),
+    ("executor", &["ansible", "job", "offload", "playbook", "run"]),
+    ("status", &["job", "run"]),
+    (
+        "reconcile",
+        &["duration", "executor", "job", "names", "offload", "playbook", "status", "template", "variables", "watches"],
+    ),
+    (
+        "operator",
+        &[
+            "ansible",
+            "error",
+            "executor",
+            "names",
+            "offload",
+            "playbook",
+            "reach",
+            "reconcile",
+            "template",
+            "watches",
+            "yaml",
+        ],
+    ),
+];
+
+#[test]
+fn modules_form_layers() {
+    let sources = Sources::of(env!("CARGO_MANIFEST_DIR"));
+    sources.check_layers(LAYERS);
+    sources.check_cycles();
+    sources.check_reachable();
+    sources.check_words(&[]);
+}
+
+#[test]
+fn layers_are_those_of_the_document() {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
+    Sources::check_document(document, "flyball-ansible", LAYERS);
+}
