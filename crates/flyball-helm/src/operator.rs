@@ -28,90 +28,24 @@
 //! Annotations of custom resources that are heeded, all with the prefix `helm.sdk.operatorframework.io/`: `reconcile-period` (such as
 //! `5m`), `uninstall-wait` and `pause-reconcile` (`true`).
 
-mod current;
-mod definition;
-mod discovery;
-mod history;
-mod hooks;
-mod install;
-mod kinds;
-mod lookup;
-mod places;
-mod record;
-mod releases;
-mod rendering;
-mod resources;
-mod rights;
-mod selector;
-mod source;
-mod stages;
-mod status;
-mod verified;
-mod watches;
-
-pub use definition::DefinitionError;
-pub use resources::ManifestError;
-pub use watches::{Watch, Watches, WatchesError};
-
-use crate::ChartError;
-use current::Current;
+use crate::annotation;
+use crate::current::Current;
+use crate::error::OperatorError;
+use crate::history::ByRelease;
+use crate::kinds::Kinds;
+use crate::releases::Releases;
+use crate::rendering::Slots;
+use crate::verified::Verified;
+use crate::watches::{Watch, Watches};
+use crate::{definition, resources};
 use flyball::{Cache, Controller, GroupVersionKind, Kind, ObjectKey, Operator, Predicate, Source, Task};
-use history::ByRelease;
 use k8s_openapi::api::core::v1::Secret;
-use kinds::Kinds;
 use kube::core::DynamicObject;
-use releases::Releases;
-use rendering::Slots;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use verified::Verified;
 
-/// The finalizer of custom resources.
-const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
-/// The annotation of a custom resource that is to be left alone.
-const PAUSED: &str = "helm.sdk.operatorframework.io/pause-reconcile";
-/// The annotation of a custom resource that says how often its release is looked at without a change.
-const PERIOD: &str = "helm.sdk.operatorframework.io/reconcile-period";
-/// The annotation of a custom resource that is to stay until all objects of its release are gone.
-const WAITS: &str = "helm.sdk.operatorframework.io/uninstall-wait";
-/// The annotation of an object with the custom resource that it belongs to but that cannot own it.
-const OWNER: &str = "operator-sdk/primary-resource";
-/// The annotation of such an object with the kind of that.
-const OWNER_KIND: &str = "operator-sdk/primary-resource-type";
-/// Helm's annotation of an object with its release.
-const RELEASE_ANNOTATION: &str = "meta.helm.sh/release-name";
-/// Helm's annotation of an object with the namespace of its release.
-const NAMESPACE_ANNOTATION: &str = "meta.helm.sh/release-namespace";
-
-/// How often is looked whether charts have changed, if they are read again.
-const LOOK: Duration = Duration::from_secs(1);
-
-/// Why a project is no operator.
-#[derive(Debug, thiserror::Error)]
-pub enum OperatorError {
-    /// A chart cannot be opened.
-    #[error("the chart {} of {kind} cannot be opened", chart.display())]
-    Chart {
-        /// The chart.
-        chart: PathBuf,
-        /// The kind of the custom resources that it is for.
-        kind: String,
-        /// Why not.
-        source: ChartError,
-    },
-    /// The files of a chart, a definition or a sample cannot be read.
-    #[error("cannot read {}", path.display())]
-    Read {
-        /// The file or folder.
-        path: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// A definition is of no use.
-    #[error(transparent)]
-    Definition(#[from] DefinitionError),
-}
+/// Polling interval for changed charts, if they are reloaded.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Makes the operator of a `watches.yaml`: a controller for each entry.
 ///
@@ -197,7 +131,7 @@ fn controller(
     let mut controller = Controller::of(&primary, releases).name(name).owns::<Secret>().index::<ByRelease>();
     if watches.reloads() {
         let (watch, primary) = (watch.clone(), primary.clone());
-        controller = controller.source(Source::timer(LOOK, move |caches| match chart.reload(&watch)? {
+        controller = controller.source(Source::timer(RELOAD_INTERVAL, move |caches| match chart.reload(&watch)? {
             true => caches.keys_of(&primary, None),
             false => Ok(Vec::new()),
         }));
@@ -227,7 +161,7 @@ fn controller(
 /// Returns the custom resource of this kind that an object says it belongs to.
 fn belongs_to(object: &DynamicObject, kind: &str) -> Vec<ObjectKey> {
     let note = |name: &str| object.metadata.annotations.as_ref()?.get(name).map(String::as_str);
-    let owner = note(OWNER).filter(|_| note(OWNER_KIND) == Some(kind));
+    let owner = note(annotation::OWNER).filter(|_| note(annotation::OWNER_KIND) == Some(kind));
     owner
         .map(|owner| match owner.split_once('/') {
             Some((namespace, name)) => ObjectKey::new(Some(namespace), name),

@@ -1,4 +1,4 @@
-//! What Helm keeps of a release, in the form in which Helm 3 itself keeps it: a Secret for each revision.
+//! Secrets of releases, in the format of Helm 3: one for each revision.
 //!
 //! So `helm list`, `helm history` and `helm rollback` see what the operator did, and the operator sees what they did. The payload of
 //! such a Secret is base64 of gzip of JSON; see <https://helm.sh/docs/topics/advanced/#storage-backends>.
@@ -17,15 +17,15 @@ use std::io::{Read, Write};
 pub const SECRET_TYPE: &str = "helm.sh/release.v1";
 /// The key of the payload in the data of a Secret.
 pub const PAYLOAD: &str = "release";
-/// How many revisions of a release are kept, as by Helm.
+/// Revisions of a release that are kept, as by Helm.
 pub const HISTORY: usize = 10;
-/// What a payload may become when it is unpacked.
-const LARGEST: u64 = 32 << 20;
-/// What its JSON may consist of: an item counts as one, an object as [`OBJECT`].
+/// Bytes of an unpacked payload.
+const MAX_UNPACKED_BYTES: u64 = 32 << 20;
+/// Items of its JSON: an item counts as one, an object as [`OBJECT`].
 const HEAVIEST: usize = 2 << 20;
-/// What an object counts as: it takes some hundred bytes of memory even if it is empty.
+/// Weight of an object: it takes some hundred bytes of memory even if it is empty.
 const OBJECT: usize = 16;
-/// What gzip begins with. Helm 2 wrote payloads without it, and Helm still reads them.
+/// Magic number of gzip. Helm 2 wrote payloads without it, and Helm still reads them.
 const GZIP: [u8; 3] = [0x1f, 0x8b, 0x08];
 
 /// One revision of a release.
@@ -34,7 +34,7 @@ pub struct Revision {
     /// The name of the release.
     #[serde(default)]
     pub name: String,
-    /// What became of it, and when.
+    /// Its state and times.
     #[serde(default)]
     pub info: Info,
     /// The chart: metadata, templates, values, schema and files.
@@ -43,10 +43,10 @@ pub struct Revision {
     /// The values that went over those of the chart.
     #[serde(default, deserialize_with = "or_default")]
     pub config: Map<String, Value>,
-    /// What the templates gave, hooks and notes apart, in the order in which it is installed.
+    /// Manifests without hooks and notes, in the order of installation.
     #[serde(default)]
     pub manifest: String,
-    /// What is run at points of the release's life.
+    /// Hooks.
     #[serde(default, deserialize_with = "or_default")]
     pub hooks: Vec<Hook>,
     /// The number of the revision, from 1 on.
@@ -57,7 +57,7 @@ pub struct Revision {
     pub namespace: String,
 }
 
-/// What became of a revision, and when.
+/// The state of a revision and its times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Info {
     /// When the first revision of the release was begun.
@@ -69,18 +69,18 @@ pub struct Info {
     /// When the release was uninstalled.
     #[serde(default)]
     pub deleted: String,
-    /// What became of it, for people.
+    /// Description of the state.
     #[serde(default)]
     pub description: String,
-    /// What became of it.
+    /// The state.
     #[serde(default)]
     pub status: State,
-    /// What `NOTES.txt` says.
+    /// Text of `NOTES.txt`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub notes: String,
 }
 
-/// What became of a revision, in Helm's words.
+/// The state of a revision, in Helm's terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
@@ -145,13 +145,13 @@ pub struct Hook {
     /// The template.
     #[serde(default)]
     pub path: String,
-    /// What the template gave.
+    /// The rendered manifest.
     #[serde(default)]
     pub manifest: String,
     /// When it is run, such as `pre-install`.
     #[serde(default, deserialize_with = "or_default")]
     pub events: Vec<String>,
-    /// How it went the last time.
+    /// The last run.
     #[serde(default)]
     pub last_run: Run,
     /// The lower, the earlier.
@@ -162,7 +162,7 @@ pub struct Hook {
     pub delete_policies: Vec<String>,
 }
 
-/// How a hook went.
+/// The phase of a hook.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// When it began.
@@ -186,7 +186,7 @@ pub enum StorageError {
     #[error("the payload cannot be unpacked")]
     Gzip(#[source] std::io::Error),
     /// It is too large.
-    #[error("the payload is larger than {LARGEST} bytes when it is unpacked")]
+    #[error("the payload is larger than {MAX_UNPACKED_BYTES} bytes when it is unpacked")]
     TooLarge,
     /// It consists of too much.
     #[error("the payload consists of too many objects and items")]
@@ -208,8 +208,9 @@ impl Revision {
             return read(&packed);
         }
         let mut json = Vec::new();
-        let size = GzDecoder::new(&*packed).take(LARGEST + 1).read_to_end(&mut json).map_err(StorageError::Gzip)?;
-        match size as u64 > LARGEST {
+        let size =
+            GzDecoder::new(&*packed).take(MAX_UNPACKED_BYTES + 1).read_to_end(&mut json).map_err(StorageError::Gzip)?;
+        match size as u64 > MAX_UNPACKED_BYTES {
             true => Err(StorageError::TooLarge),
             false => read(&json),
         }
@@ -222,7 +223,7 @@ impl Revision {
     /// When it is too large to be read again.
     pub fn encode(&self) -> Result<Vec<u8>, StorageError> {
         let json = serde_json::to_vec(self).map_err(StorageError::Json)?;
-        if json.len() as u64 > LARGEST {
+        if json.len() as u64 > MAX_UNPACKED_BYTES {
             return Err(StorageError::TooLarge);
         }
         check_weight(&json)?;

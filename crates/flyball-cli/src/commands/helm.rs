@@ -3,8 +3,8 @@
 use crate::error::{Error, Result, ResultExt};
 use crate::render::terminal::complain;
 use clap::{Args, Subcommand};
+use flyball_chart::{Seed, TemplateArgs};
 use flyball_core::Clock;
-use flyball_helm::{Seed, TemplateArgs};
 use std::io::Write;
 use std::path::Path;
 
@@ -27,7 +27,7 @@ enum Command {
 pub(crate) fn cmd_helm(args: &HelmArgs) -> Result<()> {
     let Command::Template(args) = &args.command;
     let seed = Seed::from_os().when("no randomness available")?;
-    let output = flyball_helm::template(args, Path::new("."), Clock::system(), seed).map_err(Error::new)?;
+    let output = flyball_chart::template(args, Path::new("."), Clock::system(), seed).map_err(Error::new)?;
     output.warnings.iter().for_each(|warning| complain("note", warning));
     // Whoever reads it may stop halfway.
     let _ = std::io::stdout().write_all(output.text.as_bytes());

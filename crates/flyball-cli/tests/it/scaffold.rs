@@ -165,7 +165,7 @@ fn libraries_leave_the_version_of_kubernetes_to_programs() {
         assert_eq!(table(&text, "dependencies"), "k8s-openapi.workspace = true", "{library}");
         assert!(table(&text, "dev-dependencies").contains("features = [\"v1_36\"]"), "{library}");
     }
-    for library in ["flyball-core", "flyball-schema", "flyball-server"] {
+    for library in ["flyball-chart", "flyball-core", "flyball-schema", "flyball-server"] {
         assert!(!read(&format!("crates/{library}/Cargo.toml")).contains("k8s-openapi"), "{library}");
     }
 }

@@ -2,10 +2,9 @@
 //! `flyball_cluster::testing`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and shows what differs")]
 
-mod cases;
+mod architecture;
 mod forged;
 mod hooks;
-mod library;
 mod lookups;
 mod memcached;
 mod owners;

@@ -1,7 +1,7 @@
 //! Templates that mean to burn time or memory, for each function and each way of the language: within the budget, each renders or ends.
 
 use crate::{ALONE, memory, project::project, release};
-use flyball_helm::{Budget, Capabilities, Chart, RenderOptions, Values};
+use flyball_chart::{Budget, Capabilities, Chart, RenderOptions, Values};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

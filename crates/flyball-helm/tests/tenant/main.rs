@@ -10,9 +10,9 @@ mod project;
 #[path = "../../../flyball-cluster/tests/tenant/suite.rs"]
 mod suite;
 
+use flyball_chart::{Budget, Capabilities, Chart, Lookup, Release, RenderOptions, Values};
 use flyball_cluster::testing::Test;
 use flyball_helm::storage::{Hook, PAYLOAD, Revision, SECRET_TYPE, State, secret_name};
-use flyball_helm::{Budget, Capabilities, Chart, Lookup, Release, RenderOptions, Values};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};

@@ -1,0 +1,139 @@
+//! Capabilities of a cluster: `.Capabilities` in templates.
+
+use crate::value::object::{Field, Object, Record};
+use crate::value::{List, ListKind, Value};
+
+/// The Helm that templates believe to run in.
+const HELM_VERSION: &str = "v3.21.4";
+
+/// API versions of a Kubernetes 1.36 client, in the order of Helm.
+#[rustfmt::skip]
+const API_VERSIONS: [&str; 55] = [
+    "admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1alpha1", "admissionregistration.k8s.io/v1beta1",
+    "internal.apiserver.k8s.io/v1alpha1",
+    "apps/v1", "apps/v1beta1", "apps/v1beta2",
+    "authentication.k8s.io/v1", "authentication.k8s.io/v1alpha1", "authentication.k8s.io/v1beta1",
+    "authorization.k8s.io/v1", "authorization.k8s.io/v1beta1",
+    "autoscaling/v1", "autoscaling/v2",
+    "batch/v1", "batch/v1beta1",
+    "certificates.k8s.io/v1", "certificates.k8s.io/v1beta1", "certificates.k8s.io/v1alpha1",
+    "coordination.k8s.io/v1alpha2", "coordination.k8s.io/v1beta1", "coordination.k8s.io/v1",
+    "v1",
+    "discovery.k8s.io/v1", "discovery.k8s.io/v1beta1",
+    "events.k8s.io/v1", "events.k8s.io/v1beta1",
+    "extensions/v1beta1",
+    "flowcontrol.apiserver.k8s.io/v1", "flowcontrol.apiserver.k8s.io/v1beta1", "flowcontrol.apiserver.k8s.io/v1beta2",
+    "flowcontrol.apiserver.k8s.io/v1beta3",
+    "networking.k8s.io/v1", "networking.k8s.io/v1beta1",
+    "node.k8s.io/v1", "node.k8s.io/v1alpha1", "node.k8s.io/v1beta1",
+    "policy/v1", "policy/v1beta1",
+    "rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io/v1beta1", "rbac.authorization.k8s.io/v1alpha1",
+    "resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1", "resource.k8s.io/v1alpha3",
+    "scheduling.k8s.io/v1alpha2", "scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1",
+    "storage.k8s.io/v1beta1", "storage.k8s.io/v1", "storage.k8s.io/v1alpha1",
+    "storagemigration.k8s.io/v1beta1",
+    "apiextensions.k8s.io/v1beta1", "apiextensions.k8s.io/v1",
+];
+
+/// A cluster's version and its API versions. The default is what Helm assumes when there is no cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    version: String,
+    major: String,
+    minor: String,
+    api_versions: Vec<String>,
+}
+
+impl Default for Capabilities {
+    fn default() -> Self {
+        Self {
+            version: "v1.36.0".to_owned(),
+            major: "1".to_owned(),
+            minor: "36".to_owned(),
+            api_versions: API_VERSIONS.map(str::to_owned).to_vec(),
+        }
+    }
+}
+
+impl Capabilities {
+    /// Sets the version of Kubernetes, such as `v1.36.0` or `1.30`.
+    ///
+    /// What comes after the third number goes, as with `helm template --kube-version`.
+    ///
+    /// # Errors
+    /// The text is not a version.
+    pub fn set_kube_version(&mut self, version: &str) -> Result<(), String> {
+        let complaint = || format!("could not parse {} as version", crate::quote::quote(version.as_bytes()));
+        let text = version.trim().strip_prefix('v').unwrap_or(version.trim());
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (numbers, rest) = text.split_at(end);
+        if !(rest.is_empty() || rest.starts_with(['-', '+', '~']) || rest.starts_with(|c: char| c.is_alphabetic())) {
+            return Err(complaint());
+        }
+        let mut parts = Vec::new();
+        for part in numbers.split('.') {
+            parts.push(part.parse::<u32>().map_err(|_| complaint())?);
+        }
+        if parts.len() < 2 {
+            return Err(format!("illegal version string {}", crate::quote::quote(version.as_bytes())));
+        }
+        self.version = format!("v{}", parts.iter().map(ToString::to_string).collect::<Vec<_>>().join("."));
+        self.major = parts[0].to_string();
+        self.minor = parts[1].to_string();
+        Ok(())
+    }
+
+    /// The version of Kubernetes, such as `v1.36.0`.
+    pub fn kube_version(&self) -> &str {
+        &self.version
+    }
+
+    /// Replaces the API versions: `apps/v1`, and of a cluster also `apps/v1/Deployment`.
+    pub fn set_api_versions(&mut self, versions: impl IntoIterator<Item = String>) {
+        self.api_versions = versions.into_iter().collect();
+    }
+
+    /// Adds API versions to those that are there.
+    pub fn add_api_versions(&mut self, versions: impl IntoIterator<Item = String>) {
+        self.api_versions.extend(versions);
+    }
+
+    /// As templates see it.
+    pub(crate) fn to_value(&self) -> Value {
+        let kube = Record {
+            type_name: "chartutil.KubeVersion",
+            is_pointer: false,
+            embedded: 0,
+            fields: vec![
+                Field::plain("Version", Value::str(&self.version)),
+                Field::plain("Major", Value::str(&self.major)),
+                Field::plain("Minor", Value::str(&self.minor)),
+            ],
+            string: Some(self.version.clone()),
+        };
+        let helm = Record {
+            type_name: "version.BuildInfo",
+            is_pointer: false,
+            embedded: 0,
+            fields: vec![
+                Field { name: "Version", json: "version", omit_empty: true, value: Value::str(HELM_VERSION) },
+                Field { name: "GitCommit", json: "git_commit", omit_empty: true, value: Value::str("") },
+                Field { name: "GitTreeState", json: "git_tree_state", omit_empty: true, value: Value::str("") },
+                Field { name: "GoVersion", json: "go_version", omit_empty: true, value: Value::str("") },
+            ],
+            string: None,
+        };
+        let versions = self.api_versions.iter().map(Value::str).collect();
+        Value::object(Object::Record(Record {
+            type_name: "*chartutil.Capabilities",
+            is_pointer: true,
+            embedded: 0,
+            fields: vec![
+                Field::plain("KubeVersion", Value::object(Object::Record(kube))),
+                Field::plain("APIVersions", Value::List(List::new(ListKind::VersionSet, versions))),
+                Field::plain("HelmVersion", Value::object(Object::Record(helm))),
+            ],
+            string: None,
+        }))
+    }
+}

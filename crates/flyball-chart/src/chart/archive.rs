@@ -1,0 +1,106 @@
+//! Charts as `.tgz`: unpacked in memory, within bounds, and nothing outside of the chart's folder.
+//!
+//! The bounds are those of the whole chart: archives of subcharts within an archive take from what is left.
+
+use super::{ChartError, File};
+use flate2::read::MultiGzDecoder;
+use std::io::Read;
+
+/// The largest file of a chart; the bound is Helm's.
+pub(super) const LARGEST_FILE: u64 = 5 << 20;
+/// The most that all files of a chart may have; the bound is Helm's.
+pub(super) const LARGEST_CHART: u64 = 100 << 20;
+/// Files of a chart with its subcharts.
+const MAX_FILES: usize = 50_000;
+
+/// The rest of the limits for the archives of a chart.
+#[derive(Debug)]
+pub(super) struct Left {
+    bytes: u64,
+    /// Of the archives themselves: headers count, too.
+    raw: u64,
+    files: usize,
+}
+
+impl Left {
+    pub(super) fn new() -> Self {
+        Self { bytes: LARGEST_CHART, raw: LARGEST_CHART * 2, files: MAX_FILES }
+    }
+}
+
+pub(super) fn files(bytes: &[u8], left: &mut Left) -> Result<Vec<File>, ChartError> {
+    let bad = |message: String| ChartError::Archive(message);
+    let read_error = |error: std::io::Error| bad(error.to_string());
+    let mut files = Vec::new();
+    let mut archive = tar::Archive::new(MultiGzDecoder::new(bytes).take(left.raw));
+    for entry in archive.entries().map_err(read_error)? {
+        let mut entry = entry.map_err(read_error)?;
+        left.files = left
+            .files
+            .checked_sub(1)
+            .ok_or_else(|| bad(format!("decompressed chart has more than {MAX_FILES} files")))?;
+        if !entry.header().entry_type().is_file() {
+            continue;
+        }
+        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        let path = inner_path(&name).map_err(bad)?;
+        let size = entry.size();
+        if size > left.bytes {
+            return Err(bad(format!("decompressed chart is larger than the maximum file size {LARGEST_CHART}")));
+        }
+        if size > LARGEST_FILE {
+            let message =
+                format!("decompressed chart file {name:?} is larger than the maximum file size {LARGEST_FILE}");
+            return Err(bad(message));
+        }
+        left.bytes -= size;
+        let mut data = Vec::new();
+        entry.read_to_end(&mut data).map_err(read_error)?;
+        files.push(File { path, data: without_mark(data) });
+    }
+    left.raw = archive.into_inner().limit();
+    if files.is_empty() {
+        return Err(bad("no files in chart archive".to_owned()));
+    }
+    Ok(files)
+}
+
+/// The path below the chart's folder.
+fn inner_path(name: &str) -> Result<String, String> {
+    let delimiter = if name.contains('\\') { '\\' } else { '/' };
+    let mut parts = name.split(delimiter);
+    if parts.next() == Some("Chart.yaml") {
+        return Err("chart yaml not in base directory".to_owned());
+    }
+    let rest: Vec<&str> = parts.collect();
+    if rest.first() == Some(&"") && rest.len() > 1 {
+        return Err("chart illegally contains absolute paths".to_owned());
+    }
+    let mut clean: Vec<&str> = Vec::new();
+    for part in rest {
+        match part {
+            "" | "." => {}
+            ".." => {
+                if clean.pop().is_none() {
+                    return Err("chart illegally references parent directory".to_owned());
+                }
+            }
+            part => clean.push(part),
+        }
+    }
+    if clean.is_empty() {
+        return Err(format!("chart illegally contains content outside the base directory: {name:?}"));
+    }
+    if clean[0].len() == 2 && clean[0].ends_with(':') && clean.len() > 1 {
+        return Err("chart contains illegally named files".to_owned());
+    }
+    Ok(clean.join("/"))
+}
+
+/// Drops the byte order mark that some editors write.
+pub(super) fn without_mark(data: Vec<u8>) -> Vec<u8> {
+    match data.strip_prefix(b"\xef\xbb\xbf") {
+        Some(rest) => rest.to_vec(),
+        None => data,
+    }
+}

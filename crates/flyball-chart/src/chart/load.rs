@@ -1,0 +1,205 @@
+//! Loads a chart: a folder or an archive becomes files, files become a chart with its subcharts.
+
+use super::archive::{LARGEST_CHART, LARGEST_FILE, Left, without_mark};
+use super::ignore::Rules;
+use super::{Chart, ChartError, File, Metadata, archive};
+use crate::yaml;
+use serde_json::Map;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Nesting depth of subcharts and folders.
+const DEPTH: usize = 50;
+
+pub(super) fn open(path: &Path) -> Result<Chart, ChartError> {
+    let shown = path.display().to_string();
+    let read_error = |error: std::io::Error| ChartError::Read { path: shown.clone(), message: message(&error) };
+    let found = match std::fs::metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(ChartError::Missing(shown)),
+        Err(error) => return Err(read_error(error)),
+    };
+    if found.is_dir() {
+        return nested(folder(path)?, 0, &mut Left::new());
+    }
+    if found.len() > LARGEST_CHART {
+        return Err(ChartError::Large { path: shown, bound: LARGEST_CHART });
+    }
+    let bytes = std::fs::read(path).map_err(read_error)?;
+    if !bytes.starts_with(&[0x1f, 0x8b]) {
+        let is_yaml = shown.ends_with(".yaml") || shown.ends_with(".yml");
+        return Err(ChartError::Archive(match is_yaml {
+            true => format!("file '{shown}' seems to be a YAML file, but expected a gzipped archive"),
+            false => format!("file '{shown}' does not appear to be a gzipped archive; got 'text/plain; charset=utf-8'"),
+        }));
+    }
+    from_archive(&bytes)
+}
+
+/// Makes a chart of an archive.
+pub(super) fn from_archive(bytes: &[u8]) -> Result<Chart, ChartError> {
+    let mut left = Left::new();
+    nested(archive::files(bytes, &mut left)?, 0, &mut left)
+}
+
+/// An error of the operating system in the words of Go.
+pub(crate) fn message(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        std::io::ErrorKind::IsADirectory => "is a directory".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Reads a folder, without what `.helmignore` names.
+fn folder(top: &Path) -> Result<Vec<File>, ChartError> {
+    let rules = match std::fs::read(top.join(".helmignore")) {
+        Ok(bytes) => Rules::parse(&String::from_utf8_lossy(&bytes))?,
+        Err(_) => Rules::default(),
+    };
+    let mut files = Vec::new();
+    let mut size = 0;
+    walk(top, "", &rules, &mut files, &mut size, 0)?;
+    Ok(files)
+}
+
+fn walk(
+    folder: &Path,
+    prefix: &str,
+    rules: &Rules,
+    files: &mut Vec<File>,
+    size: &mut u64,
+    depth: usize,
+) -> Result<(), ChartError> {
+    let read_error =
+        |path: &str, error: &std::io::Error| ChartError::Read { path: path.to_owned(), message: message(error) };
+    if depth > DEPTH {
+        return Err(ChartError::Archive(format!("folders are nested deeper than {DEPTH}: {prefix}")));
+    }
+    let mut entries = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(|error| read_error(prefix, &error))? {
+        let entry = entry.map_err(|error| read_error(prefix, &error))?;
+        entries.push((entry.file_name().to_string_lossy().into_owned(), entry.path()));
+    }
+    entries.sort();
+    for (name, path) in entries {
+        let inner = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };
+        let found = std::fs::metadata(&path).map_err(|error| read_error(&inner, &error))?;
+        if rules.ignore(&inner, found.is_dir()) {
+            continue;
+        }
+        if found.is_dir() {
+            walk(&path, &inner, rules, files, size, depth + 1)?;
+            continue;
+        }
+        if !found.is_file() {
+            let path = path.display();
+            return Err(ChartError::Archive(format!(
+                "cannot load irregular file {path} as it has file mode type bits set"
+            )));
+        }
+        if found.len() > LARGEST_FILE {
+            return Err(ChartError::Large { path: inner, bound: LARGEST_FILE });
+        }
+        *size += found.len();
+        if *size > LARGEST_CHART {
+            return Err(ChartError::Large { path: inner, bound: LARGEST_CHART });
+        }
+        let data = std::fs::read(&path).map_err(|error| read_error(&inner, &error))?;
+        files.push(File { path: inner, data: without_mark(data) });
+    }
+    Ok(())
+}
+
+/// Makes a chart of files, which are named by their paths within it.
+fn nested(files: Vec<File>, depth: usize, left: &mut Left) -> Result<Chart, ChartError> {
+    if depth > DEPTH {
+        return Err(ChartError::Archive(format!("subcharts are nested deeper than {DEPTH}")));
+    }
+    let problem = |file, error: yaml::Error| ChartError::File { file, message: error.to_string() };
+    let mut metadata = None;
+    for file in files.iter().filter(|file| file.path == "Chart.yaml") {
+        let mut read = Metadata::default();
+        yaml::read(&file.data).and_then(|data| read.read(&data)).map_err(|error| problem("Chart.yaml", error))?;
+        if read.api_version.is_empty() {
+            "v1".clone_into(&mut read.api_version);
+        }
+        metadata = Some(read);
+    }
+    let mut chart = Chart {
+        metadata: metadata.clone().unwrap_or_default(),
+        values: Map::new(),
+        schema: None,
+        templates: Vec::new(),
+        files: Vec::new(),
+        dependencies: Vec::new(),
+        warnings: Vec::new(),
+    };
+    let mut subcharts: BTreeMap<String, Vec<File>> = BTreeMap::new();
+    for file in files {
+        match file.path.as_str() {
+            "Chart.yaml" | "Chart.lock" => {}
+            "values.yaml" => {
+                let map = yaml::read_map(&file.data).map_err(|error| problem("values.yaml", error))?;
+                chart.values = map.into_iter().map(|(key, value)| (key, value.to_values())).collect();
+            }
+            "values.schema.json" => chart.schema = Some(file.data),
+            "requirements.yaml" => {
+                let data = yaml::read(&file.data).map_err(|error| problem("requirements.yaml", error))?;
+                chart.metadata.read(&data).map_err(|error| problem("requirements.yaml", error))?;
+                if chart.metadata.api_version == "v1" {
+                    chart.files.push(file);
+                } else {
+                    chart.warnings.push("Warning: Dependencies are handled in Chart.yaml since apiVersion \"v2\". We recommend migrating dependencies to Chart.yaml.".to_owned());
+                }
+            }
+            "requirements.lock" if chart.metadata.api_version == "v1" => chart.files.push(file),
+            "requirements.lock" => {}
+            path if path.starts_with("templates/") => chart.templates.push(file),
+            path => match path.strip_prefix("charts/") {
+                Some(_) if path.ends_with(".prov") => chart.files.push(file),
+                Some(inner) => {
+                    let name = inner.split('/').next().unwrap_or(inner).to_owned();
+                    let inner = inner.to_owned();
+                    subcharts.entry(name).or_default().push(File { path: inner, data: file.data });
+                }
+                None => chart.files.push(file),
+            },
+        }
+    }
+    if metadata.is_none() {
+        return Err(ChartError::NoMetadata);
+    }
+    chart.metadata.validate()?;
+    for (name, files) in subcharts {
+        if name.starts_with(['_', '.']) {
+            continue;
+        }
+        let parent = chart.name().to_owned();
+        let loaded = subchart(&name, files, &parent, depth, left);
+        chart.dependencies.push(loaded.map_err(|error| ChartError::Subchart {
+            name,
+            parent,
+            message: error.to_string(),
+        })?);
+    }
+    Ok(chart)
+}
+
+fn subchart(name: &str, files: Vec<File>, parent: &str, depth: usize, left: &mut Left) -> Result<Chart, ChartError> {
+    if name.ends_with(".tgz") {
+        return match files.first() {
+            Some(file) if file.path == name => nested(archive::files(&file.data, left)?, depth + 1, left),
+            file => Err(ChartError::Archive(format!(
+                "error unpacking subchart tar in {parent}: expected {name}, got {}",
+                file.map_or("nothing", |file| file.path.as_str())
+            ))),
+        };
+    }
+    let inner = |file: File| {
+        let (_, path) = file.path.split_once('/')?;
+        Some(File { path: path.to_owned(), data: file.data })
+    };
+    nested(files.into_iter().filter_map(inner).collect(), depth + 1, left)
+}

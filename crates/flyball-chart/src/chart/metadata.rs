@@ -1,0 +1,381 @@
+//! `Chart.yaml`: what a chart says of itself.
+
+use super::ChartError;
+use crate::quote::{is_print, quote};
+use crate::value::object::{Field, Object, Record};
+use crate::value::{List, ListKind, Map as ValueMap, MapKind, Value};
+use crate::yaml::{Data, Error};
+use std::collections::BTreeMap;
+
+/// `Chart.yaml`. See <https://helm.sh/docs/topics/charts/#the-chartyaml-file>.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Metadata {
+    /// The name.
+    pub name: String,
+    /// The project's page.
+    pub home: String,
+    /// Pages of the project's source.
+    pub sources: Vec<String>,
+    /// The version of the chart.
+    pub version: String,
+    /// One sentence about it.
+    pub description: String,
+    /// Words to find it by.
+    pub keywords: Vec<String>,
+    /// Maintainers.
+    pub maintainers: Vec<Maintainer>,
+    /// A picture's page.
+    pub icon: String,
+    /// `v2`, or `v1` for charts of Helm 2.
+    pub api_version: String,
+    /// Path of the value in the parent that enables it.
+    pub condition: String,
+    /// Tags that switch it.
+    pub tags: String,
+    /// The version of what the chart installs.
+    pub app_version: String,
+    /// Nobody should use it any more.
+    pub deprecated: bool,
+    /// For other programs.
+    pub annotations: BTreeMap<String, String>,
+    /// The versions of Kubernetes that it is for.
+    pub kube_version: String,
+    /// Its subcharts.
+    pub dependencies: Vec<Dependency>,
+    /// `application`, which is the default, or `library`.
+    pub chart_type: String,
+}
+
+/// Somebody who maintains a chart.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Maintainer {
+    /// The name.
+    pub name: String,
+    /// The address.
+    pub email: String,
+    /// The page.
+    pub url: String,
+}
+
+/// A subchart as a chart wants it. See <https://helm.sh/docs/topics/charts/#chart-dependencies>.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Dependency {
+    /// The name; after dependencies are processed, the alias.
+    pub name: String,
+    /// Which versions.
+    pub version: String,
+    /// From where.
+    pub repository: String,
+    /// Paths in the values of which the first boolean decides whether it is wanted.
+    pub condition: String,
+    /// Keys of `tags` in the values which decide that if no condition does.
+    pub tags: Vec<String>,
+    /// Values that the parent takes from it.
+    pub import_values: Vec<ImportValue>,
+    /// Another name for it.
+    pub alias: String,
+    /// Its tags and condition enable it.
+    pub enabled: bool,
+}
+
+/// Values that a parent takes from a subchart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportValue {
+    /// The path in the subchart's values.
+    pub child: String,
+    /// Path in the parent's values.
+    pub parent: String,
+    pub(crate) is_export: bool,
+}
+
+/// Reads the fields of one mapping; the messages of what does not fit name them.
+struct Fields<'d> {
+    owner: &'static str,
+    path: &'static str,
+    map: &'d BTreeMap<String, Data>,
+}
+
+impl<'d> Fields<'d> {
+    fn of(data: &'d Data, owner: &'static str, path: &'static str, wanted: &str) -> Result<Option<Fields<'d>>, Error> {
+        match data {
+            Data::Map(map) => Ok(Some(Fields { owner, path, map })),
+            Data::Null => Ok(None),
+            other if path.is_empty() => Err(other.mismatch("Go value", wanted)),
+            other => Err(other.mismatch(&format!("Go struct field {}", path.trim_end_matches('.')), wanted)),
+        }
+    }
+
+    fn get(&self, name: &str) -> &'d Data {
+        let found = self.map.get(name).or_else(|| {
+            // Go's JSON does not mind the case of names.
+            self.map.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        });
+        found.unwrap_or(&Data::Null)
+    }
+
+    fn place(&self, name: &str) -> String {
+        format!("{}.{}{name}", self.owner, self.path)
+    }
+
+    fn text(&self, name: &str) -> Result<String, Error> {
+        self.get(name).to_text(&self.place(name))
+    }
+
+    fn boolean(&self, name: &str) -> Result<bool, Error> {
+        match self.get(name) {
+            Data::Null => Ok(false),
+            Data::Bool(is) => Ok(*is),
+            other => Err(other.mismatch(&format!("Go struct field {}", self.place(name)), "bool")),
+        }
+    }
+
+    fn list(&self, name: &str, wanted: &str) -> Result<&'d [Data], Error> {
+        match self.get(name) {
+            Data::Null => Ok(&[]),
+            Data::List(items) => Ok(items),
+            other => Err(other.mismatch(&format!("Go struct field {}", self.place(name)), wanted)),
+        }
+    }
+
+    fn texts(&self, name: &str) -> Result<Vec<String>, Error> {
+        self.list(name, "[]string")?.iter().map(|item| item.to_text(&self.place(name))).collect()
+    }
+}
+
+impl Metadata {
+    /// Reads `Chart.yaml`, or what `requirements.yaml` adds to it.
+    pub(super) fn read(&mut self, data: &Data) -> Result<(), Error> {
+        let Some(fields) = Fields::of(data, "Metadata", "", "chart.Metadata")? else { return Ok(()) };
+        let set = |into: &mut String, name: &str| -> Result<(), Error> {
+            if *fields.get(name) != Data::Null {
+                *into = fields.text(name)?;
+            }
+            Ok(())
+        };
+        set(&mut self.name, "name")?;
+        set(&mut self.home, "home")?;
+        set(&mut self.version, "version")?;
+        set(&mut self.description, "description")?;
+        set(&mut self.icon, "icon")?;
+        set(&mut self.api_version, "apiVersion")?;
+        set(&mut self.condition, "condition")?;
+        set(&mut self.tags, "tags")?;
+        set(&mut self.app_version, "appVersion")?;
+        set(&mut self.kube_version, "kubeVersion")?;
+        set(&mut self.chart_type, "type")?;
+        if *fields.get("deprecated") != Data::Null {
+            self.deprecated = fields.boolean("deprecated")?;
+        }
+        if *fields.get("sources") != Data::Null {
+            self.sources = fields.texts("sources")?;
+        }
+        if *fields.get("keywords") != Data::Null {
+            self.keywords = fields.texts("keywords")?;
+        }
+        if let Some(annotations) =
+            Fields::of(fields.get("annotations"), "Metadata", "annotations.", "map[string]string")?
+        {
+            let entries = annotations.map.iter();
+            self.annotations = entries
+                .map(|(key, value)| Ok((key.clone(), value.to_text("Metadata.annotations")?)))
+                .collect::<Result<_, Error>>()?;
+        }
+        if *fields.get("maintainers") != Data::Null {
+            self.maintainers = fields
+                .list("maintainers", "[]*chart.Maintainer")?
+                .iter()
+                .map(|item| {
+                    let Some(fields) = Fields::of(item, "Maintainer", "maintainers.", "chart.Maintainer")? else {
+                        return Ok(Maintainer::default());
+                    };
+                    Ok(Maintainer {
+                        name: fields.text("name")?,
+                        email: fields.text("email")?,
+                        url: fields.text("url")?,
+                    })
+                })
+                .collect::<Result<_, Error>>()?;
+        }
+        if *fields.get("dependencies") != Data::Null {
+            let items = fields.list("dependencies", "[]*chart.Dependency")?;
+            self.dependencies = items.iter().map(Dependency::read).collect::<Result<_, Error>>()?;
+        }
+        Ok(())
+    }
+
+    /// Checks what Helm checks, and cleans texts of what cannot be printed.
+    pub(super) fn validate(&mut self) -> Result<(), ChartError> {
+        for text in [
+            &mut self.name,
+            &mut self.description,
+            &mut self.home,
+            &mut self.icon,
+            &mut self.condition,
+            &mut self.tags,
+            &mut self.app_version,
+            &mut self.kube_version,
+        ] {
+            *text = clean(text);
+        }
+        self.sources.iter_mut().chain(&mut self.keywords).for_each(|text| *text = clean(text));
+        let quoted = |text: &str| quote(text.as_bytes());
+        let invalid = |message: String| Err(ChartError::Invalid(message));
+        if self.api_version.is_empty() {
+            return invalid("chart.metadata.apiVersion is required".to_owned());
+        }
+        if self.name.is_empty() {
+            return invalid("chart.metadata.name is required".to_owned());
+        }
+        if self.name == "." || self.name == ".." {
+            return invalid(format!("chart.metadata.name {} is not allowed", quoted(&self.name)));
+        }
+        if self.name.contains('/') {
+            return invalid(format!("chart.metadata.name {} is invalid", quoted(&self.name)));
+        }
+        if self.version.is_empty() {
+            return invalid("chart.metadata.version is required".to_owned());
+        }
+        if crate::semver::Version::parse(&self.version).is_err() {
+            return invalid(format!("chart.metadata.version {} is invalid", quoted(&self.version)));
+        }
+        if !matches!(self.chart_type.as_str(), "" | "application" | "library") {
+            return invalid("chart.metadata.type must be application or library".to_owned());
+        }
+        for maintainer in &mut self.maintainers {
+            if *maintainer == Maintainer::default() {
+                return invalid("maintainers must not contain empty or null nodes".to_owned());
+            }
+            for text in [&mut maintainer.name, &mut maintainer.email, &mut maintainer.url] {
+                *text = clean(text);
+            }
+        }
+        let mut names = std::collections::BTreeSet::new();
+        for dependency in &mut self.dependencies {
+            if dependency.name.is_empty() && dependency.version.is_empty() && dependency.repository.is_empty() {
+                return invalid("dependencies must not contain empty or null nodes".to_owned());
+            }
+            for text in
+                [&mut dependency.name, &mut dependency.version, &mut dependency.repository, &mut dependency.condition]
+            {
+                *text = clean(text);
+            }
+            let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            if !dependency.alias.chars().all(is_word) {
+                return invalid(format!(
+                    "dependency {} has disallowed characters in the alias",
+                    quoted(&dependency.name)
+                ));
+            }
+            let name = if dependency.alias.is_empty() { &dependency.name } else { &dependency.alias };
+            if !names.insert(name.clone()) {
+                return invalid(format!("more than one dependency with name or alias {}", quoted(name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// `.Chart` in templates.
+    pub(crate) fn to_value(&self, is_root: bool) -> Value {
+        let text = |name, json, text: &str| Field { name, json, omit_empty: true, value: Value::str(text) };
+        let list = |name, json, value| Field { name, json, omit_empty: true, value };
+        let named = |kind, items: Vec<Value>| Value::List(List::new(ListKind::Named(kind), items));
+        let annotations = self.annotations.iter().map(|(key, value)| (key.clone(), Value::str(value))).collect();
+        let maintainers = self.maintainers.iter().map(Maintainer::to_value).collect();
+        let dependencies = self.dependencies.iter().map(Dependency::to_value).collect();
+        let mut fields = vec![
+            text("Name", "name", &self.name),
+            text("Home", "home", &self.home),
+            list("Sources", "sources", Value::strings(&self.sources)),
+            text("Version", "version", &self.version),
+            text("Description", "description", &self.description),
+            list("Keywords", "keywords", Value::strings(&self.keywords)),
+            list("Maintainers", "maintainers", named("[]*chart.Maintainer", maintainers)),
+            text("Icon", "icon", &self.icon),
+            text("APIVersion", "apiVersion", &self.api_version),
+            text("Condition", "condition", &self.condition),
+            text("Tags", "tags", &self.tags),
+            text("AppVersion", "appVersion", &self.app_version),
+            list("Deprecated", "deprecated", Value::Bool(self.deprecated)),
+            list("Annotations", "annotations", Value::Map(ValueMap::new(MapKind::Strings, annotations))),
+            text("KubeVersion", "kubeVersion", &self.kube_version),
+            list("Dependencies", "dependencies", named("[]*chart.Dependency", dependencies)),
+            text("Type", "type", &self.chart_type),
+        ];
+        let embedded = fields.len();
+        fields.push(Field::plain("IsRoot", Value::Bool(is_root)));
+        let type_name = "struct { chart.Metadata; IsRoot bool }";
+        Value::object(Object::Record(Record { type_name, is_pointer: false, embedded, fields, string: None }))
+    }
+}
+
+impl Maintainer {
+    fn to_value(&self) -> Value {
+        let text = |name, json, text: &str| Field { name, json, omit_empty: true, value: Value::str(text) };
+        let fields =
+            vec![text("Name", "name", &self.name), text("Email", "email", &self.email), text("URL", "url", &self.url)];
+        let type_name = "*chart.Maintainer";
+        Value::object(Object::Record(Record { type_name, is_pointer: true, embedded: 0, fields, string: None }))
+    }
+}
+
+impl Dependency {
+    fn read(data: &Data) -> Result<Dependency, Error> {
+        let Some(fields) = Fields::of(data, "Dependency", "dependencies.", "chart.Dependency")? else {
+            return Ok(Dependency::default());
+        };
+        let import = |data: &Data| match data {
+            Data::Str(name) => {
+                Some(ImportValue { child: format!("exports.{name}"), parent: ".".to_owned(), is_export: true })
+            }
+            Data::Map(map) => {
+                let word = |name: &str| match map.get(name) {
+                    Some(Data::Null) | None => "<nil>".to_owned(),
+                    Some(other) => other.to_text("").unwrap_or_default(),
+                };
+                Some(ImportValue { child: word("child"), parent: word("parent"), is_export: false })
+            }
+            _ => None,
+        };
+        Ok(Dependency {
+            name: fields.text("name")?,
+            version: fields.text("version")?,
+            repository: fields.text("repository")?,
+            condition: fields.text("condition")?,
+            tags: fields.texts("tags")?,
+            import_values: fields.list("import-values", "[]interface {}")?.iter().filter_map(import).collect(),
+            alias: fields.text("alias")?,
+            enabled: fields.boolean("enabled")?,
+        })
+    }
+
+    fn to_value(&self) -> Value {
+        let text = |name, json, omit_empty, text: &str| Field { name, json, omit_empty, value: Value::str(text) };
+        let imports = self.import_values.iter().map(|import| {
+            let entries = [("child", &import.child), ("parent", &import.parent)];
+            let entries = entries.map(|(key, value)| (key.to_owned(), Value::str(value))).into_iter().collect();
+            Value::Map(ValueMap::new(MapKind::Strings, entries))
+        });
+        let fields = vec![
+            text("Name", "name", false, &self.name),
+            text("Version", "version", true, &self.version),
+            text("Repository", "repository", false, &self.repository),
+            text("Condition", "condition", true, &self.condition),
+            Field { name: "Tags", json: "tags", omit_empty: true, value: Value::strings(&self.tags) },
+            Field { name: "Enabled", json: "enabled", omit_empty: true, value: Value::Bool(self.enabled) },
+            Field {
+                name: "ImportValues",
+                json: "import-values",
+                omit_empty: true,
+                value: Value::list(imports.collect()),
+            },
+            text("Alias", "alias", true, &self.alias),
+        ];
+        let type_name = "*chart.Dependency";
+        Value::object(Object::Record(Record { type_name, is_pointer: true, embedded: 0, fields, string: None }))
+    }
+}
+
+/// Every space becomes a plain one; what cannot be printed goes.
+fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).filter(|c| is_print(*c)).collect()
+}

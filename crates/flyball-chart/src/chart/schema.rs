@@ -1,0 +1,100 @@
+//! `values.schema.json`: what values may be.
+//!
+//! Helm checks with santhosh-tekuri/jsonschema, and its messages are followed here. Drafts 4 to 2020-12 are known as far as
+//! charts use them; references lead within the document, since nothing is fetched.
+
+mod check;
+mod meta;
+mod text;
+
+use super::Chart;
+use crate::functions::json;
+use crate::value::Value as TemplateValue;
+use check::{Checker, Violation};
+use serde_json::{Map, Value};
+
+/// Checks values against the schemas of a chart and of its subcharts.
+///
+/// # Errors
+/// All that is wrong, chart by chart.
+pub(crate) fn validate(chart: &Chart, values: &Map<String, Value>) -> Result<(), String> {
+    let mut all = String::new();
+    if let Some(schema) = &chart.schema
+        && let Err(message) = one(schema, values)
+    {
+        all.push_str(&format!("{}:\n{message}", chart.name()));
+    }
+    for child in &chart.dependencies {
+        match values.get(child.name()) {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(values)) => {
+                if let Err(message) = validate(child, values) {
+                    all.push_str(&message);
+                }
+            }
+            Some(other) => {
+                let is = TemplateValue::from(other).type_name();
+                let name = child.name();
+                all.push_str(&format!("{name}:\ninvalid type for values: expected object (map), got {is}\n"));
+            }
+        }
+    }
+    if all.is_empty() { Ok(()) } else { Err(all) }
+}
+
+fn one(schema: &[u8], values: &Map<String, Value>) -> Result<(), String> {
+    let root: Value = match serde_json::from_slice(schema) {
+        Ok(root) => root,
+        // Go's reader knows the words for what is wrong.
+        Err(error) => return Err(json::read(schema).err().unwrap_or_else(|| error.to_string())),
+    };
+    let draft = Draft::of(&root)?;
+    let (meta, url) = meta::schema(draft);
+    let problems = Checker::new(&meta, Draft::V2020).check(&root)?;
+    if !problems.is_empty() {
+        let shown = show(&problems);
+        return Err(format!(
+            "\"file:///values.schema.json#\" is not valid against metaschema: jsonschema validation failed with '{url}#'{shown}"
+        ));
+    }
+    let problems = Checker::new(&root, draft).check(&Value::Object(values.clone()))?;
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{}\n", show(&problems).trim_start_matches('\n'))),
+    }
+}
+
+fn show(problems: &[Violation]) -> String {
+    let mut out = String::new();
+    problems.iter().for_each(|problem| problem.show(&mut out, 0));
+    out
+}
+
+/// A version of JSON Schema.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Draft {
+    V4,
+    V6,
+    V7,
+    V2019,
+    V2020,
+}
+
+impl Draft {
+    fn of(root: &Value) -> Result<Draft, String> {
+        let Some(url) = root.get("$schema").and_then(Value::as_str) else { return Ok(Draft::V2020) };
+        let bare = url.trim_end_matches('#').trim_start_matches("http://").trim_start_matches("https://");
+        Ok(match bare {
+            "json-schema.org/draft-04/schema" => Draft::V4,
+            "json-schema.org/draft-06/schema" => Draft::V6,
+            "json-schema.org/draft-07/schema" => Draft::V7,
+            "json-schema.org/draft/2019-09/schema" => Draft::V2019,
+            "json-schema.org/schema" | "json-schema.org/draft/2020-12/schema" => Draft::V2020,
+            _ => {
+                return Err(format!(
+                    "failing loading {url:?}: schemas are not fetched; name a draft of json-schema.org"
+                ));
+            }
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! Laws of the costs of functions: what a call takes is charged, whatever it is given.
+
+use super::{Function, Handling, functions};
+use crate::seed::Seed;
+use crate::value::{IntKind, List, ListKind, Type, Value};
+use crate::world::{Budget, Call, VALUE_DEPTH, World};
+use flyball_core::{Clock, Rng};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The longest that a step may take without optimization; with it, a step takes about 20 ns.
+const NANOSECONDS_PER_STEP: u64 = 2_000;
+/// Time that is not looked at: below this, the clock of a thread says little.
+const NOISE: u64 = 4_000_000;
+/// Calls that are charged more take long whatever they are given.
+const EXPENSIVE: u64 = 500_000;
+
+fn world() -> World<'static> {
+    World::new(Clock::system(), &Seed::default(), None, Budget::trusted(), false)
+}
+
+/// Returns for how long this thread has run, in nanoseconds.
+fn thread_time() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    stat.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// An argument of about so many bytes; `shape` chooses among those that a parameter takes.
+fn argument(world: &World<'_>, param: Type, shape: usize, size: usize) -> Value {
+    let word = |at: usize| format!("word-{at} ");
+    let text = |size: usize| (0..size / 8).map(word).collect::<String>();
+    let items = |size: usize| (0..size / 32).map(|at| Value::str(word(at))).collect::<Vec<_>>();
+    let map =
+        |size: usize| Value::map((0..size / 32).map(|at| (word(at), Value::str(word(at)))).collect::<BTreeMap<_, _>>());
+    match param {
+        Type::Any | Type::Reflect => match shape % 5 {
+            0 => Value::str(text(size)),
+            1 => Value::list(items(size)),
+            2 => map(size),
+            3 => Value::int(size as i64),
+            _ => Value::list(vec![map(size / 2), Value::list(items(size / 2))]),
+        },
+        Type::Bool => Value::Bool(shape.is_multiple_of(2)),
+        Type::Int(IntKind::Int) => Value::int([2, 16, size as i64, -1][shape % 4]),
+        Type::Int(kind) => Value::Int(kind, size as i64),
+        Type::Float => Value::Float(size as f64),
+        Type::Str => match shape % 5 {
+            0 => Value::str(text(size)),
+            1 => Value::str("a".repeat(size)),
+            2 => Value::str("a"),
+            3 => Value::str("word-[0-9]+ ".repeat(size / 512 + 1)),
+            _ => Value::str("/.\n\"<".repeat(size / 8)),
+        },
+        Type::Bytes => Value::Bytes(text(size).into_bytes().into()),
+        Type::List(ListKind::Strings) => Value::strings((0..size / 32).map(word)),
+        Type::List(kind) => Value::List(List::new(kind, items(size))),
+        Type::Map(_) => map(size),
+        Type::Object(_) => {
+            let now = *world.function("now").unwrap();
+            call(world, &now, &[]).1.unwrap()
+        }
+    }
+}
+
+/// Makes a call as a template does, unless it is an expensive one; gives what it was charged, what it gave, and the time it took.
+fn call(world: &World<'_>, function: &Function, args: &[Value]) -> (u64, Option<Value>, u64) {
+    let context = Call { world, templates: &Rc::default(), is_literal: false, is_evaluated: false };
+    let before = world.steps();
+    if (function.cost)(&context, args).is_err() || world.steps() - before > EXPENSIVE {
+        return (world.steps() - before, None, 0);
+    }
+    let began = thread_time();
+    let made = (function.call)(&context, args).ok();
+    let took = thread_time() - began;
+    if let Some(made) = &made {
+        world.charge_shallow(0, std::slice::from_ref(made)).unwrap();
+    }
+    (world.steps() - before, made, took)
+}
+
+/// Returns the charge and the time of a call whose arguments have about so many bytes.
+fn measured(function: &Function, shapes: &[usize], size: usize) -> (u64, u64) {
+    // The least of two: others have the processor's caches as well.
+    let measured = (0..2).map(|_| {
+        let world = world();
+        let argument = |(param, shape): (&Type, &usize)| argument(&world, *param, *shape, size);
+        let args: Vec<Value> = function.params.iter().zip(shapes).map(argument).collect();
+        let (charge, _, took) = call(&world, function, &args);
+        (charge, took)
+    });
+    measured.min_by_key(|(_, took)| *took).unwrap()
+}
+
+#[test]
+fn charges_cover_the_work_of_each_function_and_grow_with_it() {
+    let (rng, mut violations) = (Rng::from_seed(1), BTreeMap::new());
+    for _ in 0..3 {
+        let shapes: [usize; 5] = std::array::from_fn(|_| rng.below(20) as usize);
+        for (name, function) in functions() {
+            let [(charge, took), (twice, took_twice)] =
+                [12 << 10, 24 << 10].map(|size| measured(&function, &shapes, size));
+            for (charge, took) in [(charge, took), (twice, took_twice)] {
+                if took > charge * NANOSECONDS_PER_STEP + NOISE {
+                    violations.insert(name, format!("{took} ns for {charge} steps, arguments {shapes:?}"));
+                }
+            }
+            let grows = took_twice as f64 * charge as f64 / (took.max(NOISE) as f64 * twice as f64);
+            if grows > 2.5 {
+                violations
+                    .insert(name, format!("{grows} times the time for a step at twice the size, arguments {shapes:?}"));
+            }
+        }
+    }
+    assert!(violations.is_empty(), "{violations:#?}");
+}
+
+#[test]
+fn what_looks_through_its_arguments_is_charged_for_all_that_they_hold() {
+    let deep = (0..VALUE_DEPTH + 2).fold(Value::int(1), |inner, _| Value::list(vec![inner]));
+    let looks_through = |function: &Function| matches!(function.handling, Handling::Makes | Handling::Marks);
+    for (name, function) in functions().into_iter().filter(|(_, function)| looks_through(function)) {
+        for (at, param) in function.params.iter().enumerate() {
+            if !matches!(param, Type::Any | Type::Reflect | Type::List(_) | Type::Map(_)) {
+                continue;
+            }
+            let world = world();
+            let argument = |(other, param): (usize, &Type)| match param {
+                Type::Map(_) if other == at => Value::map(BTreeMap::from([("deep".to_owned(), deep.clone())])),
+                _ if other == at => deep.clone(),
+                _ => argument(&world, *param, 0, 64),
+            };
+            let args: Vec<Value> = function.params.iter().enumerate().map(argument).collect();
+            let context = Call { world: &world, templates: &Rc::default(), is_literal: false, is_evaluated: false };
+            assert!((function.cost)(&context, &args).is_err(), "{name} is not charged for all of argument {at}");
+        }
+    }
+}
+
+#[test]
+fn each_match_of_a_pattern_is_charged_for_the_rest_of_the_text() {
+    for name in ["regexFindAll", "regexReplaceAll", "regexReplaceAllLiteral", "regexSplit"] {
+        let function = functions()[name];
+        let charge = |size: usize| {
+            let world = world();
+            let (pattern, subject) = (Value::str("a"), Value::str("a".repeat(size)));
+            let args = match name {
+                "regexFindAll" | "regexSplit" => [pattern, subject, Value::int(-1)],
+                _ => [pattern, subject, Value::str("b")],
+            };
+            call(&world, &function, &args).0
+        };
+        let (once, twice) = (charge(20_000), charge(40_000));
+        assert!(once >= 20_000 * 20_000 / 2 / 64, "{name}: {once}");
+        assert!(twice >= 3 * once, "{name}: {once}, and {twice} for a text twice as long");
+    }
+}

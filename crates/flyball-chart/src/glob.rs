@@ -1,0 +1,105 @@
+//! Patterns for files: those of `.Files.Glob` (gobwas/glob), and those of `path/filepath` for `.helmignore` and `--show-only`.
+
+use regex::Regex;
+
+/// A pattern of `.Files.Glob`: `*` stays within a folder, `**` does not, `{a,b}` are alternatives.
+pub(crate) struct Glob(Option<Regex>);
+
+impl Glob {
+    /// Nothing if the pattern is none.
+    pub(crate) fn new(pattern: &str) -> Option<Glob> {
+        let mut text = String::from("(?s)^");
+        let mut chars = pattern.chars().peekable();
+        let mut alternatives = 0;
+        while let Some(c) = chars.next() {
+            match c {
+                '*' if chars.peek() == Some(&'*') => {
+                    chars.next();
+                    text.push_str(".*");
+                }
+                '*' => text.push_str("[^/]*"),
+                '?' => text.push_str("[^/]"),
+                '[' => {
+                    text.push('[');
+                    if chars.peek() == Some(&'!') {
+                        chars.next();
+                        text.push('^');
+                    }
+                    loop {
+                        match chars.next()? {
+                            ']' => break,
+                            '\\' => push_class(&mut text, chars.next()?),
+                            '-' => text.push('-'),
+                            c => push_class(&mut text, c),
+                        }
+                    }
+                    text.push(']');
+                }
+                '{' => {
+                    alternatives += 1;
+                    text.push_str("(?:");
+                }
+                '}' if alternatives > 0 => {
+                    alternatives -= 1;
+                    text.push(')');
+                }
+                ',' if alternatives > 0 => text.push('|'),
+                '\\' => text.push_str(&regex::escape(&chars.next()?.to_string())),
+                c => text.push_str(&regex::escape(&c.to_string())),
+            }
+        }
+        text.push('$');
+        (alternatives == 0).then(|| Regex::new(&text).ok()).flatten().map(|regex| Glob(Some(regex)))
+    }
+
+    /// The pattern that Helm uses instead of a bad one.
+    pub(crate) fn everything() -> Glob {
+        Glob(None)
+    }
+
+    pub(crate) fn matches(&self, path: &str) -> bool {
+        self.0.as_ref().is_none_or(|regex| regex.is_match(path))
+    }
+}
+
+fn push_class(text: &mut String, c: char) {
+    if matches!(c, '[' | ']' | '\\' | '^' | '&' | '~' | '-') {
+        text.push('\\');
+    }
+    text.push(c);
+}
+
+/// Go's `filepath.Match`; nothing if the pattern is none.
+pub(crate) fn path_match(pattern: &str, path: &str) -> Option<bool> {
+    let mut text = String::from("(?s)^");
+    let mut chars = pattern.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '*' => text.push_str("[^/]*"),
+            '?' => text.push_str("[^/]"),
+            '[' => {
+                text.push('[');
+                if chars.peek() == Some(&'^') {
+                    chars.next();
+                    text.push('^');
+                }
+                let mut count = 0;
+                loop {
+                    match chars.next()? {
+                        ']' if count > 0 => break,
+                        ']' => return None,
+                        '\\' => push_class(&mut text, chars.next()?),
+                        '-' if count > 0 => text.push('-'),
+                        c => push_class(&mut text, c),
+                    }
+                    count += 1;
+                }
+                text.push(']');
+            }
+            '\\' => text.push_str(&regex::escape(&chars.next()?.to_string())),
+            c => text.push_str(&regex::escape(&c.to_string())),
+        }
+    }
+    text.push('$');
+    Some(Regex::new(&text).ok()?.is_match(path))
+}

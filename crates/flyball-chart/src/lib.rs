@@ -1,0 +1,41 @@
+//! Helm charts: what `helm template` does, without Helm, without a cluster and without I/O while rendering.
+//!
+//! A [`Chart`] is opened from a folder or an archive; with [`Values`], a [`Release`] and [`Capabilities`] it renders to
+//! [`Rendered`]: manifests in the order in which they are installed, hooks, and notes. Rendering is a function of its
+//! arguments: the clock, the seed and the cluster that templates may look up objects in are handed in with [`RenderOptions`].
+//!
+//! The reference is Helm 3: `tests/cases` holds charts with the output of Helm itself, which this crate repeats byte for byte.
+//! So messages are Helm's and Go's, and YAML is read and written here and not by the workspace's library.
+//!
+//! No input makes this crate panic, or take more than its [`Budget`]: charts, values and stored texts may come from anybody.
+
+mod capabilities;
+mod chart;
+mod command;
+mod dates;
+mod format;
+mod functions;
+mod glob;
+mod memory;
+mod number;
+mod quote;
+mod release;
+mod render;
+mod seed;
+mod semver;
+mod template;
+mod text;
+mod value;
+mod values;
+mod world;
+mod yaml;
+
+pub use capabilities::Capabilities;
+pub use chart::{Chart, ChartError, CrdFile, Dependency, File, ImportValue, Maintainer, Metadata};
+pub use command::{Output, TemplateArgs, template};
+pub use release::Release;
+pub use render::{DeletePolicy, Hook, HookEvent, Manifest, RenderError, RenderOptions, Rendered, outline_difference};
+pub use seed::Seed;
+pub use values::{ReadFile, Values, ValuesError};
+pub use world::{Budget, Guard, Lookup};
+pub use yaml::{BoundedYaml, Error as YamlError, from_yaml};

@@ -1,0 +1,44 @@
+//! The release that a chart is rendered for: `.Release` in templates.
+
+use regex::Regex;
+use std::sync::LazyLock;
+
+/// An installation of a chart: name, namespace and revision.
+///
+/// `.Release.Service` is always `Helm`. See <https://helm.sh/docs/chart_template_guide/builtin_objects/>.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Release {
+    /// `.Release.Name`.
+    pub name: String,
+    /// `.Release.Namespace`.
+    pub namespace: String,
+    /// `.Release.Revision`: 1 for an install, one more for each upgrade and rollback.
+    pub revision: u32,
+    /// `.Release.IsUpgrade`; `.Release.IsInstall` is its opposite.
+    pub is_upgrade: bool,
+}
+
+const NAME: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+/// The length that leaves room for what charts put behind a name.
+const MAX_NAME_LENGTH: usize = 53;
+
+static PATTERN: LazyLock<Regex> = LazyLock::new(|| Regex::new(NAME).expect("a constant pattern"));
+
+impl Release {
+    /// Checks the name.
+    ///
+    /// # Errors
+    /// Helm's message: there is none, or it cannot be one.
+    pub fn check_name(&self) -> Result<(), String> {
+        if self.name.is_empty() {
+            return Err("release name \"\": no name provided".to_owned());
+        }
+        if self.name.len() > MAX_NAME_LENGTH || !PATTERN.is_match(&self.name) {
+            let name = crate::quote::quote(self.name.as_bytes());
+            return Err(format!(
+                "release name {name}: invalid release name, must match regex {NAME} and the length must not be longer than {MAX_NAME_LENGTH}"
+            ));
+        }
+        Ok(())
+    }
+}

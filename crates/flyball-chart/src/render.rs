@@ -1,0 +1,385 @@
+//! Renders a chart: values are coalesced and checked, templates executed, and what they give is cut into manifests and hooks.
+
+mod brief;
+pub(crate) mod coalesce;
+mod dependencies;
+mod manifests;
+mod order;
+mod outline;
+
+pub(crate) use manifests::split;
+pub use outline::difference as outline_difference;
+
+use crate::capabilities::Capabilities;
+use crate::chart::{Chart, File, schema};
+use crate::memory;
+use crate::release::Release;
+use crate::seed::Seed;
+use crate::template::exec::Templates;
+use crate::template::include::without_no_value;
+use crate::template::node::Source;
+use crate::text::Text;
+use crate::value::{Map, MapKind, Value};
+use crate::values::Values;
+use crate::world::{Budget, Lookup, World};
+use coalesce::{Nulls, coalesce};
+use flyball_core::Clock;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// A rendered chart.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rendered {
+    /// In the order in which Helm installs them.
+    pub manifests: Vec<Manifest>,
+    /// By kind, as Helm writes them; not part of what is installed with the manifests.
+    pub hooks: Vec<Hook>,
+    /// `templates/NOTES.txt`, or empty.
+    pub notes: String,
+    /// Warnings, as Helm logs them.
+    pub warnings: Vec<String>,
+}
+
+/// A document that a template gave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Manifest {
+    /// The template: `chart/templates/x.yaml`.
+    pub path: String,
+    /// As the template wrote it.
+    pub text: String,
+    /// The document; null if the text has nothing but comments.
+    pub object: serde_json::Value,
+    /// The document without data: where values that are not trusted stand, it has [placeholders](crate::outline_difference). Null if it is the data that
+    /// make it what it is.
+    pub outline: serde_json::Value,
+}
+
+/// A manifest that is applied at a point of the release's life. See <https://helm.sh/docs/topics/charts_hooks/>.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hook {
+    /// The object.
+    pub manifest: Manifest,
+    /// When it is run.
+    pub events: Vec<HookEvent>,
+    /// The lower, the earlier.
+    pub weight: i32,
+    /// When it is deleted; none means before the next one is created.
+    pub delete_policies: Vec<DeletePolicy>,
+}
+
+/// When a hook is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the names are Helm's own words")]
+pub enum HookEvent {
+    PreInstall,
+    PostInstall,
+    PreDelete,
+    PostDelete,
+    PreUpgrade,
+    PostUpgrade,
+    PreRollback,
+    PostRollback,
+    Test,
+}
+
+/// When a hook's object is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are Helm's own words")]
+pub enum DeletePolicy {
+    BeforeHookCreation,
+    HookSucceeded,
+    HookFailed,
+}
+
+/// Why a chart does not render. The messages are Helm's.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// The values for a subchart are no mapping.
+    #[error("{0}")]
+    Values(String),
+    /// The schema forbids the values.
+    #[error("values don't meet the specifications of the schema(s) in the following chart(s):\n{0}")]
+    Schema(String),
+    /// The chart is not for this version of Kubernetes.
+    #[error("chart requires kubeVersion: {wanted} which is incompatible with Kubernetes {actual}")]
+    KubeVersion {
+        /// Constraint in `Chart.yaml`.
+        wanted: String,
+        /// Version of the cluster.
+        actual: String,
+    },
+    /// A template does not parse, or fails.
+    #[error("{0}")]
+    Template(String),
+    /// The output of a template is not YAML, or no object.
+    #[error("YAML parse error on {path}: {message}")]
+    Manifest {
+        /// The template.
+        path: String,
+        /// The problem.
+        message: String,
+    },
+}
+
+impl RenderError {
+    /// Returns the message with the reason first if it is long, within a bound.
+    pub fn brief(&self) -> String {
+        brief::brief(&self.to_string())
+    }
+
+    /// Tells whether values were fine, so that it is the templates where the mistake is.
+    pub fn is_in_templates(&self) -> bool {
+        !matches!(self, RenderError::Values(_) | RenderError::Schema(_))
+    }
+}
+
+/// Inputs of a rendering beside values.
+#[derive(Clone)]
+pub struct RenderOptions<'c> {
+    /// Clock of `now`.
+    pub clock: Clock,
+    /// Seed of `randAlpha` and similar functions.
+    pub seed: Seed,
+    /// Target of `lookup`; without one, it finds nothing.
+    pub cluster: Option<&'c dyn Lookup>,
+    /// Ignores `values.schema.json`.
+    pub skip_schema_validation: bool,
+    /// Adds the notes of subcharts to the notes.
+    pub sub_notes: bool,
+    /// Limits of the rendering.
+    pub budget: Budget,
+    /// `tpl` evaluates texts of values that are [not trusted](Values::untrusted), and of the cluster. Whoever writes these then
+    /// runs templates.
+    pub evaluates_data: bool,
+}
+
+impl Default for RenderOptions<'_> {
+    fn default() -> Self {
+        Self {
+            clock: Clock::new(|| jiff::Timestamp::UNIX_EPOCH),
+            seed: Seed::default(),
+            cluster: None,
+            skip_schema_validation: false,
+            sub_notes: false,
+            budget: Budget::trusted(),
+            evaluates_data: false,
+        }
+    }
+}
+
+impl std::fmt::Debug for RenderOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RenderOptions")
+            .field("skip_schema_validation", &self.skip_schema_validation)
+            .finish_non_exhaustive()
+    }
+}
+
+const NOTES: &str = "NOTES.txt";
+
+/// Bytes of stack for a rendering, however little is left of the caller's: values may be nested a thousand times.
+const STACK: usize = 32 << 20;
+
+impl Chart {
+    /// Renders it, as `helm template` does.
+    ///
+    /// Without options, the clock stands still and random values are the same each time; see [`Chart::render_with`].
+    ///
+    /// # Errors
+    /// What Helm says: a template that does not parse or fails, values that the schema forbids, output that is not YAML.
+    pub fn render(
+        &self,
+        values: &Values,
+        release: &Release,
+        capabilities: &Capabilities,
+    ) -> Result<Rendered, RenderError> {
+        self.render_with(values, release, capabilities, &RenderOptions::default())
+    }
+
+    /// Renders it with a clock, a seed and a cluster to look things up in.
+    ///
+    /// # Errors
+    /// As [`Chart::render`].
+    pub fn render_with(
+        &self,
+        values: &Values,
+        release: &Release,
+        capabilities: &Capabilities,
+        options: &RenderOptions<'_>,
+    ) -> Result<Rendered, RenderError> {
+        stacker::grow(STACK, || render(self, values, release, capabilities, options))
+    }
+}
+
+fn render(
+    chart: &Chart,
+    values: &Values,
+    release: &Release,
+    capabilities: &Capabilities,
+    options: &RenderOptions<'_>,
+) -> Result<Rendered, RenderError> {
+    let _bounds = memory::Scope::new(options.budget.bytes);
+    let mut chart = chart.clone();
+    let mut log = Vec::new();
+    dependencies::process(&mut chart, values.as_map(), &mut log).map_err(RenderError::Values)?;
+    let all = coalesce(&chart, values.as_map(), Nulls::Delete, &mut log).map_err(RenderError::Values)?;
+    if !options.skip_schema_validation {
+        schema::validate(&chart, &all).map_err(RenderError::Schema)?;
+    }
+    let wanted = &chart.metadata.kube_version;
+    if !wanted.is_empty() && !crate::semver::is_compatible(wanted, capabilities.kube_version()) {
+        let actual = capabilities.kube_version().to_owned();
+        return Err(RenderError::KubeVersion { wanted: wanted.clone(), actual });
+    }
+    let mut scope = Scope { templates: BTreeMap::new() };
+    let mut release = release_value(release);
+    let all = serde_json::Value::Object(all);
+    let all = match values.trusted() {
+        None => Value::from(&all),
+        Some(trusted) => {
+            release = release.to_data();
+            // Where these cannot be laid over the chart's own, nothing is trusted.
+            let trusted = coalesce(&chart, trusted, Nulls::Delete, &mut Vec::new()).unwrap_or_default();
+            Value::untrusted(&all, Some(&serde_json::Value::Object(trusted)))
+        }
+    };
+    let Value::Map(all) = all else { unreachable!("a JSON object becomes a map") };
+    scope.chart(&chart, chart.name(), true, &all, &release, &capabilities.to_value());
+    let (clock, budget) = (options.clock.clone(), options.budget.clone());
+    let world = World::new(clock, &options.seed, options.cluster, budget, options.evaluates_data);
+    let files = scope.execute(&world).map_err(RenderError::Template)?;
+    let mut rendered = manifests::collect(&files, &world, &mut log)?;
+    let own_notes = format!("{}/templates/{NOTES}", chart.name());
+    let notes = files.iter().filter(|(path, _)| path.ends_with(NOTES) && (options.sub_notes || **path == own_notes));
+    let notes: Vec<String> = notes.map(|(_, text)| String::from_utf8_lossy(text).into_owned()).collect();
+    rendered.notes = notes.join("\n");
+    rendered.warnings = log;
+    Ok(rendered)
+}
+
+fn release_value(release: &Release) -> Value {
+    let entries = [
+        ("Name", Value::str(&release.name)),
+        ("Namespace", Value::str(&release.namespace)),
+        ("IsUpgrade", Value::Bool(release.is_upgrade)),
+        ("IsInstall", Value::Bool(!release.is_upgrade)),
+        ("Revision", Value::int(release.revision.into())),
+        ("Service", Value::str("Helm")),
+    ];
+    Value::map(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+/// A template with what it sees.
+struct Template {
+    text: String,
+    data: Map,
+    base_path: String,
+}
+
+/// The templates of a chart and its subcharts, each with the values that are its own.
+struct Scope {
+    templates: BTreeMap<String, Template>,
+}
+
+impl Scope {
+    /// Adds a chart's templates; gives what a parent sees of it.
+    fn chart(
+        &mut self,
+        chart: &Chart,
+        path: &str,
+        is_root: bool,
+        values: &Map,
+        release: &Value,
+        capabilities: &Value,
+    ) -> Value {
+        let bytes = |file: &File| (file.path.clone(), Value::Bytes(Rc::from(file.data.as_slice())));
+        let files = chart.files.iter().map(bytes).collect();
+        let values = Map { kind: MapKind::Values, entries: Rc::clone(&values.entries) };
+        let mut children = BTreeMap::new();
+        for child in &chart.dependencies {
+            // The values of a subchart are those below its name, and not a copy: what it sets, its parent sees.
+            let inner = match values.get(child.name()) {
+                Some(Value::Map(inner)) => inner,
+                _ => Map::empty(MapKind::Values),
+            };
+            let path = format!("{path}/charts/{}", child.name());
+            children.insert(child.name().to_owned(), self.chart(child, &path, false, &inner, release, capabilities));
+        }
+        let entries = [
+            ("Chart", chart.metadata.to_value(is_root)),
+            ("Files", Value::Map(Map::new(MapKind::Files, files))),
+            ("Release", release.clone()),
+            ("Capabilities", capabilities.clone()),
+            ("Values", Value::Map(values)),
+            ("Subcharts", Value::map(children)),
+        ];
+        let entries = entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        let data = Map::new(MapKind::Any, entries);
+        let is_library = chart.metadata.chart_type == "library";
+        for file in &chart.templates {
+            let name = file.path.rsplit('/').next().unwrap_or(&file.path);
+            if is_library && !name.starts_with('_') {
+                continue;
+            }
+            let template = Template {
+                text: String::from_utf8_lossy(&file.data).into_owned(),
+                data: data.clone(),
+                base_path: format!("{path}/templates"),
+            };
+            self.templates.insert(format!("{path}/{}", file.path), template);
+        }
+        Value::Map(data)
+    }
+
+    /// Executes all templates but partials.
+    fn execute(self, world: &World<'_>) -> Result<BTreeMap<String, Text>, String> {
+        // What lies deeper is parsed first, so that a parent's definitions replace those of its subcharts.
+        let mut order: Vec<&String> = self.templates.keys().collect();
+        order.sort_by_key(|path| std::cmp::Reverse((path.matches('/').count(), *path)));
+        let mut templates = Templates::default();
+        for path in &order {
+            templates
+                .add(Source::new(path, &self.templates[*path].text), world)
+                .map_err(|message| parse_error(&message))?;
+        }
+        let templates = Rc::new(templates);
+        let mut rendered = BTreeMap::new();
+        for path in order {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            if name.starts_with('_') {
+                continue;
+            }
+            let template = &self.templates[path];
+            let about = [("Name", Value::str(path)), ("BasePath", Value::str(&template.base_path))];
+            let about = about.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+            template.data.set("Template", Value::Map(Map::new(MapKind::Values, about)));
+            let out = templates
+                .execute(world, path, Value::Map(template.data.clone()))
+                .map_err(|message| execution_error(&message))?;
+            rendered.insert(path.clone(), without_no_value(&out));
+        }
+        Ok(rendered)
+    }
+}
+
+/// Helm shows where a template does not parse, and the last of the reasons.
+fn parse_error(message: &str) -> String {
+    let parts: Vec<&str> = message.split(": ").collect();
+    match parts.as_slice() {
+        [_, location, .., last] => format!("parse error at ({location}): {last}"),
+        _ => message.to_owned(),
+    }
+}
+
+/// Messages of `fail` and `required` are shown without their call stack.
+fn execution_error(message: &str) -> String {
+    let (start, end) = crate::functions::FAILURE;
+    let mut parts = message.splitn(3, ": ");
+    if let (Some(_), Some(location), Some(rest)) = (parts.next(), parts.next(), parts.next())
+        && let Some(from) = rest.find(start)
+        && let Some(to) = rest.rfind(end)
+    {
+        return format!("execution error at ({location}): {}", &rest[from + start.len()..to]);
+    }
+    message.to_owned()
+}

@@ -1,0 +1,118 @@
+//! Seeds of the random values of templates.
+
+use flyball_core::Rng;
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
+use std::cell::Cell;
+use std::fmt;
+use std::io;
+
+/// A secret that random values are drawn from: passwords, keys and certificates among them. With the seed they are drawn again; from
+/// other values, however many, nobody finds it.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Seed([u8; 32]);
+
+impl Seed {
+    /// Takes one from the operating system.
+    ///
+    /// # Errors
+    ///
+    /// When that has no randomness to give.
+    pub fn from_os() -> io::Result<Self> {
+        let mut seed = Self::default();
+        SystemRandom::new().fill(&mut seed.0).map_err(|_| io::Error::other("there is no randomness"))?;
+        Ok(seed)
+    }
+
+    /// Draws one that a simulation can repeat. It is not good for secrets: who knows other numbers of that source can draw it as well.
+    pub fn from_rng(rng: &Rng) -> Self {
+        let mut seed = Self::default();
+        seed.0.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&rng.next().to_le_bytes()));
+        seed
+    }
+
+    /// Reads a seed from hexadecimal digits; `None` if the text is none.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let mut seed = Self::default();
+        let digits = text.as_bytes();
+        if digits.len() != 2 * seed.0.len() {
+            return None;
+        }
+        for (byte, digits) in seed.0.iter_mut().zip(digits.chunks_exact(2)) {
+            let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+            *byte = u8::from_str_radix(digits, 16).ok()?;
+        }
+        Some(seed)
+    }
+
+    /// Writes the seed as hexadecimal digits.
+    pub fn to_hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// It is a secret.
+impl fmt::Debug for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seed(…)")
+    }
+}
+
+/// A stream of random numbers from a seed.
+pub(crate) struct Draws {
+    key: hmac::Key,
+    drawn: Cell<u64>,
+    block: Cell<[u8; 32]>,
+}
+
+impl Draws {
+    pub(crate) fn new(seed: &Seed) -> Self {
+        Self { key: hmac::Key::new(hmac::HMAC_SHA256, &seed.0), drawn: Cell::new(0), block: Cell::default() }
+    }
+
+    /// Draws 64 bits.
+    pub(crate) fn next(&self) -> u64 {
+        let drawn = self.drawn.replace(self.drawn.get() + 1);
+        let (block, part) = (drawn / 4, (drawn % 4) as usize);
+        if part == 0 {
+            let mut bytes = [0; 32];
+            bytes.copy_from_slice(hmac::sign(&self.key, &block.to_le_bytes()).as_ref());
+            self.block.set(bytes);
+        }
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&self.block.get()[8 * part..][..8]);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Draws a number below `bound`; 0 when `bound` is 0.
+    pub(crate) fn below(&self, bound: u64) -> u64 {
+        // The high half of a 64 × 64 bit product has no bias that could be seen.
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_kept_as_text_and_draws_the_same_again() {
+        let seed = Seed::from_rng(&Rng::from_seed(1));
+        let again = Seed::from_hex(&seed.to_hex()).unwrap();
+        let draw = |seed: &Seed| {
+            let draws = Draws::new(seed);
+            (0..9).map(|_| draws.next()).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(&seed), draw(&again));
+        let mut all = draw(&seed);
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 9);
+        assert_ne!(draw(&seed), draw(&Seed::from_os().unwrap()));
+        assert!((0..1000).all(|_| Draws::new(&seed).below(7) < 7));
+        for bad in ["", "0g", &"zz".repeat(32), &"+1".repeat(32)] {
+            assert_eq!(Seed::from_hex(bad), None, "{bad}");
+        }
+        assert_eq!(format!("{seed:?}"), "Seed(…)");
+    }
+}

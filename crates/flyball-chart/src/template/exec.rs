@@ -1,0 +1,664 @@
+//! Executes templates, with the rules and the words of Go's `text/template`.
+
+use super::node::{Arg, Branch, Command, Node, Operand, Pipe, Source, Tree};
+use crate::format;
+use crate::functions::{self, Function, Handling};
+use crate::number::Number;
+use crate::quote;
+use crate::text::{Text, Writer};
+use crate::value::{IntKind, MapKind, Type, Value};
+use crate::world::{Call, World};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Bytes of stack for a function: values may be nested a thousand times.
+const VALUE_STACK: usize = 4 << 20;
+
+/// Bytes of a parsed template for each byte of its text.
+const PARSED: usize = 32;
+
+/// Templates by name.
+#[derive(Clone, Default)]
+pub(crate) struct Templates {
+    trees: BTreeMap<String, Rc<Tree>>,
+}
+
+impl Templates {
+    /// Returns how many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.trees.len()
+    }
+
+    /// Parses a text and adds what it defines; a template that holds nothing does not replace one that does.
+    ///
+    /// # Errors
+    /// The text does not parse.
+    pub(crate) fn add(&mut self, source: Source, world: &World<'_>) -> Result<(), String> {
+        world.charge(source.text.len(), source.text.len().saturating_mul(PARSED))?;
+        for tree in super::parser::parse(source, &|name| functions::find(name).is_some())? {
+            if !tree.is_empty() || !self.trees.contains_key(&tree.name) {
+                self.trees.insert(tree.name.clone(), Rc::new(tree));
+            }
+        }
+        Ok(())
+    }
+
+    /// Executes the template of a name.
+    ///
+    /// # Errors
+    /// There is none, or it fails.
+    pub(crate) fn execute(self: &Rc<Self>, world: &World<'_>, name: &str, data: Value) -> Result<Text, String> {
+        let Some(tree) = self.trees.get(name) else {
+            return Err(format!(
+                "template: no template {} associated with template \"gotpl\"",
+                quote::quote(name.as_bytes())
+            ));
+        };
+        if world.depth.get() >= world.budget.depth {
+            return Err(format!("template: {name}: exceeded maximum template depth ({})", world.budget.depth));
+        }
+        world.depth.set(world.depth.get() + 1);
+        let data = Slot::exact(data);
+        let result = stacker::maybe_grow(128 << 10, 1 << 20, || {
+            let mut out = Writer::default();
+            let vars = vec![("$".to_owned(), data.clone())];
+            State { world, templates: self, tree, out: &mut out, vars, place: Position::Start }
+                .list(&data, &tree.root)?;
+            world.charge(1, out.len())?;
+            Ok(out.text())
+        });
+        world.depth.set(world.depth.get() - 1);
+        result
+    }
+}
+
+/// A value as Go's `reflect` sees it: nothing, something in an interface, or something of a known type.
+#[derive(Clone)]
+enum Slot {
+    Nothing,
+    Any(Value),
+    Exact(Value),
+}
+
+impl Slot {
+    fn exact(value: Value) -> Slot {
+        if matches!(value, Value::Nil) { Slot::Nothing } else { Slot::Exact(value) }
+    }
+
+    fn held(holds_any: bool, value: Value) -> Slot {
+        if holds_any { Slot::Any(value) } else { Slot::exact(value) }
+    }
+
+    fn value(&self) -> &Value {
+        match self {
+            Slot::Nothing => &Value::Nil,
+            Slot::Any(value) | Slot::Exact(value) => value,
+        }
+    }
+
+    fn into_value(self) -> Value {
+        match self {
+            Slot::Nothing => Value::Nil,
+            Slot::Any(value) | Slot::Exact(value) => value,
+        }
+    }
+}
+
+/// The part of a template under evaluation, which errors name.
+#[derive(Clone, Copy)]
+enum Position<'t> {
+    Start,
+    Node(&'t Node, usize),
+    Pipe(&'t Pipe),
+    Command(&'t Command),
+    Arg(&'t Arg),
+}
+
+/// The control flow after a node.
+#[derive(PartialEq)]
+enum Flow {
+    Next,
+    Break,
+    Continue,
+}
+
+type Run<T> = Result<T, String>;
+
+struct State<'t, 'o> {
+    world: &'t World<'t>,
+    templates: &'t Rc<Templates>,
+    tree: &'t Tree,
+    out: &'o mut Writer,
+    vars: Vec<(String, Slot)>,
+    place: Position<'t>,
+}
+
+impl<'t> State<'t, '_> {
+    fn error<T>(&self, message: impl std::fmt::Display) -> Run<T> {
+        let (at, context) = match self.place {
+            Position::Start => return Err(format!("template: {}: {message}", self.tree.name)),
+            Position::Node(node, at) => (at, node.to_string()),
+            Position::Pipe(pipe) => (pipe.at, pipe.to_string()),
+            Position::Command(command) => (command.at, command.to_string()),
+            Position::Arg(arg) => (arg.at, arg.to_string()),
+        };
+        let location = self.tree.source.location(at);
+        let name = quote::quote(self.tree.name.as_bytes());
+        Err(format!("template: {location}: executing {name} at <{context}>: {message}"))
+    }
+
+    fn list(&mut self, dot: &Slot, nodes: &'t [Node]) -> Run<Flow> {
+        for node in nodes {
+            match self.node(dot, node)? {
+                Flow::Next => {}
+                flow => return Ok(flow),
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn node(&mut self, dot: &Slot, node: &'t Node) -> Run<Flow> {
+        match node {
+            Node::Text(text) => {
+                self.out.text_of(text);
+                self.bounded()?;
+            }
+            Node::Action(pipe) => {
+                self.place = Position::Node(node, pipe.at);
+                let value = self.pipeline(dot, pipe)?;
+                if pipe.variables.is_empty() {
+                    match value {
+                        Slot::Nothing => self.out.add(b"<no value>"),
+                        other => {
+                            self.world
+                                .weigh(std::slice::from_ref(other.value()))
+                                .or_else(|message| self.error(message))?;
+                            format::write(self.out, other.value());
+                        }
+                    }
+                    self.bounded()?;
+                }
+            }
+            Node::Break => return Ok(Flow::Break),
+            Node::Continue => return Ok(Flow::Continue),
+            Node::If(branch) => return self.branch(dot, branch, false),
+            Node::With(branch) => return self.branch(dot, branch, true),
+            Node::Range(branch) => {
+                self.place = Position::Node(node, branch.at);
+                return self.range(dot, branch);
+            }
+            Node::Template { at, name, pipe } => {
+                self.place = Position::Node(node, *at);
+                self.template(dot, name, pipe.as_ref())?;
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn bounded(&self) -> Run<()> {
+        if self.out.len() > self.world.budget.output {
+            return self.error(format_args!("the output is larger than {} bytes", self.world.budget.output));
+        }
+        self.world.charge(1, 0).or_else(|message| self.error(message))
+    }
+
+    fn branch(&mut self, dot: &Slot, branch: &'t Branch, is_with: bool) -> Run<Flow> {
+        let mark = self.vars.len();
+        let value = self.pipeline(dot, &branch.pipe)?;
+        let flow = if value.value().truth() {
+            self.list(if is_with { &value } else { dot }, &branch.list)?
+        } else if let Some(otherwise) = &branch.otherwise {
+            self.list(dot, otherwise)?
+        } else {
+            Flow::Next
+        };
+        self.vars.truncate(mark);
+        Ok(flow)
+    }
+
+    fn range(&mut self, dot: &Slot, branch: &'t Branch) -> Run<Flow> {
+        let outer = self.vars.len();
+        let value = self.pipeline(dot, &branch.pipe)?.into_value();
+        let mut ran = false;
+        let mut each = |state: &mut Self, key: Slot, item: Slot| -> Run<bool> {
+            ran = true;
+            state.iteration(branch, key, item)
+        };
+        match &value {
+            Value::List(list) => {
+                for (at, item) in list.items.iter().enumerate() {
+                    let at = Value::int(i64::try_from(at).unwrap_or(i64::MAX));
+                    if !each(self, Slot::Exact(at), Slot::held(list.kind.holds_any(), item.clone()))? {
+                        break;
+                    }
+                }
+            }
+            Value::Bytes(bytes) => {
+                for (at, byte) in bytes.iter().enumerate() {
+                    let at = Value::int(i64::try_from(at).unwrap_or(i64::MAX));
+                    if !each(self, Slot::Exact(at), Slot::Exact(Value::Int(IntKind::Uint8, i64::from(*byte))))? {
+                        break;
+                    }
+                }
+            }
+            Value::Map(map) => {
+                let entries: Vec<(Value, Value)> =
+                    map.entries.borrow().iter().map(|(key, item)| (key.to_value(), item.clone())).collect();
+                for (key, item) in entries {
+                    if !each(self, Slot::Exact(key), Slot::held(map.kind.holds_any(), item))? {
+                        break;
+                    }
+                }
+            }
+            Value::Int(kind, count) => {
+                if branch.pipe.variables.len() > 1 {
+                    return self.error(format_args!("can't use {count} to iterate over more than one variable"));
+                }
+                for number in 0..*count {
+                    if !each(self, Slot::Nothing, Slot::Exact(Value::Int(*kind, number)))? {
+                        break;
+                    }
+                }
+            }
+            Value::Nil => {}
+            other => return self.error(format_args!("range can't iterate over {}", format::display(other))),
+        }
+        let mut flow = Flow::Next;
+        if let (false, Some(otherwise)) = (ran, &branch.otherwise) {
+            flow = self.list(dot, otherwise)?;
+        }
+        self.vars.truncate(outer);
+        Ok(flow)
+    }
+
+    /// Does what a range says with one item; tells whether to go on.
+    fn iteration(&mut self, branch: &'t Branch, key: Slot, item: Slot) -> Run<bool> {
+        self.world.charge(1, 0).or_else(|message| self.error(message))?;
+        let names = &branch.pipe.variables;
+        let mark = self.vars.len();
+        if branch.pipe.is_assignment {
+            match names.as_slice() {
+                [one] => self.assign(one, item.clone())?,
+                [first, second, ..] => {
+                    self.assign(first, key)?;
+                    self.assign(second, item.clone())?;
+                }
+                [] => {}
+            }
+        } else if let Some(top) = mark.checked_sub(1).filter(|_| !names.is_empty()) {
+            self.vars[top].1 = item.clone();
+            if names.len() > 1 {
+                self.vars[top - 1].1 = key;
+            }
+        }
+        let flow = self.list(&item, &branch.list)?;
+        self.vars.truncate(mark);
+        Ok(flow != Flow::Break)
+    }
+
+    fn template(&mut self, dot: &Slot, name: &str, pipe: Option<&'t Pipe>) -> Run<()> {
+        let Some(tree) = self.templates.trees.get(name) else {
+            return self.error(format_args!("template {} not defined", quote::quote(name.as_bytes())));
+        };
+        if self.world.depth.get() >= self.world.budget.depth {
+            return self.error(format_args!("exceeded maximum template depth ({})", self.world.budget.depth));
+        }
+        self.world.charge(1, 0).or_else(|message| self.error(message))?;
+        let dot = match pipe {
+            Some(pipe) => self.pipeline(dot, pipe)?,
+            None => Slot::Nothing,
+        };
+        self.world.depth.set(self.world.depth.get() + 1);
+        let result = stacker::maybe_grow(128 << 10, 1 << 20, || {
+            let vars = vec![("$".to_owned(), dot.clone())];
+            let (world, templates) = (self.world, self.templates);
+            State { world, templates, tree, out: self.out, vars, place: Position::Start }.list(&dot, &tree.root)
+        });
+        self.world.depth.set(self.world.depth.get() - 1);
+        result.map(|_| ())
+    }
+
+    fn assign(&mut self, name: &str, value: Slot) -> Run<()> {
+        match self.vars.iter_mut().rev().find(|(other, _)| other == name) {
+            Some(variable) => variable.1 = value,
+            None => return self.error(format_args!("undefined variable: {name}")),
+        }
+        Ok(())
+    }
+
+    fn variable(&self, name: &str) -> Run<Slot> {
+        match self.vars.iter().rev().find(|(other, _)| other == name) {
+            Some((_, value)) => Ok(value.clone()),
+            None => self.error(format_args!("undefined variable: {name}")),
+        }
+    }
+
+    fn pipeline(&mut self, dot: &Slot, pipe: &'t Pipe) -> Run<Slot> {
+        stacker::maybe_grow(128 << 10, 1 << 20, || {
+            self.place = Position::Pipe(pipe);
+            let mut value = None;
+            for command in &pipe.commands {
+                // What is in an interface is taken out.
+                value = Some(Slot::exact(self.command(dot, command, value)?.into_value()));
+            }
+            let value = value.unwrap_or(Slot::Nothing);
+            for name in &pipe.variables {
+                if pipe.is_assignment {
+                    self.assign(name, value.clone())?;
+                } else {
+                    self.vars.push((name.clone(), value.clone()));
+                }
+            }
+            Ok(value)
+        })
+    }
+
+    /// Evaluates a command; `last` is what the one before gave.
+    fn command(&mut self, dot: &Slot, command: &'t Command, last: Option<Slot>) -> Run<Slot> {
+        let first = &command.args[0];
+        match &first.what {
+            Operand::Field(names) => {
+                self.place = Position::Arg(first);
+                return self.chain(dot, dot.clone(), first, names, &command.args, last);
+            }
+            Operand::Chain(base, names) => {
+                let receiver = self.chain_base(dot, first, base)?;
+                return self.chain(dot, receiver, first, names, &command.args, last);
+            }
+            Operand::Identifier(name) => {
+                self.place = Position::Arg(first);
+                return self.function(dot, name, Position::Command(command), &command.args, last);
+            }
+            Operand::Variable(names) => {
+                self.place = Position::Arg(first);
+                let value = self.variable(&names[0])?;
+                if names.len() > 1 {
+                    return self.chain(dot, value, first, &names[1..], &command.args, last);
+                }
+                self.not_a_function(&command.args, last.as_ref())?;
+                return Ok(value);
+            }
+            Operand::Pipe(pipe) => {
+                self.not_a_function(&command.args, last.as_ref())?;
+                return self.pipeline(dot, pipe);
+            }
+            _ => {}
+        }
+        self.place = Position::Arg(first);
+        self.not_a_function(&command.args, last.as_ref())?;
+        match &first.what {
+            Operand::Bool(is) => Ok(Slot::Exact(Value::Bool(*is))),
+            Operand::Dot => Ok(dot.clone()),
+            Operand::Number(number) => self.constant(number),
+            Operand::String(_, bytes) => Ok(Slot::Exact(Value::Str(bytes.clone()))),
+            _ => self.error("nil is not a command"),
+        }
+    }
+
+    fn not_a_function(&self, args: &[Arg], last: Option<&Slot>) -> Run<()> {
+        if args.len() > 1 || last.is_some() {
+            return self.error(format_args!("can't give argument to non-function {}", args[0]));
+        }
+        Ok(())
+    }
+
+    fn constant(&self, number: &Number) -> Run<Slot> {
+        if number.is_complex {
+            return self.error(format_args!("complex number {} is not supported", number.text));
+        }
+        let is_float = number.float.is_some()
+            && !number.is_char
+            && !number.text.to_ascii_lowercase().contains("0x")
+            && number.text.contains(['.', 'e', 'E', 'p', 'P']);
+        match (number.float, number.int) {
+            (Some(float), _) if is_float => Ok(Slot::Exact(Value::Float(float))),
+            (_, Some(whole)) if number.is_char => Ok(Slot::Exact(Value::Int(IntKind::Int, whole))),
+            (_, Some(whole)) => Ok(Slot::Exact(Value::int(whole))),
+            _ => self.error(format_args!("{} overflows int", number.text)),
+        }
+    }
+
+    fn chain_base(&mut self, dot: &Slot, whole: &'t Arg, base: &'t Arg) -> Run<Slot> {
+        self.place = Position::Arg(whole);
+        match &base.what {
+            Operand::Nil => self.error(format_args!("indirection through explicit nil in {whole}")),
+            Operand::Pipe(pipe) => self.pipeline(dot, pipe),
+            Operand::Identifier(name) => {
+                self.function(dot, name, Position::Arg(base), std::slice::from_ref(base), None)
+            }
+            _ => self.error(format_args!("can't evaluate {base}")),
+        }
+    }
+
+    fn chain(
+        &mut self,
+        dot: &Slot,
+        mut receiver: Slot,
+        node: &'t Arg,
+        names: &[String],
+        args: &'t [Arg],
+        last: Option<Slot>,
+    ) -> Run<Slot> {
+        let (end, start) = names.split_last().expect("a chain has a name");
+        for name in start {
+            receiver = self.field(dot, name, node, &[], None, receiver)?;
+        }
+        self.field(dot, end, node, args, last, receiver)
+    }
+
+    fn field(
+        &mut self,
+        dot: &Slot,
+        name: &str,
+        node: &'t Arg,
+        args: &'t [Arg],
+        last: Option<Slot>,
+        receiver: Slot,
+    ) -> Run<Slot> {
+        let type_name = match &receiver {
+            Slot::Nothing => return Ok(Slot::Nothing),
+            Slot::Any(Value::Nil) => return self.error(format_args!("nil pointer evaluating interface {{}}.{name}")),
+            Slot::Any(_) => Type::Any.to_string(),
+            Slot::Exact(value) => value.type_name(),
+        };
+        let value = receiver.into_value();
+        if let Some((params, call)) = super::method::find(&value, name) {
+            let values = self.arguments(dot, name, params, false, args.get(1..).unwrap_or_default(), last)?;
+            let weight = self.world.weigh(&values).or_else(|message| self.error(message))?;
+            let receiver = std::slice::from_ref(&value);
+            let weighed = match name {
+                "YAML" | "AsConfig" | "AsSecrets" => self.world.weigh_letters(receiver),
+                // Compiles a pattern.
+                "Glob" => self.world.charge_shallow(weight.saturating_mul(5_000), receiver),
+                _ => self.world.charge_shallow(1, receiver),
+            };
+            weighed.or_else(|message| self.error(message))?;
+            // What a date or a version says may be what a text said that it was made of.
+            let is_data = values.iter().any(Value::is_data)
+                || matches!(&value, Value::Object(object) if object.is_made_of_texts())
+                || matches!(&value, Value::Map(map) if map.kind == MapKind::Values && name == "YAML");
+            return match call(self.world, &value, &values) {
+                Ok(value) if is_data => Ok(Slot::exact(value.to_data())),
+                Ok(value) => Ok(Slot::exact(value)),
+                Err(message) => {
+                    self.place = Position::Arg(node);
+                    self.error(format_args!("error calling {name}: {message}"))
+                }
+            };
+        }
+        let has_args = args.len() > 1 || last.is_some();
+        match &value {
+            Value::Object(object) => {
+                if let Some(field) = object.field(name) {
+                    if has_args {
+                        return self.error(format_args!("{name} has arguments but cannot be invoked as function"));
+                    }
+                    return Ok(Slot::exact(field));
+                }
+            }
+            Value::Map(map) => {
+                if has_args {
+                    return self.error(format_args!("{name} is not a method but has arguments"));
+                }
+                return Ok(match (map.get(name), map.kind) {
+                    (Some(item), kind) => Slot::held(kind.holds_any(), item),
+                    (None, MapKind::Any | MapKind::Values) => Slot::Any(Value::Nil),
+                    (None, MapKind::Strings) => Slot::Exact(Value::str("")),
+                    (None, MapKind::Files) => Slot::Exact(Value::Bytes(Rc::from([]))),
+                });
+            }
+            _ => {}
+        }
+        self.error(format_args!("can't evaluate field {name} in type {type_name}"))
+    }
+
+    fn function(
+        &mut self,
+        dot: &Slot,
+        name: &str,
+        node: Position<'t>,
+        args: &'t [Arg],
+        last: Option<Slot>,
+    ) -> Run<Slot> {
+        let Some(function) = functions::find(name) else {
+            return self.error(format_args!("{} is not a defined function", quote::quote(name.as_bytes())));
+        };
+        if matches!(name, "and" | "or") {
+            return self.short_circuit(dot, name, &args[1..], last);
+        }
+        let Function { params, is_variadic, call, handling, cost } = *function;
+        let mut values = self.arguments(dot, name, params, is_variadic, &args[1..], last)?;
+        if name == "call" {
+            values.insert(0, Value::str(args.get(1).map(ToString::to_string).unwrap_or_default()));
+        }
+        let is_literal = !self.tree.source.is_evaluated
+            && values.len() + 1 == args.len()
+            && args[1..].iter().all(|arg| matches!(arg.what, Operand::String(..)));
+        let is_evaluated = self.tree.source.is_evaluated;
+        let context = Call { world: self.world, templates: self.templates, is_literal, is_evaluated };
+        // Functions go through values by recursion, which the cost finds to be nested not too deep.
+        let made = stacker::maybe_grow(VALUE_STACK, 4 * VALUE_STACK, || {
+            cost(&context, &values).map_err(|message| (false, message))?;
+            let is_data = handling == Handling::Makes && values.iter().any(Value::is_data);
+            let value = call(&context, &values).map_err(|message| (true, message))?;
+            if handling != Handling::Moves {
+                // What is made of little may be long.
+                self.world.charge_shallow(0, std::slice::from_ref(&value)).map_err(|message| (false, message))?;
+            }
+            Ok(if is_data { value.to_data() } else { value })
+        });
+        match made {
+            Ok(value) => Ok(Slot::exact(value)),
+            Err((false, message)) => self.error(message),
+            Err((true, message)) => {
+                self.place = node;
+                self.error(format_args!("error calling {name}: {message}"))
+            }
+        }
+    }
+
+    /// `and` and `or` evaluate no more than they need.
+    fn short_circuit(&mut self, dot: &Slot, name: &str, args: &'t [Arg], last: Option<Slot>) -> Run<Slot> {
+        let count = args.len() + usize::from(last.is_some());
+        if count == 0 {
+            return self.error(format_args!("wrong number of args for {name}: want at least 1 got 0"));
+        }
+        let mut value = Value::Nil;
+        for arg in args {
+            value = self.argument(dot, Type::Reflect, arg)?;
+            if value.truth() == (name == "or") {
+                return Ok(Slot::exact(value));
+            }
+        }
+        Ok(Slot::exact(last.map_or(value, Slot::into_value)))
+    }
+
+    fn arguments(
+        &mut self,
+        dot: &Slot,
+        name: &str,
+        params: &[Type],
+        is_variadic: bool,
+        args: &'t [Arg],
+        last: Option<Slot>,
+    ) -> Run<Vec<Value>> {
+        let count = args.len() + usize::from(last.is_some());
+        let fixed = params.len() - usize::from(is_variadic);
+        if is_variadic && count < fixed {
+            return self
+                .error(format_args!("wrong number of args for {name}: want at least {fixed} got {}", args.len()));
+        }
+        if !is_variadic && count != fixed {
+            return self.error(format_args!("wrong number of args for {name}: want {fixed} got {count}"));
+        }
+        let wanted = |at: usize| if at < fixed { params[at] } else { params[params.len() - 1] };
+        let mut values = Vec::with_capacity(count);
+        for (at, arg) in args.iter().enumerate() {
+            values.push(self.argument(dot, wanted(at), arg)?);
+        }
+        if let Some(last) = last {
+            values.push(self.validate(last, wanted(count - 1))?);
+        }
+        Ok(values)
+    }
+
+    fn argument(&mut self, dot: &Slot, wanted: Type, arg: &'t Arg) -> Run<Value> {
+        self.place = Position::Arg(arg);
+        let slot = match &arg.what {
+            Operand::Dot => dot.clone(),
+            Operand::Nil if wanted.takes_nil() => return Ok(Value::Nil),
+            Operand::Nil => return self.error(format_args!("cannot assign nil to {wanted}")),
+            Operand::Field(names) => self.chain(dot, dot.clone(), arg, names, &[], None)?,
+            Operand::Variable(names) => {
+                let value = self.variable(&names[0])?;
+                if names.len() > 1 { self.chain(dot, value, arg, &names[1..], &[], None)? } else { value }
+            }
+            Operand::Pipe(pipe) => self.pipeline(dot, pipe)?,
+            Operand::Identifier(name) => {
+                self.function(dot, name, Position::Arg(arg), std::slice::from_ref(arg), None)?
+            }
+            Operand::Chain(base, names) => {
+                let receiver = self.chain_base(dot, arg, base)?;
+                self.chain(dot, receiver, arg, names, &[], None)?
+            }
+            literal => return self.literal(arg, literal, wanted),
+        };
+        self.validate(slot, wanted)
+    }
+
+    /// A constant becomes what is wanted, if it can be that.
+    fn literal(&self, arg: &Arg, literal: &Operand, wanted: Type) -> Run<Value> {
+        match (wanted, literal) {
+            (Type::Any | Type::Reflect, Operand::Number(number)) => Ok(self.constant(number)?.into_value()),
+            (Type::Bool | Type::Any | Type::Reflect, Operand::Bool(is)) => Ok(Value::Bool(*is)),
+            (Type::Str | Type::Any | Type::Reflect, Operand::String(_, bytes)) => Ok(Value::Str(bytes.clone())),
+            (Type::Int(kind), Operand::Number(number)) if number.int.is_some() => {
+                Ok(Value::Int(kind, number.int.unwrap_or_default()))
+            }
+            (Type::Float, Operand::Number(number)) if number.float.is_some() => {
+                Ok(Value::Float(number.float.unwrap_or_default()))
+            }
+            (Type::Bool, _) => self.error(format_args!("expected bool; found {arg}")),
+            (Type::Str, _) => self.error(format_args!("expected string; found {arg}")),
+            (Type::Int(_), _) => self.error(format_args!("expected integer; found {arg}")),
+            (Type::Float, _) => self.error(format_args!("expected float; found {arg}")),
+            _ => self.error(format_args!("can't handle {arg} for arg of type {wanted}")),
+        }
+    }
+
+    fn validate(&self, slot: Slot, wanted: Type) -> Run<Value> {
+        match slot {
+            Slot::Nothing if wanted.takes_nil() => Ok(Value::Nil),
+            Slot::Nothing => self.error(format_args!("invalid value; expected {wanted}")),
+            Slot::Any(Value::Nil) if !matches!(wanted, Type::Any | Type::Reflect) => {
+                self.error(format_args!("wrong type for value; expected {wanted}; got interface {{}}"))
+            }
+            Slot::Any(value) | Slot::Exact(value) => match value.type_of() {
+                Some(actual) if !wanted.accepts(actual) => {
+                    self.error(format_args!("wrong type for value; expected {wanted}; got {actual}"))
+                }
+                _ => Ok(value),
+            },
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The tree of a parsed template. Each node writes itself as Go's does, because error messages quote it.
+
+use crate::number::Number;
+use crate::quote;
+use crate::text::{Marks, Text};
+use std::fmt;
+use std::rc::Rc;
+
+/// A template with a name: what it does, and the text it stands in.
+pub(crate) struct Tree {
+    pub(crate) name: String,
+    pub(crate) source: Rc<Source>,
+    pub(crate) root: Vec<Node>,
+}
+
+/// A text that was parsed; errors say where in it they are.
+pub(crate) struct Source {
+    pub(crate) name: String,
+    pub(crate) text: String,
+    /// Which parts of the text are data.
+    pub(crate) data: Marks,
+    /// Data were evaluated with it, because the author of the operator allows that.
+    pub(crate) is_evaluated: bool,
+}
+
+impl Source {
+    /// A text of which nothing is data.
+    pub(crate) fn new(name: &str, text: &str) -> Self {
+        Self { name: name.to_owned(), text: text.to_owned(), data: Marks::new(), is_evaluated: false }
+    }
+
+    /// Returns where the data of a part of the text are, counted from its beginning.
+    pub(crate) fn marks(&self, from: usize, to: usize) -> Marks {
+        let part = |mark: &std::ops::Range<usize>| mark.start.max(from)..mark.end.min(to);
+        let parts = self.data.iter().map(part).filter(|part| part.start < part.end);
+        parts.map(|part| part.start - from..part.end - from).collect()
+    }
+
+    /// `file:line:column` of a position, where columns count bytes from nought.
+    pub(crate) fn location(&self, at: usize) -> String {
+        let before = &self.text.as_bytes()[..at.min(self.text.len())];
+        let newlines = before.iter().filter(|byte| **byte == b'\n').count();
+        let column = match before.iter().rposition(|byte| *byte == b'\n') {
+            Some(newline) => at - newline - 1,
+            None => at,
+        };
+        format!("{}:{}:{column}", self.name, newlines + 1)
+    }
+}
+
+impl Tree {
+    /// Tells whether it holds nothing but space.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.root.iter().all(|node| match node {
+            Node::Text(text) => String::from_utf8_lossy(text).trim().is_empty(),
+            _ => false,
+        })
+    }
+}
+
+/// A node between texts.
+pub(crate) enum Node {
+    Text(Text),
+    Action(Pipe),
+    Break,
+    Continue,
+    If(Branch),
+    With(Branch),
+    Range(Branch),
+    Template { at: usize, name: String, pipe: Option<Pipe> },
+}
+
+/// A condition or a range, and what it decides about.
+pub(crate) struct Branch {
+    pub(crate) at: usize,
+    pub(crate) pipe: Pipe,
+    pub(crate) list: Vec<Node>,
+    pub(crate) otherwise: Option<Vec<Node>>,
+}
+
+/// Commands of which each gets what the one before gave.
+pub(crate) struct Pipe {
+    pub(crate) at: usize,
+    pub(crate) is_assignment: bool,
+    pub(crate) variables: Vec<String>,
+    pub(crate) commands: Vec<Command>,
+}
+
+/// A function, field or value, with arguments.
+pub(crate) struct Command {
+    pub(crate) at: usize,
+    pub(crate) args: Vec<Arg>,
+}
+
+/// A word of a command.
+pub(crate) struct Arg {
+    pub(crate) at: usize,
+    pub(crate) what: Operand,
+}
+
+/// An operand.
+pub(crate) enum Operand {
+    Bool(bool),
+    Dot,
+    Nil,
+    Field(Vec<String>),
+    Identifier(String),
+    Variable(Vec<String>),
+    Number(Number),
+    /// As it is written, and what it says.
+    String(String, Text),
+    Pipe(Box<Pipe>),
+    Chain(Box<Arg>, Vec<String>),
+}
+
+impl fmt::Display for Pipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.variables.is_empty() {
+            write!(f, "{} {} ", self.variables.join(", "), if self.is_assignment { "=" } else { ":=" })?;
+        }
+        for (at, command) in self.commands.iter().enumerate() {
+            write!(f, "{}{command}", if at > 0 { " | " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, arg) in self.args.iter().enumerate() {
+            write!(f, "{}{arg}", if at > 0 { " " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Arg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.what {
+            Operand::Bool(is) => write!(f, "{is}"),
+            Operand::Dot => f.write_str("."),
+            Operand::Nil => f.write_str("nil"),
+            Operand::Field(names) => names.iter().try_for_each(|name| write!(f, ".{name}")),
+            Operand::Identifier(name) => f.write_str(name),
+            Operand::Variable(names) => f.write_str(&names.join(".")),
+            Operand::Number(number) => f.write_str(&number.text),
+            Operand::String(written, _) => f.write_str(written),
+            Operand::Pipe(pipe) => write!(f, "({pipe})"),
+            Operand::Chain(base, names) => {
+                write!(f, "{base}")?;
+                names.iter().try_for_each(|name| write!(f, ".{name}"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let branch = |f: &mut fmt::Formatter<'_>, word: &str, branch: &Branch| {
+            write!(f, "{{{{{word} {}}}}}", branch.pipe)?;
+            branch.list.iter().try_for_each(|node| write!(f, "{node}"))?;
+            if let Some(otherwise) = &branch.otherwise {
+                f.write_str("{{else}}")?;
+                otherwise.iter().try_for_each(|node| write!(f, "{node}"))?;
+            }
+            f.write_str("{{end}}")
+        };
+        match self {
+            Node::Text(text) => f.write_str(&String::from_utf8_lossy(text)),
+            Node::Action(pipe) => write!(f, "{{{{{pipe}}}}}"),
+            Node::Break => f.write_str("{{break}}"),
+            Node::Continue => f.write_str("{{continue}}"),
+            Node::If(inner) => branch(f, "if", inner),
+            Node::With(inner) => branch(f, "with", inner),
+            Node::Range(inner) => branch(f, "range", inner),
+            Node::Template { name, pipe, .. } => {
+                write!(f, "{{{{template {}", quote::quote(name.as_bytes()))?;
+                if let Some(pipe) = pipe {
+                    write!(f, " {pipe}")?;
+                }
+                f.write_str("}}")
+            }
+        }
+    }
+}

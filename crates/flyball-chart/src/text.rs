@@ -1,0 +1,168 @@
+//! Texts that know which of their bytes are data.
+//!
+//! Data are the bytes that come from a custom resource or from the cluster. They are never evaluated: for `tpl` they are text, whatever they
+//! say. Who makes a text of other texts must carry the marks on, with a [`Writer`]; what cannot be carried on exactly marks the whole.
+
+use crate::memory::Held;
+use std::ops::{Deref, Range};
+use std::rc::Rc;
+
+/// Ranges of a text that are data: in order, without overlaps.
+pub(crate) type Marks = Vec<Range<usize>>;
+
+/// Bytes, and which of them are data.
+#[derive(Clone)]
+pub(crate) struct Text {
+    chunk: Rc<Chunk>,
+    data: Option<Rc<Marks>>,
+}
+
+struct Chunk {
+    bytes: Box<[u8]>,
+    _held: Held,
+}
+
+impl Text {
+    pub(crate) fn new(bytes: &[u8], data: Marks) -> Self {
+        let chunk = Chunk { bytes: bytes.into(), _held: Held::new(bytes.len() + 64 + data.len() * 16) };
+        Self { chunk: Rc::new(chunk), data: (!data.is_empty()).then(|| Rc::new(data)) }
+    }
+
+    /// Tells whether any of it is data.
+    pub(crate) fn is_data(&self) -> bool {
+        self.data.is_some()
+    }
+
+    /// Returns where its data are.
+    pub(crate) fn marks(&self) -> &[Range<usize>] {
+        self.data.as_ref().map_or(&[], |data| data.as_slice())
+    }
+
+    /// Returns the same text, all of it data.
+    pub(crate) fn to_data(&self) -> Self {
+        let data = (!self.is_empty()).then(|| Rc::new(Marks::from_iter(std::iter::once(0..self.len()))));
+        Self { chunk: Rc::clone(&self.chunk), data }
+    }
+
+    /// Returns a part, which keeps its marks.
+    pub(crate) fn part(&self, range: Range<usize>) -> Self {
+        let mut writer = Writer::default();
+        writer.part(self, range);
+        writer.text()
+    }
+
+    /// Returns a part that was found by looking at the bytes.
+    pub(crate) fn found(&self, part: &[u8]) -> Self {
+        let from = (part.as_ptr() as usize).saturating_sub(self.as_ptr() as usize).min(self.len());
+        self.part(from..(from + part.len()).min(self.len()))
+    }
+}
+
+impl Deref for Text {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.chunk.bytes
+    }
+}
+
+impl AsRef<[u8]> for Text {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for Text {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+/// Writes a text piece by piece, and remembers which of them are data.
+#[derive(Debug, Default)]
+pub(crate) struct Writer {
+    bytes: Vec<u8>,
+    data: Marks,
+    held: Held,
+}
+
+impl Writer {
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds bytes that are no data.
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.held.add(bytes.len());
+        self.bytes.extend(bytes);
+    }
+
+    /// Adds a text with its marks.
+    pub(crate) fn text_of(&mut self, text: &Text) {
+        self.part(text, 0..text.len());
+    }
+
+    /// Adds a part of a text with its marks.
+    pub(crate) fn part(&mut self, text: &Text, range: Range<usize>) {
+        let at = self.bytes.len();
+        self.add(&text[range.clone()]);
+        for mark in text.marks() {
+            let (from, to) = (mark.start.max(range.start), mark.end.min(range.end));
+            if from < to {
+                self.mark(at + from - range.start..at + to - range.start);
+            }
+        }
+    }
+
+    /// Adds what is written, as data if it `is_data`.
+    pub(crate) fn written(&mut self, is_data: bool, write: impl FnOnce(&mut Vec<u8>)) {
+        let from = self.bytes.len();
+        write(&mut self.bytes);
+        let to = self.bytes.len();
+        self.held.add(to.saturating_sub(from));
+        if is_data {
+            self.mark(from..to);
+        }
+    }
+
+    fn mark(&mut self, range: Range<usize>) {
+        match self.data.last_mut() {
+            _ if range.is_empty() => {}
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => {
+                self.held.add(16);
+                self.data.push(range);
+            }
+        }
+    }
+
+    /// Marks all that was written as data.
+    pub(crate) fn mark_all(&mut self) {
+        self.data.clear();
+        self.mark(0..self.bytes.len());
+    }
+
+    pub(crate) fn text(self) -> Text {
+        Text::new(&self.bytes, self.data)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "marks are lists of ranges, often of one")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_keep_their_marks() {
+        let mut writer = Writer::default();
+        writer.add(b"ab");
+        writer.text_of(&Text::new(b"{{x}}", Marks::from_iter([0..5])));
+        writer.add(b"cd");
+        let text = writer.text();
+        assert_eq!((&*text, text.marks()), (&b"ab{{x}}cd"[..], &[2..7][..]));
+        assert_eq!(text.part(3..9).marks(), [0..4]);
+        assert_eq!(text.found(text[1..].trim_ascii_end()).marks(), [1..6]);
+        assert!(!text.part(0..2).is_data());
+        assert_eq!(text.part(0..2).to_data().marks(), [0..2]);
+    }
+}

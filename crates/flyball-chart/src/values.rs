@@ -1,0 +1,170 @@
+//! The values that a user gives: files, and what `--set` and its sisters say.
+
+mod set;
+
+use crate::yaml;
+use serde_json::{Map, Value};
+
+/// A user's values: what goes over those of the chart.
+///
+/// Numbers of YAML and JSON are floats, as in Helm; those of `--set` are integers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Values {
+    map: Map<String, Value>,
+    /// Of values that somebody else gave: those that the author of the operator laid over them.
+    trusted: Option<Map<String, Value>>,
+}
+
+/// Why values cannot be read. The messages are Helm's.
+#[derive(Debug, thiserror::Error)]
+pub enum ValuesError {
+    /// A values file is not YAML, or no mapping.
+    #[error("failed to parse {file}: {message}")]
+    File {
+        /// Its name, as the caller gave it.
+        file: String,
+        /// The problem.
+        message: String,
+    },
+    /// An argument does not follow the syntax of its flag.
+    #[error("failed parsing {flag} data: {message}")]
+    Set {
+        /// `--set`, `--set-string`, `--set-file` or `--set-literal`.
+        flag: &'static str,
+        /// The problem.
+        message: String,
+    },
+    /// An argument of `--set-json` is no JSON.
+    #[error("failed parsing --set-json data {argument}")]
+    Json {
+        /// `JSON: ` and a mapping, or what stands behind the flag.
+        argument: String,
+    },
+}
+
+/// Reads a file for `--set-file`; the message is that of the operating system.
+pub type ReadFile<'r> = &'r dyn Fn(&str) -> Result<Vec<u8>, String>;
+
+impl From<Map<String, Value>> for Values {
+    fn from(map: Map<String, Value>) -> Self {
+        Self { map, trusted: None }
+    }
+}
+
+impl Values {
+    /// Takes values that somebody else gave than the one who renders the chart, such as the spec of a custom resource: their texts are data,
+    /// which templates handle and never evaluate. What is set afterwards is trusted.
+    pub fn untrusted(map: Map<String, Value>) -> Self {
+        Self { map, trusted: Some(Map::new()) }
+    }
+
+    /// Returns what is trusted of values that are not so as a whole.
+    pub(crate) fn trusted(&self) -> Option<&Map<String, Value>> {
+        self.trusted.as_ref()
+    }
+
+    /// Changes the values, and what is trusted of them.
+    fn change<E>(&mut self, change: impl Fn(&mut Map<String, Value>) -> Result<(), E>) -> Result<(), E> {
+        self.trusted.as_mut().map_or(Ok(()), &change)?;
+        change(&mut self.map)
+    }
+
+    /// The values as they are now.
+    pub fn as_map(&self) -> &Map<String, Value> {
+        &self.map
+    }
+
+    /// Lays a YAML text over what is there, as `--values` does; `name` is for the error.
+    ///
+    /// # Errors
+    /// The text is not YAML, or no mapping.
+    pub fn merge_yaml(&mut self, name: &str, text: &[u8]) -> Result<(), ValuesError> {
+        let map = yaml::read_map(text)
+            .map_err(|error| ValuesError::File { file: name.to_owned(), message: error.to_string() })?;
+        let map: Map<String, Value> = map.into_iter().map(|(key, value)| (key, value.to_values())).collect();
+        self.change(|values| {
+            merge(values, map.clone());
+            Ok(())
+        })
+    }
+
+    /// Sets what an argument of `--set` says, such as `image.tag=1.2,list={a,b}`.
+    ///
+    /// # Errors
+    /// The argument does not follow Helm's syntax.
+    pub fn set(&mut self, argument: &str) -> Result<(), ValuesError> {
+        self.change(|map| set::parse(argument, map, &set::Mode::Typed))
+            .map_err(|message| ValuesError::Set { flag: "--set", message })
+    }
+
+    /// Sets texts as `--set-string` does: as [`Values::set`], but `1` and `true` stay texts.
+    ///
+    /// # Errors
+    /// The argument does not follow Helm's syntax.
+    pub fn set_string(&mut self, argument: &str) -> Result<(), ValuesError> {
+        self.change(|map| set::parse(argument, map, &set::Mode::Text))
+            .map_err(|message| ValuesError::Set { flag: "--set-string", message })
+    }
+
+    /// Sets contents of files as `--set-file` does.
+    ///
+    /// # Errors
+    /// The argument does not follow Helm's syntax, or a file cannot be read.
+    pub fn set_file(&mut self, argument: &str, read: ReadFile<'_>) -> Result<(), ValuesError> {
+        self.change(|map| set::parse(argument, map, &set::Mode::File(read)))
+            .map_err(|message| ValuesError::Set { flag: "--set-file", message })
+    }
+
+    /// Sets JSON as `--set-json` does: `key=value` pairs, or a mapping.
+    ///
+    /// # Errors
+    /// It is no JSON.
+    pub fn set_json(&mut self, argument: &str) -> Result<(), ValuesError> {
+        let trimmed = argument.trim();
+        if trimmed.starts_with('{') {
+            return match serde_json::from_str::<Map<String, Value>>(trimmed) {
+                Ok(map) => {
+                    let map: Map<String, Value> = map.into_iter().map(|(key, value)| (key, floats(value))).collect();
+                    self.change(|values| {
+                        merge(values, map.clone());
+                        Ok(())
+                    })
+                }
+                Err(_) => Err(ValuesError::Json { argument: format!("JSON: {argument}") }),
+            };
+        }
+        self.change(|map| set::parse(argument, map, &set::Mode::Json))
+            .map_err(|_| ValuesError::Json { argument: argument.to_owned() })
+    }
+
+    /// Sets a text in which no character means anything, as `--set-literal` does.
+    ///
+    /// # Errors
+    /// The path before the `=` does not follow Helm's syntax.
+    pub fn set_literal(&mut self, argument: &str) -> Result<(), ValuesError> {
+        self.change(|map| set::parse(argument, map, &set::Mode::Literal))
+            .map_err(|message| ValuesError::Set { flag: "--set-literal", message })
+    }
+}
+
+/// Go decodes every number of JSON as a float.
+pub(crate) fn floats(value: Value) -> Value {
+    match value {
+        Value::Number(number) => number.as_f64().map_or(Value::Null, Value::from),
+        Value::Array(items) => items.into_iter().map(floats).collect(),
+        Value::Object(fields) => Value::Object(fields.into_iter().map(|(key, value)| (key, floats(value))).collect()),
+        other => other,
+    }
+}
+
+/// Lays one mapping over another; nulls stay, since they delete later.
+fn merge(base: &mut Map<String, Value>, over: Map<String, Value>) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Object(below)), Value::Object(above)) => merge(below, above),
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}

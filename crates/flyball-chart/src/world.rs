@@ -1,0 +1,255 @@
+//! The environment of a rendering: clock, seed, lookups in a cluster, and budget.
+
+use crate::memory;
+use crate::seed::{Draws, Seed};
+use crate::text::Text;
+use crate::value::Value;
+use flyball_core::Clock;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Nesting depth of values that are written, copied or compared.
+pub(crate) const VALUE_DEPTH: usize = 1_000;
+/// Bytes of a text that count as one step.
+const BYTES_PER_STEP: usize = 64;
+/// Copies of a value that a function makes at most.
+const COPIES: usize = 4;
+/// Bytes of a value besides its texts, roughly.
+const VALUE_SIZE: usize = 64;
+/// After how many steps the budget's guard is asked again.
+const STEPS_PER_CHECK: u64 = 20_000;
+/// After how many further bytes the budget's guard is asked again.
+const BYTES_PER_CHECK: usize = 1 << 20;
+/// Watches over a rendering: it is told how many steps were taken and how many bytes are held, and ends the rendering with a message.
+pub type Guard = Arc<dyn Fn(u64, usize) -> Result<(), String> + Send + Sync>;
+
+/// The limits of one rendering.
+#[derive(Clone)]
+pub struct Budget {
+    /// Steps: function calls, iterations and templates. Functions that take long count as many steps.
+    pub steps: u64,
+    /// Bytes that the values may hold at the same time, output included.
+    pub bytes: usize,
+    /// Bytes of the output of one template.
+    pub output: usize,
+    /// Nesting depth of templates that call templates.
+    pub depth: usize,
+    /// Is asked now and then whether to go on.
+    pub guard: Option<Guard>,
+}
+
+impl Budget {
+    /// For charts and values of the one who renders them: bounds that no chart is meant to reach.
+    pub fn trusted() -> Self {
+        Self { steps: 20_000_000_000, bytes: 2 << 30, output: 64 << 20, depth: 10_000, guard: None }
+    }
+
+    /// For values of somebody else: about a second, and 64 MiB.
+    pub fn untrusted() -> Self {
+        Self { steps: 50_000_000, bytes: 64 << 20, output: 8 << 20, depth: 1_000, guard: None }
+    }
+}
+
+impl std::fmt::Debug for Budget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Budget").field("steps", &self.steps).field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+/// Finds objects of a cluster for `lookup`.
+///
+/// With an empty name, the answer is a list of the kind; with an empty namespace, of all namespaces. `None` means that there
+/// is no such object, which templates see as an empty map. See
+/// <https://helm.sh/docs/chart_template_guide/functions_and_pipelines/#using-the-lookup-function>.
+pub trait Lookup {
+    /// Finds one object, or a list.
+    ///
+    /// # Errors
+    /// A message: the cluster does not answer, or does not know the kind. Rendering fails with it.
+    fn lookup(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<serde_json::Value>, String>;
+
+    /// Finds what the chart itself names, in texts that stand in the call: no values have a say in it. The same, unless it matters.
+    ///
+    /// # Errors
+    /// As [`Lookup::lookup`].
+    fn lookup_literal(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<serde_json::Value>, String> {
+        self.lookup(api_version, kind, namespace, name)
+    }
+}
+
+/// The state that the templates of a rendering share.
+pub(crate) struct World<'w> {
+    pub(crate) clock: Clock,
+    pub(crate) draws: Draws,
+    pub(crate) lookup: Option<&'w dyn Lookup>,
+    pub(crate) depth: Cell<usize>,
+    pub(crate) budget: Budget,
+    /// `tpl` evaluates data.
+    pub(crate) evaluates: bool,
+    steps: Cell<u64>,
+    check_at: Cell<(u64, usize)>,
+    pub(crate) included: RefCell<BTreeMap<String, usize>>,
+}
+
+/// The functions that execute templates.
+pub(crate) trait Executor {
+    /// `include`: executes a template by its name.
+    ///
+    /// # Errors
+    /// There is none, it fails, or it includes itself without an end.
+    fn include(&self, world: &World<'_>, name: &str, data: Value) -> Result<Value, String>;
+
+    /// `tpl`: executes a text as a template, which sees the other ones. Data in it stay data.
+    ///
+    /// # Errors
+    /// It does not parse, or fails.
+    fn tpl(&self, world: &World<'_>, text: &Text, data: Value, is_evaluated: bool) -> Result<Value, String>;
+}
+
+/// The context of a function call, beside its arguments.
+pub(crate) struct Call<'c> {
+    pub(crate) world: &'c World<'c>,
+    pub(crate) templates: &'c dyn Executor,
+    /// All arguments are literals in a template of the chart.
+    pub(crate) is_literal: bool,
+    /// The call stands in a text that is data.
+    pub(crate) is_evaluated: bool,
+}
+
+impl<'w> World<'w> {
+    pub(crate) fn new(
+        clock: Clock,
+        seed: &Seed,
+        lookup: Option<&'w dyn Lookup>,
+        budget: Budget,
+        evaluates: bool,
+    ) -> Self {
+        Self {
+            clock,
+            draws: Draws::new(seed),
+            lookup,
+            depth: Cell::new(0),
+            budget,
+            evaluates,
+            steps: Cell::new(0),
+            check_at: Cell::new((STEPS_PER_CHECK, memory::held() + BYTES_PER_CHECK)),
+            included: RefCell::default(),
+        }
+    }
+
+    /// Returns how many steps were counted.
+    #[cfg(test)]
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps.get()
+    }
+
+    /// Counts steps, and makes sure that there is room for so many bytes, before they are taken.
+    ///
+    /// # Errors
+    /// The budget does not allow it, or its guard ends the rendering.
+    pub(crate) fn charge(&self, steps: impl TryInto<u64>, bytes: usize) -> Result<(), String> {
+        let steps = self.steps.get().saturating_add(steps.try_into().unwrap_or(u64::MAX));
+        self.steps.set(steps);
+        if steps > self.budget.steps {
+            return Err(format!("the templates take more than {} steps; they may not end", self.budget.steps));
+        }
+        if bytes > memory::Scope::room() || memory::is_exhausted() {
+            return Err(format!("the templates take more than {} bytes of memory", self.budget.bytes));
+        }
+        let (at_steps, at_bytes) = self.check_at.get();
+        let held = memory::held().saturating_add(bytes);
+        if steps >= at_steps || held >= at_bytes {
+            self.check_at.set((steps + STEPS_PER_CHECK, held + BYTES_PER_CHECK));
+            if let Some(guard) = &self.budget.guard {
+                guard(steps, self.budget.bytes.saturating_sub(memory::Scope::room()).saturating_add(bytes))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts what a function takes that goes through lists and maps once, without looking into what they hold.
+    ///
+    /// # Errors
+    /// As [`World::charge`].
+    pub(crate) fn charge_shallow(&self, weight: u64, values: &[Value]) -> Result<(), String> {
+        let length = |value: &Value| match value {
+            Value::Str(text) => text.len() / BYTES_PER_STEP,
+            Value::Bytes(bytes) => bytes.len(),
+            Value::List(list) => list.items.len(),
+            Value::Map(map) => map.entries.borrow().len(),
+            _ => 0,
+        };
+        let length: usize = values.iter().map(length).sum();
+        self.charge(weight.saturating_add(length as u64 / 4), length.saturating_mul(VALUE_SIZE))
+    }
+
+    /// Counts what a function takes that goes through values with all that they hold, and returns how many steps that are. A value that
+    /// is shared counts each time.
+    ///
+    /// # Errors
+    /// As [`World::charge`], or the values are nested too deep; that bounds what recursion over them takes.
+    pub(crate) fn weigh(&self, values: &[Value]) -> Result<u64, String> {
+        let mut weight = Weight::default();
+        values.iter().try_for_each(|value| self.add_weight(&mut weight, value, 0))?;
+        let bytes = weight.bytes.saturating_add(weight.values.saturating_mul(VALUE_SIZE)).saturating_mul(COPIES);
+        let steps = (weight.values / 4 + weight.bytes / BYTES_PER_STEP) as u64;
+        self.charge(steps, bytes)?;
+        Ok(steps + 1)
+    }
+
+    /// Counts what a function takes that looks at each letter of texts, and makes something of each value: some 10 ns for a letter, where
+    /// going through it takes a fraction of one.
+    ///
+    /// # Errors
+    /// As [`World::weigh`].
+    pub(crate) fn weigh_letters(&self, values: &[Value]) -> Result<(), String> {
+        const TIMES: u64 = 32;
+        let steps = self.weigh(values)?.saturating_sub(1);
+        self.charge(steps.saturating_mul(TIMES - 1).saturating_add(1), 0)
+    }
+
+    fn add_weight(&self, weight: &mut Weight, value: &Value, depth: usize) -> Result<(), String> {
+        if depth > VALUE_DEPTH {
+            return Err(format!("the value is nested deeper than {VALUE_DEPTH}"));
+        }
+        weight.values += 1;
+        if weight.values.is_multiple_of(1 << 16) {
+            self.charge(1 << 14, weight.values.saturating_mul(VALUE_SIZE).saturating_add(weight.bytes))?;
+        }
+        match value {
+            Value::Str(text) => weight.bytes = weight.bytes.saturating_add(text.len()),
+            Value::Bytes(bytes) => weight.bytes = weight.bytes.saturating_add(bytes.len()),
+            Value::List(list) => {
+                list.items.iter().try_for_each(|item| self.add_weight(weight, item, depth + 1))?;
+            }
+            Value::Map(map) => {
+                for (key, value) in map.entries.borrow().iter() {
+                    weight.bytes = weight.bytes.saturating_add(key.len());
+                    self.add_weight(weight, value, depth + 1)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The size of values.
+#[derive(Default)]
+struct Weight {
+    values: usize,
+    bytes: usize,
+}

@@ -1,0 +1,234 @@
+//! YAML as Helm reads and writes it: go-yaml behind sigs.k8s.io/yaml, that is YAML 1.1, with its messages.
+//!
+//! Messages are part of what Helm prints, and what `yes` means of what it does; so this is not the workspace's YAML library.
+
+mod decode;
+mod emit;
+mod parser;
+mod resolve;
+mod scanner;
+
+pub(crate) use emit::{Origin, Version};
+
+use crate::memory::{self, Held};
+use std::collections::BTreeMap;
+
+/// The content of a document. Keys are texts, as in JSON.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Data {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Float(f64),
+    Str(String),
+    List(Vec<Data>),
+    Map(BTreeMap<String, Data>),
+}
+
+/// Why a text is not what is wanted; the messages are those of sigs.k8s.io/yaml.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// It is no YAML.
+    #[error("error converting YAML to JSON: yaml: {0}")]
+    Yaml(String),
+    /// A key is nothing that JSON has.
+    #[error("error converting YAML to JSON: {0}")]
+    Key(String),
+    /// A number is nothing that JSON has.
+    #[error("error converting YAML to JSON: json: unsupported value: {0}")]
+    Number(&'static str),
+    /// It says something else than is wanted.
+    #[error("error unmarshaling JSON: while decoding JSON: json: {0}")]
+    Type(String),
+}
+
+/// Reads the first document of a text.
+///
+/// # Errors
+/// It is no YAML that Helm would take.
+pub(crate) fn read(bytes: &[u8]) -> Result<Data, Error> {
+    let text = check_encoding(bytes)?;
+    let located = |problem: scanner::Problem| {
+        let place = if problem.line == 0 { String::new() } else { format!("line {}: ", problem.line) };
+        Error::Yaml(format!("{place}{}", problem.message))
+    };
+    let data = match parser::parse(text).map_err(located)? {
+        Some(node) => decode::decode(&node)?,
+        None => Data::Null,
+    };
+    data.check_numbers()?;
+    Ok(data)
+}
+
+/// Reads the first document of a text, as Helm does.
+///
+/// # Errors
+/// It is no YAML that Helm would take.
+pub fn from_yaml(text: &str) -> Result<serde_json::Value, Error> {
+    read(text.as_bytes()).map(|data| data.to_json())
+}
+
+/// Reads documents that stay within a limit of memory together. One thread reads them all.
+pub struct BoundedYaml {
+    held: Held,
+    _scope: memory::Scope,
+}
+
+impl BoundedYaml {
+    /// Sets the limit in bytes, roughly.
+    pub fn new(max_bytes: usize) -> Self {
+        let scope = memory::Scope::new(max_bytes);
+        Self { held: Held::default(), _scope: scope }
+    }
+
+    /// Reads the first document of a text.
+    ///
+    /// # Errors
+    /// As [`from_yaml`].
+    pub fn read(&mut self, text: &str) -> Result<serde_json::Value, Error> {
+        let value = from_yaml(text)?;
+        self.held.add(memory::size_of_json(&value));
+        Ok(value)
+    }
+
+    /// Tells whether the documents take more than the limit.
+    pub fn is_exhausted(&self) -> bool {
+        memory::is_exhausted()
+    }
+}
+
+/// Reads a mapping; a text that says nothing is an empty one.
+///
+/// # Errors
+/// As [`read`], or it is no mapping.
+pub(crate) fn read_map(bytes: &[u8]) -> Result<BTreeMap<String, Data>, Error> {
+    match read(bytes)? {
+        Data::Map(map) => Ok(map),
+        Data::Null => Ok(BTreeMap::new()),
+        other => Err(other.mismatch("Go value", "map[string]interface {}")),
+    }
+}
+
+/// Writes a document, with a line break at its end.
+pub(crate) fn write(data: &Data, version: Version) -> String {
+    emit::emit(data, &Origin::Chart, version).0
+}
+
+/// The same, with the places of what is data.
+pub(crate) fn write_marked(data: &Data, origin: &Origin, version: Version) -> (String, Vec<std::ops::Range<usize>>) {
+    emit::emit(data, origin, version)
+}
+
+fn check_encoding(bytes: &[u8]) -> Result<&str, Error> {
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let rest = &bytes[error.valid_up_to()..];
+            let width = match rest[0] {
+                0xc0..=0xdf => 2,
+                0xe0..=0xef => 3,
+                0xf0..=0xf7 => 4,
+                _ => return Err(Error::Yaml("invalid leading UTF-8 octet".to_owned())),
+            };
+            if rest.len() < width {
+                return Err(Error::Yaml("incomplete UTF-8 octet sequence".to_owned()));
+            }
+            if rest[1..width].iter().any(|byte| byte & 0xc0 != 0x80) {
+                return Err(Error::Yaml("invalid trailing UTF-8 octet".to_owned()));
+            }
+            return Err(Error::Yaml("invalid Unicode character".to_owned()));
+        }
+    };
+    let is_good = |c: char| matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..);
+    if !text.chars().all(is_good) {
+        return Err(Error::Yaml("control characters are not allowed".to_owned()));
+    }
+    Ok(text)
+}
+
+impl Data {
+    /// Go's message for what is of another type than is wanted.
+    pub(crate) fn mismatch(&self, place: &str, wanted: &str) -> Error {
+        let is = match self {
+            Data::Null => "null",
+            Data::Bool(_) => "bool",
+            Data::Int(_) | Data::Uint(_) | Data::Float(_) => "number",
+            Data::Str(_) => "string",
+            Data::List(_) => "array",
+            Data::Map(_) => "object",
+        };
+        Error::Type(format!("cannot unmarshal {is} into {place} of type {wanted}"))
+    }
+
+    fn yaml_type(&self) -> &'static str {
+        match self {
+            Data::Null => "null",
+            Data::Bool(_) => "bool",
+            Data::Int(_) | Data::Uint(_) => "int",
+            Data::Float(_) => "float",
+            Data::Str(_) => "str",
+            Data::List(_) => "seq",
+            Data::Map(_) => "map",
+        }
+    }
+
+    /// JSON has no infinity.
+    fn check_numbers(&self) -> Result<(), Error> {
+        match self {
+            Data::Float(number) => crate::number::special(*number).map_or(Ok(()), |word| Err(Error::Number(word))),
+            Data::List(items) => items.iter().try_for_each(Data::check_numbers),
+            Data::Map(entries) => entries.values().try_for_each(Data::check_numbers),
+            _ => Ok(()),
+        }
+    }
+
+    /// As JSON with whole numbers: what an API server gets.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        self.json(true)
+    }
+
+    /// As JSON with nothing but floats: what Go's `interface {}` holds.
+    pub(crate) fn to_values(&self) -> serde_json::Value {
+        self.json(false)
+    }
+
+    fn json(&self, has_whole: bool) -> serde_json::Value {
+        match self {
+            Data::Null => serde_json::Value::Null,
+            Data::Bool(is) => (*is).into(),
+            Data::Int(whole) if has_whole => (*whole).into(),
+            Data::Uint(whole) if has_whole => (*whole).into(),
+            #[allow(clippy::cast_precision_loss, reason = "Go's conversion")]
+            Data::Int(whole) => (*whole as f64).into(),
+            #[allow(clippy::cast_precision_loss, reason = "Go's conversion")]
+            Data::Uint(whole) => (*whole as f64).into(),
+            Data::Float(number) => (*number).into(),
+            Data::Str(text) => text.as_str().into(),
+            Data::List(items) => items.iter().map(|item| item.json(has_whole)).collect(),
+            Data::Map(entries) => serde_json::Value::Object(
+                entries.iter().map(|(key, item)| (key.clone(), item.json(has_whole))).collect(),
+            ),
+        }
+    }
+
+    /// The text of a field whose type is one: other scalars are written as texts.
+    ///
+    /// # Errors
+    /// It is a list or a mapping; the message names the field, such as `SimpleHead.kind`.
+    pub(crate) fn to_text(&self, field: &str) -> Result<String, Error> {
+        Ok(match self {
+            Data::Null => String::new(),
+            Data::Bool(is) => is.to_string(),
+            Data::Int(whole) => whole.to_string(),
+            Data::Uint(whole) => whole.to_string(),
+            Data::Float(number) => {
+                #[allow(clippy::cast_possible_truncation, reason = "sigs.k8s.io/yaml writes with 32 bits")]
+                let short = *number as f32;
+                crate::number::format_float(format!("{short}").parse().unwrap_or(*number))
+            }
+            Data::Str(text) => text.clone(),
+            Data::List(_) | Data::Map(_) => return Err(self.mismatch(&format!("Go struct field {field}"), "string")),
+        })
+    }
+}

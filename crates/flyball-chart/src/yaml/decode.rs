@@ -1,0 +1,112 @@
+//! Decodes documents: nodes with their tags, merges and aliases become data.
+
+use super::parser::Node;
+use super::resolve::resolve;
+use super::{Data, Error};
+use crate::number::format_float;
+use base64::Engine as _;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+const PREFIX: &str = "tag:yaml.org,2002:";
+
+pub(super) fn decode(node: &Node) -> Result<Data, Error> {
+    stacker::maybe_grow(128 << 10, 1 << 20, || match node {
+        Node::Scalar { tag, text, is_plain } => scalar(tag, text, *is_plain),
+        Node::Sequence { items } => items.iter().map(|item| decode(item)).collect::<Result<_, _>>().map(Data::List),
+        Node::Mapping { entries } => mapping(entries).map(Data::Map),
+    })
+}
+
+fn mapping(entries: &[(Rc<Node>, Rc<Node>)]) -> Result<BTreeMap<String, Data>, Error> {
+    let mut map = BTreeMap::new();
+    let mut merged = BTreeMap::new();
+    for (key, value) in entries {
+        if is_merge(key) {
+            merge(&mut merged, value)?;
+            continue;
+        }
+        map.insert(key_text(decode(key)?)?, decode(value)?);
+    }
+    for (key, value) in merged {
+        map.entry(key).or_insert(value);
+    }
+    Ok(map)
+}
+
+fn is_merge(key: &Node) -> bool {
+    match key {
+        Node::Scalar { tag, text, is_plain } => {
+            text == "<<" && ((tag.is_empty() && *is_plain) || tag.strip_prefix(PREFIX) == Some("merge"))
+        }
+        _ => false,
+    }
+}
+
+/// Reads `<<`: one mapping, or several of which the first has priority.
+fn merge(into: &mut BTreeMap<String, Data>, value: &Node) -> Result<(), Error> {
+    let wants_map = || Error::Yaml("map merge requires map or sequence of maps as the value".to_owned());
+    let one = |into: &mut BTreeMap<String, Data>, node: &Node| match node {
+        Node::Mapping { entries } => {
+            for (key, value) in mapping(entries)? {
+                into.entry(key).or_insert(value);
+            }
+            Ok(())
+        }
+        _ => Err(wants_map()),
+    };
+    match value {
+        Node::Mapping { .. } => one(into, value),
+        Node::Sequence { items } => items.iter().try_for_each(|item| one(into, item)),
+        Node::Scalar { .. } => Err(wants_map()),
+    }
+}
+
+fn scalar(tag: &str, text: &str, is_plain: bool) -> Result<Data, Error> {
+    let string = || Data::Str(text.to_owned());
+    let short = tag.strip_prefix(PREFIX).unwrap_or(tag);
+    if tag.is_empty() {
+        return Ok(if is_plain { resolve(text) } else { string() });
+    }
+    let resolved = if is_plain { resolve(text) } else { string() };
+    let bad = |is: &str| Err(Error::Yaml(format!("cannot decode !!{is} `{text}` as a !!{short}")));
+    match (short, resolve(text)) {
+        ("str", _) => Ok(string()),
+        ("binary", _) => match base64::engine::general_purpose::STANDARD.decode(text.replace(['\n', ' '], "")) {
+            Ok(bytes) => Ok(Data::Str(String::from_utf8_lossy(&bytes).into_owned())),
+            Err(_) => Err(Error::Yaml("!!binary value contains invalid base64 data".to_owned())),
+        },
+        ("int", whole @ (Data::Int(_) | Data::Uint(_)))
+        | ("bool", whole @ Data::Bool(_))
+        | ("null", whole @ Data::Null) => Ok(whole),
+        #[allow(clippy::cast_precision_loss, reason = "Go's conversion")]
+        ("float", Data::Int(whole)) => Ok(Data::Float(whole as f64)),
+        ("float", float @ Data::Float(_)) => Ok(float),
+        ("timestamp", _) if super::resolve::is_timestamp(text) => Ok(string()),
+        ("int" | "bool" | "null" | "float" | "timestamp", other) => bad(other.yaml_type()),
+        _ => Ok(resolved),
+    }
+}
+
+/// JSON has texts for keys: other scalars are written as such.
+fn key_text(key: Data) -> Result<String, Error> {
+    Ok(match key {
+        Data::Str(text) => text,
+        Data::Int(whole) => whole.to_string(),
+        Data::Bool(is) => is.to_string(),
+        Data::Float(number) if number == f64::INFINITY => ".inf".to_owned(),
+        Data::Float(number) if number == f64::NEG_INFINITY => "-.inf".to_owned(),
+        Data::Float(number) if number.is_nan() => ".nan".to_owned(),
+        Data::Float(number) => {
+            #[allow(clippy::cast_possible_truncation, reason = "keys are written with the precision of 32 bits")]
+            let short = number as f32;
+            format_float(format!("{short}").parse().unwrap_or(number))
+        }
+        Data::Uint(whole) => {
+            return Err(Error::Key(format!("unsupported map key of type: uint64, key: {whole:#x}")));
+        }
+        Data::Null => return Err(Error::Key("unsupported map key of type: %!s(<nil>), key: <nil>".to_owned())),
+        Data::List(_) => return Err(Error::Yaml("invalid map key: []interface {}{}".to_owned())),
+        Data::Map(_) => return Err(Error::Yaml("invalid map key: map[interface {}]interface {}{}".to_owned())),
+    })
+}

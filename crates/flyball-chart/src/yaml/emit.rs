@@ -1,0 +1,343 @@
+//! Writes YAML as go-yaml does: version 2 for `toYaml`, version 3 with an indent of two for `toYamlPretty`.
+
+use super::Data;
+use super::resolve::{is_timestamp, resolve};
+use crate::number::{format_float, special};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::ops::Range;
+
+/// Which go-yaml is followed.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Version {
+    /// Lists in maps are not indented.
+    Two,
+    /// They are.
+    Three,
+}
+
+/// A document, with a line break at its end; and which parts of it say what is data.
+pub(super) fn emit(data: &Data, origin: &Origin, version: Version) -> (String, Vec<Range<usize>>) {
+    let mut emitter = Emitter { out: String::new(), marks: Vec::new(), version };
+    emitter.value(data, origin, 0, Context::Root);
+    (emitter.out, emitter.marks)
+}
+
+/// Which parts of a document are data that came from elsewhere.
+#[derive(Debug, Default)]
+pub(crate) enum Origin {
+    /// None.
+    #[default]
+    Chart,
+    /// All of it.
+    Data,
+    /// Those of the items.
+    List(Vec<Origin>),
+    /// Those of the entries, by key, with whether the key is data.
+    Map(BTreeMap<String, (bool, Origin)>),
+}
+
+impl Origin {
+    fn is_data(&self) -> bool {
+        matches!(self, Origin::Data)
+    }
+}
+
+struct Emitter {
+    out: String,
+    marks: Vec<Range<usize>>,
+    version: Version,
+}
+
+/// The context of a value.
+#[derive(Clone, Copy, PartialEq)]
+enum Context {
+    Root,
+    Item,
+    Entry,
+}
+
+impl Emitter {
+    fn indent(&mut self, columns: usize) {
+        self.out.extend(std::iter::repeat_n(' ', columns));
+    }
+
+    /// Writes a value of which the line has begun; `columns` is where nested lines begin.
+    fn value(&mut self, data: &Data, origin: &Origin, columns: usize, place: Context) {
+        match data {
+            Data::Map(entries) if !entries.is_empty() => {
+                if place == Context::Entry {
+                    self.out.push('\n');
+                }
+                let mut keys: Vec<&String> = entries.keys().collect();
+                keys.sort_by(|a, b| natural(a, b));
+                for (at, key) in keys.into_iter().enumerate() {
+                    if at > 0 || place == Context::Entry {
+                        self.indent(columns);
+                    }
+                    let (is_data, origin) = match origin {
+                        Origin::Map(origins) => origins.get(key).map_or((false, &Origin::Chart), |(is, of)| (*is, of)),
+                        other => (other.is_data(), other),
+                    };
+                    self.marked(is_data, |emitter| emitter.key(key, columns));
+                    self.out.push(':');
+                    let inner = &entries[key];
+                    let nested = match inner {
+                        Data::List(_) if self.version == Version::Two => columns,
+                        _ => columns + 2,
+                    };
+                    self.value(inner, origin, nested, Context::Entry);
+                }
+            }
+            Data::List(items) if !items.is_empty() => {
+                if place == Context::Entry {
+                    self.out.push('\n');
+                }
+                for (at, item) in items.iter().enumerate() {
+                    if at > 0 || place == Context::Entry {
+                        self.indent(columns);
+                    }
+                    self.out.push_str("- ");
+                    let origin = match origin {
+                        Origin::List(origins) => origins.get(at).unwrap_or(&Origin::Chart),
+                        other => other,
+                    };
+                    self.value(item, origin, columns + 2, Context::Item);
+                }
+            }
+            scalar => {
+                if place == Context::Entry {
+                    self.out.push(' ');
+                }
+                // A literal in a list's item or at the root is indented against what is around it.
+                let around = match place {
+                    Context::Root => 0,
+                    Context::Item | Context::Entry => columns.saturating_sub(2),
+                };
+                self.marked(origin.is_data(), |emitter| emitter.scalar(scalar, around + 2, false));
+                self.out.push('\n');
+            }
+        }
+    }
+
+    fn key(&mut self, key: &str, columns: usize) {
+        if key.contains('\n') || key.chars().count() > 128 {
+            self.out.push_str("? ");
+            self.scalar(&Data::Str(key.to_owned()), columns + 2, false);
+            self.out.push('\n');
+            self.indent(columns);
+        } else {
+            self.scalar(&Data::Str(key.to_owned()), columns, true);
+        }
+    }
+
+    /// Writes something that may be data.
+    fn marked(&mut self, is_data: bool, write: impl FnOnce(&mut Self)) {
+        let from = self.out.len();
+        write(self);
+        if is_data {
+            self.marks.push(from..self.out.len());
+        }
+    }
+
+    fn scalar(&mut self, data: &Data, columns: usize, is_key: bool) {
+        match data {
+            Data::Null => self.out.push_str("null"),
+            Data::Bool(is) => self.out.push_str(if *is { "true" } else { "false" }),
+            Data::Int(whole) => _ = write!(self.out, "{whole}"),
+            Data::Uint(whole) => _ = write!(self.out, "{whole}"),
+            Data::Float(number) => match special(*number) {
+                Some("NaN") => self.out.push_str(".nan"),
+                Some("+Inf") => self.out.push_str(".inf"),
+                Some(_) => self.out.push_str("-.inf"),
+                None => self.out.push_str(&format_float(*number)),
+            },
+            Data::List(_) => self.out.push_str("[]"),
+            Data::Map(_) => self.out.push_str("{}"),
+            Data::Str(text) => self.text(text, columns, is_key),
+        }
+    }
+
+    fn text(&mut self, text: &str, columns: usize, is_key: bool) {
+        let traits = Traits::of(text, self.version);
+        if text.contains('\n') && !is_key && traits.block {
+            return self.literal(text, columns);
+        }
+        let wants_quotes = is_ambiguous(text);
+        if text.contains('\n') || wants_quotes {
+            return self.double(text);
+        }
+        if traits.plain && !text.is_empty() {
+            self.out.push_str(text);
+        } else if traits.single {
+            let _ = write!(self.out, "'{}'", text.replace('\'', "''"));
+        } else {
+            self.double(text);
+        }
+    }
+
+    fn literal(&mut self, text: &str, columns: usize) {
+        self.out.push('|');
+        if text.starts_with([' ', '\n']) {
+            self.out.push('2');
+        }
+        let body = text.strip_suffix('\n');
+        match body {
+            None => self.out.push('-'),
+            Some(body) if body.is_empty() || body.ends_with('\n') => self.out.push('+'),
+            Some(_) => {}
+        }
+        for line in body.unwrap_or(text).split('\n') {
+            self.out.push('\n');
+            if !line.is_empty() {
+                self.indent(columns);
+                self.out.push_str(line);
+            }
+        }
+    }
+
+    fn double(&mut self, text: &str) {
+        self.out.push('"');
+        for c in text.chars() {
+            match c {
+                '"' => self.out.push_str("\\\""),
+                '\\' => self.out.push_str("\\\\"),
+                '\0' => self.out.push_str("\\0"),
+                '\x07' => self.out.push_str("\\a"),
+                '\x08' => self.out.push_str("\\b"),
+                '\t' => self.out.push_str("\\t"),
+                '\n' => self.out.push_str("\\n"),
+                '\x0b' => self.out.push_str("\\v"),
+                '\x0c' => self.out.push_str("\\f"),
+                '\r' => self.out.push_str("\\r"),
+                '\x1b' => self.out.push_str("\\e"),
+                '\u{85}' => self.out.push_str("\\N"),
+                '\u{a0}' => self.out.push_str("\\_"),
+                '\u{2028}' => self.out.push_str("\\L"),
+                '\u{2029}' => self.out.push_str("\\P"),
+                '\u{feff}' => self.out.push_str("\\uFEFF"),
+                c if is_printable(c, self.version) => self.out.push(c),
+                c if u32::from(c) <= 0xff => _ = write!(self.out, "\\x{:02X}", u32::from(c)),
+                c if u32::from(c) <= 0xffff => _ = write!(self.out, "\\u{:04X}", u32::from(c)),
+                c => _ = write!(self.out, "\\U{:08X}", u32::from(c)),
+            }
+        }
+        self.out.push('"');
+    }
+}
+
+/// go-yaml 2 takes no character for printable that does not fit in 16 bits.
+fn is_printable(c: char, version: Version) -> bool {
+    match u32::from(c) {
+        0x0a | 0x20..=0x7e | 0xa0..=0xd7ff => true,
+        0xe000..=0xfffd => c != '\u{feff}',
+        0x10000..=0x0010_ffff => version == Version::Three,
+        _ => false,
+    }
+}
+
+/// The styles that a text may have.
+struct Traits {
+    plain: bool,
+    single: bool,
+    block: bool,
+}
+
+impl Traits {
+    fn of(text: &str, version: Version) -> Traits {
+        if text.is_empty() {
+            return Traits { plain: true, single: true, block: false };
+        }
+        let chars: Vec<char> = text.chars().collect();
+        let is_break = |c: char| matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}');
+        let is_blank_at = |at: usize| chars.get(at).is_none_or(|c| matches!(c, ' ' | '\t'));
+        let mut indicators = text.starts_with("---") || text.starts_with("...");
+        let (mut special, mut breaks) = (false, false);
+        let (mut space_break, mut break_space) = (false, false);
+        let (mut was_space, mut was_break) = (false, false);
+        let mut preceded = true;
+        for (at, c) in chars.iter().copied().enumerate() {
+            indicators |= match (at, c) {
+                (0, '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`') => {
+                    true
+                }
+                (0, '?' | ':' | '-') => is_blank_at(at + 1),
+                (_, ':') => is_blank_at(at + 1),
+                (_, '#') => preceded,
+                _ => false,
+            };
+            special |= !is_printable(c, version);
+            if c == ' ' {
+                break_space |= was_break;
+                (was_space, was_break) = (true, false);
+            } else if is_break(c) {
+                breaks = true;
+                space_break |= was_space;
+                (was_space, was_break) = (false, true);
+            } else {
+                (was_space, was_break) = (false, false);
+            }
+            preceded = matches!(c, ' ' | '\t') || is_break(c);
+        }
+        let (first, last) = (chars[0], chars[chars.len() - 1]);
+        let edges = first == ' ' || last == ' ' || is_break(first) || is_break(last);
+        let trailing_space = last == ' ';
+        Traits {
+            plain: !(edges || break_space || space_break || special || breaks || indicators),
+            single: !(break_space || space_break || special),
+            block: !(trailing_space || space_break || special),
+        }
+    }
+}
+
+/// Tells whether a reader would take a text for something else.
+fn is_ambiguous(text: &str) -> bool {
+    !matches!(resolve(text), Data::Str(_)) || is_timestamp(text) || is_base_60(text)
+}
+
+/// `1:30`, which YAML 1.1 reads as ninety.
+fn is_base_60(text: &str) -> bool {
+    let rest = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if !rest.starts_with(|c: char| c.is_ascii_digit()) || !rest.contains(':') {
+        return false;
+    }
+    let (whole, fraction) = rest.split_once('.').unwrap_or((rest, ""));
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b == b'_');
+    let mut parts = whole.split(':');
+    parts.next().is_some_and(digits)
+        && parts.all(|part| matches!(part.as_bytes(), [b'0'..=b'9'] | [b'0'..=b'5', b'0'..=b'9']))
+        && digits(fraction)
+}
+
+/// The order of keys: numbers within texts by their value.
+fn natural(a: &str, b: &str) -> Ordering {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    for at in 0..a.len().min(b.len()) {
+        let (x, y) = (a[at], b[at]);
+        if x == y {
+            continue;
+        }
+        match (x.is_alphabetic(), y.is_alphabetic()) {
+            (true, true) => return x.cmp(&y),
+            (false, false) => {}
+            (_, right) => return if right { Ordering::Less } else { Ordering::Greater },
+        }
+        // Leading zeros count only if no digit stands before them.
+        let mut start = 0u64;
+        if x == '0' || y == '0' {
+            start = u64::from(a[..at].iter().rev().take_while(|c| c.is_numeric()).any(|c| *c != '0'));
+        }
+        let number = |text: &[char]| {
+            let digits: Vec<u64> = text[at..]
+                .iter()
+                .take_while(|c| c.is_numeric())
+                .map(|c| u64::from(c.to_digit(10).unwrap_or(0)))
+                .collect();
+            (digits.iter().fold(start, |sum, digit| sum.wrapping_mul(10).wrapping_add(*digit)), digits.len())
+        };
+        let ((left, left_end), (right, right_end)) = (number(&a), number(&b));
+        return left.cmp(&right).then(left_end.cmp(&right_end)).then(x.cmp(&y));
+    }
+    a.len().cmp(&b.len())
+}

@@ -1,0 +1,21 @@
+//! Bad charts, values and archives: none makes the library panic, hang or grow.
+//!
+//! The loop and its mutations are those of `flyball-server`; `engine.rs` there describes how a run goes.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "../../../flyball-server/tests/fuzz/engine.rs"]
+mod engine;
+#[path = "../../../flyball-server/tests/fuzz/mutate.rs"]
+mod mutate;
+mod targets;
+
+macro_rules! targets {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            engine::run(stringify!($name), &targets::$name());
+        })*
+    };
+}
+
+targets! { archives chart_files templates values }

@@ -1,0 +1,99 @@
+//! Plays `tests/cases` against the answers of Helm 3.21, byte for byte. `tests/passing.txt` lists what passes and may only
+//! grow: `FLYBALL_BLESS=1` adds what passes by now. `FLYBALL_CASE=<part of a name>` plays a few and shows what differs.
+
+use flyball_chart::{Seed, TemplateArgs, template};
+use flyball_core::Clock;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn tests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// What Helm said, and what is said here.
+fn play(case: &Path) -> (String, String) {
+    let about: Value = serde_json::from_slice(&fs::read(case.join("args.json")).unwrap()).unwrap();
+    let clock = Clock::new(|| "2026-01-02T03:04:05Z".parse().unwrap());
+    let result =
+        TemplateArgs::parse(&texts(&about["args"])).and_then(|args| template(&args, case, clock, Seed::default()));
+    let read = |name: &str| fs::read_to_string(case.join(name)).unwrap();
+    match result {
+        Ok(output) if about["exit"] == 0 => {
+            // Helm logs in any order, and where in its source it does.
+            let warnings = |mut lines: Vec<String>| {
+                for line in &mut lines {
+                    if let Some((_, text)) = line.split_once(": ").filter(|(place, _)| place.contains(".go:")) {
+                        *line = text.to_owned();
+                    }
+                }
+                lines.sort();
+                format!("\nlogged: {lines:#?}")
+            };
+            let expected = read("expected.txt") + &warnings(texts(&about["stderr"]));
+            (expected, output.text + &warnings(output.warnings))
+        }
+        Ok(output) => (read("expected.err"), output.text),
+        Err(message) if about["exit"] == 0 => (read("expected.txt"), message),
+        Err(message) => {
+            // Of some messages, Helm itself has the lines in any order.
+            let lines = |text: &str| {
+                let mut lines: Vec<&str> = text.split('\n').collect();
+                if about["err_lines_unordered"] == true {
+                    lines.sort_unstable();
+                }
+                lines.join("\n")
+            };
+            (lines(&read("expected.err")), lines(&format!("Error: {message}\n")))
+        }
+    }
+}
+
+#[test]
+fn charts_render_as_with_helm() {
+    let list = tests().join("passing.txt");
+    let mut passing: BTreeSet<String> =
+        fs::read_to_string(&list).unwrap_or_default().lines().map(str::to_owned).collect();
+    let wanted = std::env::var("FLYBALL_CASE").ok();
+    let (mut lost, mut gained, mut played) = (Vec::new(), Vec::new(), 0);
+    let mut cases: Vec<PathBuf> =
+        fs::read_dir(tests().join("cases")).unwrap().map(|case| case.unwrap().path()).collect();
+    cases.sort();
+    for case in cases {
+        let name = case.file_name().unwrap().to_string_lossy().into_owned();
+        if wanted.as_ref().is_some_and(|wanted| !name.contains(wanted)) {
+            continue;
+        }
+        played += 1;
+        let (expected, got) = play(&case);
+        if expected == got {
+            gained.extend((!passing.contains(&name)).then_some(name));
+        } else {
+            if wanted.is_some() {
+                println!("--- {name}: Helm says\n{expected}\n--- we say\n{got}");
+            }
+            lost.extend(passing.contains(&name).then_some(name));
+        }
+    }
+    assert!(played > 0, "there are no cases");
+    assert!(lost.is_empty(), "these passed before: {lost:?}; FLYBALL_CASE=<name> shows what differs");
+    if std::env::var_os("FLYBALL_BLESS").is_some() {
+        passing.extend(gained);
+        fs::write(&list, passing.into_iter().map(|name| name + "\n").collect::<String>()).unwrap();
+    } else {
+        assert!(gained.is_empty(), "these pass by now, FLYBALL_BLESS=1 writes it down: {gained:?}");
+    }
+}
+
+#[test]
+fn a_rendering_is_a_function_of_its_arguments() {
+    for name in ["str-wrap", "dates", "real-web"] {
+        let case = tests().join("cases").join(name);
+        assert_eq!(play(&case), play(&case), "{name}");
+    }
+}

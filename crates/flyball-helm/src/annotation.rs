@@ -1,0 +1,20 @@
+//! Names of annotations and of the finalizer.
+
+/// The finalizer of custom resources.
+pub(crate) const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
+/// The annotation of a custom resource that is to be left alone.
+pub(crate) const PAUSED: &str = "helm.sdk.operatorframework.io/pause-reconcile";
+/// The annotation of a custom resource that says how often its release is looked at without a change.
+pub(crate) const PERIOD: &str = "helm.sdk.operatorframework.io/reconcile-period";
+/// The annotation of a custom resource that is to stay until all objects of its release are gone.
+pub(crate) const WAITS: &str = "helm.sdk.operatorframework.io/uninstall-wait";
+/// The annotation of an object with the custom resource that it belongs to but that cannot own it.
+pub(crate) const OWNER: &str = "operator-sdk/primary-resource";
+/// The annotation of such an object with the kind of that.
+pub(crate) const OWNER_KIND: &str = "operator-sdk/primary-resource-type";
+/// Helm's annotation of an object with its release.
+pub(crate) const RELEASE: &str = "meta.helm.sh/release-name";
+/// Helm's annotation of an object with the namespace of its release.
+pub(crate) const NAMESPACE: &str = "meta.helm.sh/release-namespace";
+/// The annotation with the groups that an object waits for, as a list in JSON.
+pub(crate) const DEPENDS_ON: &str = "helm.sh/depends-on/resource-groups";

@@ -1,0 +1,77 @@
+//! The chart of an entry as it is now: read when the operator starts, and again when its files change, if that is wanted.
+
+use crate::error::OperatorError;
+use crate::source::Source;
+use crate::watches::Watch;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::SystemTime;
+
+/// Files of a chart that are checked for changes.
+const MAX_FILES: usize = 20_000;
+/// Nesting depth of folders.
+const DEEPEST: usize = 32;
+
+/// Sizes and times of files.
+type Files = BTreeMap<PathBuf, (u64, Option<SystemTime>)>;
+
+/// The chart of an entry.
+#[derive(Debug)]
+pub(crate) struct Current {
+    source: RwLock<Arc<Source>>,
+    files: Mutex<Files>,
+}
+
+impl Current {
+    /// Opens the chart.
+    pub(crate) fn open(watch: &Watch) -> Result<Self, OperatorError> {
+        let files = files(&watch.chart);
+        let source = RwLock::new(Arc::new(Source::open(watch)?));
+        Ok(Self { source, files: Mutex::new(files) })
+    }
+
+    /// Returns the chart as it was read last.
+    pub(crate) fn get(&self) -> Arc<Source> {
+        self.source.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the chart again if its files are not as they were; tells whether it is another one now.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be opened. The chart then stays as it was, until its files change once more.
+    pub(crate) fn reload(&self, watch: &Watch) -> Result<bool, OperatorError> {
+        let found = files(&watch.chart);
+        {
+            let mut known = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+            if *known == found {
+                return Ok(false);
+            }
+            *known = found;
+        }
+        let source = Source::open(watch)?;
+        let is_another = source.digest() != self.get().digest();
+        *self.source.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(source);
+        Ok(is_another)
+    }
+}
+
+/// Lists the files of a chart; what cannot be read is not there.
+fn files(chart: &Path) -> Files {
+    let (mut found, mut open) = (Files::new(), vec![(chart.to_owned(), 0)]);
+    while let Some((path, depth)) = open.pop() {
+        let Ok(meta) = fs::metadata(&path) else { continue };
+        if !meta.is_dir() {
+            found.insert(path, (meta.len(), meta.modified().ok()));
+        } else if depth < DEEPEST {
+            let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+            open.extend(entries.map(|entry| (entry.path(), depth + 1)));
+        }
+        if found.len() + open.len() > MAX_FILES {
+            break;
+        }
+    }
+    found
+}

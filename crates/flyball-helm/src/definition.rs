@@ -1,0 +1,138 @@
+//! The definitions of the custom resources: those of the project, or open ones; and its samples.
+
+use crate::error::{DefinitionError, OperatorError};
+use crate::watches::Watch;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folders with CRDs.
+const DEFINITIONS: &str = "config/crd/bases";
+/// Folder with samples.
+const SAMPLES: &str = "config/samples";
+/// Files in either.
+const MOST_FILES: usize = 1000;
+/// Bytes of each file.
+const MAX_FILE_BYTES: u64 = 8 << 20;
+
+/// Reads the definitions of a project.
+pub(crate) fn read(folder: &Path) -> Result<Vec<CustomResourceDefinition>, OperatorError> {
+    let mut found = Vec::new();
+    for (file, document) in documents(&folder.join(DEFINITIONS))? {
+        if document["kind"] == "CustomResourceDefinition" {
+            let wrong = |error: serde_json::Error| DefinitionError::NoDefinition { file, why: error.to_string() };
+            found.push(serde_json::from_value(document).map_err(wrong)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Reads the samples of a project.
+pub(crate) fn samples(folder: &Path) -> Result<Vec<Value>, OperatorError> {
+    Ok(documents(&folder.join(SAMPLES))?.into_iter().map(|(_, document)| document).collect())
+}
+
+/// Reads all documents of a folder's YAML files, in the order of their names; none, if there is no such folder.
+fn documents(folder: &Path) -> Result<Vec<(PathBuf, Value)>, OperatorError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| OperatorError::Read { path, source }
+    };
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(folder)(error)),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let file = entry.map_err(failed(folder))?.path();
+        let is_yaml = file.extension().is_some_and(|ending| ending == "yaml" || ending == "yml");
+        // It lists the others, and is no object of the cluster.
+        if is_yaml && file.file_stem().is_none_or(|stem| stem != "kustomization") {
+            let size = fs::metadata(&file).map_err(failed(&file))?.len();
+            files.push(file);
+            if files.len() > MOST_FILES || size > MAX_FILE_BYTES {
+                return Err(DefinitionError::TooMuch { folder: folder.to_owned() }.into());
+            }
+        }
+    }
+    files.sort();
+    let mut found = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).map_err(failed(&file))?;
+        let wrong = |why: String| DefinitionError::Yaml { file: file.clone(), why };
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|error| wrong(error.to_string()))?;
+        found.extend(
+            documents.into_iter().filter(|document| !document.is_null()).map(|document| (file.clone(), document)),
+        );
+    }
+    Ok(found)
+}
+
+/// Returns the definition of the custom resources of an entry: the project's, or one that takes anything.
+pub(crate) fn of(
+    watch: &Watch,
+    definitions: &[CustomResourceDefinition],
+) -> Result<CustomResourceDefinition, DefinitionError> {
+    let kind = &watch.kind;
+    let is_of = |crd: &&CustomResourceDefinition| crd.spec.group == *kind.group && crd.spec.names.kind == *kind.kind;
+    let Some(crd) = definitions.iter().find(is_of) else { return Ok(open(watch)) };
+    if crd.spec.scope == "Cluster" {
+        return Err(DefinitionError::ClusterScope { kind: kind.kind.to_string() });
+    }
+    if crd.spec.versions.iter().all(|version| version.name != *kind.version) {
+        let there: Vec<&str> = crd.spec.versions.iter().map(|version| version.name.as_str()).collect();
+        return Err(DefinitionError::NoVersion {
+            kind: kind.kind.to_string(),
+            version: kind.version.to_string(),
+            there: there.join(", "),
+        });
+    }
+    Ok(crd.clone())
+}
+
+/// Columns of `kubectl get`, as in `helm list`.
+const COLUMNS: [[&str; 3]; 5] = [
+    ["Status", "string", ".status.release.status"],
+    ["Reason", "string", ".status.release.reason"],
+    ["Chart", "string", ".status.release.chart"],
+    ["Revision", "integer", ".status.release.revision"],
+    ["Age", "date", ".metadata.creationTimestamp"],
+];
+
+/// Makes the definition that the operator-sdk makes, with columns: spec and status may be anything.
+fn open(watch: &Watch) -> CustomResourceDefinition {
+    let (kind, resource) = (&watch.kind, watch.primary().resource().resource.to_string());
+    let anything =
+        |what: &str| json!({"type": "object", "description": what, "x-kubernetes-preserve-unknown-fields": true});
+    let text = |what: &str| json!({"type": "string", "description": what});
+    let name = kind.kind.to_lowercase();
+    let crd = json!({
+        "metadata": {"name": format!("{resource}.{}", kind.group)},
+        "spec": {
+            "group": *kind.group,
+            "names": {"kind": *kind.kind, "listKind": format!("{}List", kind.kind), "plural": resource, "singular": name},
+            "scope": "Namespaced",
+            "versions": [{
+                "name": *kind.version,
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": COLUMNS.map(|[name, kind, path]| json!({"name": name, "type": kind, "jsonPath": path})),
+                "schema": {"openAPIV3Schema": {
+                    "type": "object",
+                    "description": format!("{} is a release of a chart", kind.kind),
+                    "properties": {
+                        "apiVersion": text("The version of the schema that the object follows."),
+                        "kind": text("The kind of the object."),
+                        "metadata": {"type": "object"},
+                        "spec": anything("The values of the chart."),
+                        "status": anything("How the release is."),
+                    },
+                }},
+            }],
+        },
+    });
+    serde_json::from_value(crd).expect("it has all that a definition needs")
+}

@@ -1,0 +1,219 @@
+//! Hooks: objects that are made at points of a release's life, one after the other, and waited for.
+//!
+//! A hook that runs is recognised by an annotation with the revision and the step that it was made for, so that a restart neither
+//! runs it twice nor takes an older one for it. See <https://helm.sh/docs/topics/charts_hooks/>.
+
+use crate::kinds::Kinds;
+use crate::places::is_inside;
+use crate::resources::{self, ManifestError, Owner, Resource};
+use crate::storage::{Hook, Revision};
+use flyball::{Context, Kind, Result};
+use kube::core::DynamicObject;
+use std::fmt;
+
+/// Annotation of a hook's object with what it was made for.
+const STEP: &str = "flyball.dev/release-step";
+/// The policy of hooks that name none.
+const BEFORE_CREATION: &str = "before-hook-creation";
+
+/// The result of a hook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It is done; it began then.
+    Done(String),
+    /// It is under way.
+    Waits(String),
+    /// It failed.
+    Failed(String),
+}
+
+/// Returns the places of the hooks of an event, in the order in which they are run.
+pub(crate) fn of_event(revision: &Revision, event: &str) -> Vec<usize> {
+    let mut found: Vec<usize> = Vec::new();
+    for (place, hook) in revision.hooks.iter().enumerate() {
+        if hook.events.iter().any(|known| known == event) {
+            found.push(place);
+        }
+    }
+    found.sort_by_key(|place| {
+        let hook = &revision.hooks[*place];
+        (hook.weight, hook.name.clone())
+    });
+    found
+}
+
+/// Tells whether a hook is deleted by a policy.
+pub(crate) fn is_deleted(hook: &Hook, policy: &str) -> bool {
+    match hook.delete_policies.is_empty() {
+        true => policy == BEFORE_CREATION,
+        false => hook.delete_policies.iter().any(|known| known == policy),
+    }
+}
+
+/// Reads the object of a hook.
+pub(crate) fn object(hook: &Hook, kinds: &Kinds) -> Result<(Resource, Kind), ManifestError> {
+    let document = resources::read(&hook.path, &hook.manifest)?;
+    let missing = || ManifestError::Object { path: hook.path.clone(), field: "apiVersion" };
+    let resource = Resource::of(&hook.path, &document)?.into_iter().next().ok_or_else(missing)?;
+    let known = kinds.get(&resource.api_version, &resource.kind).ok_or_else(|| ManifestError::Unforeseen {
+        path: hook.path.clone(),
+        api_version: resource.api_version.clone(),
+        kind: resource.kind.clone(),
+    })?;
+    Ok((resource, known.kind.clone()))
+}
+
+fn is_hook_inside(hook: &Hook, kinds: &Kinds, namespace: &str) -> bool {
+    object(hook, kinds).is_ok_and(|(resource, kind)| is_inside(&resource, &kind, namespace))
+}
+
+/// Tells whether there are hooks whose objects are not in the release's namespace.
+pub(crate) fn any_elsewhere(revision: &Revision, kinds: &Kinds, namespace: &str) -> bool {
+    revision.hooks.iter().any(|hook| !is_hook_inside(hook, kinds, namespace))
+}
+
+/// Leaves out the hooks whose objects are not in the release's namespace.
+pub(crate) fn retain_inside(revision: &mut Revision, kinds: &Kinds, namespace: &str) {
+    let release = &revision.name;
+    revision.hooks.retain(|hook| {
+        let inside = is_hook_inside(hook, kinds, namespace);
+        if !inside {
+            tracing::warn!(release, hook = hook.name, "is not run: the chart does not render it, and it is elsewhere");
+        }
+        inside
+    });
+}
+
+/// Brings a hook on: makes its object, or looks how that is.
+pub(crate) async fn run(
+    cx: &Context<DynamicObject>,
+    owner: &Owner<'_>,
+    kinds: &Kinds,
+    hook: &Hook,
+    step: &str,
+) -> Result<Outcome> {
+    let (resource, kind) = object(hook, kinds).map_err(terminal)?;
+    let key = resource.key(&kind, owner.namespace);
+    let what = format!("{} {}", kind.name(), key.name());
+    let found = cx.get_of(&kind, &key).await?;
+    let live = match found {
+        Some(live) if is_of(&live, step) => live,
+        Some(live) if !owner.has(&live) => {
+            return Ok(Outcome::Failed(format!("{what} is there already, and no part of release {}", owner.release)));
+        }
+        Some(live) if live.metadata.deletion_timestamp.is_some() => {
+            return Ok(Outcome::Waits(format!("{what} of an earlier run is being deleted")));
+        }
+        Some(live) if is_deleted(hook, BEFORE_CREATION) => {
+            cx.delete(&live).await?;
+            return Ok(Outcome::Waits(format!("{what} of an earlier run is being deleted")));
+        }
+        Some(_) => return Ok(Outcome::Failed(format!("{what} already exists"))),
+        None => {
+            let (mut object, owned) = owner.settle(&resource, &kind).map_err(terminal)?;
+            object.metadata.annotations.get_or_insert_default().insert(STEP.into(), step.into());
+            if owned { cx.create(&object).await? } else { cx.create_unowned(&object).await? }
+        }
+    };
+    Ok(observe(&what, kind.name(), &live))
+}
+
+/// Deletes the object of a hook if it is the one of this step.
+pub(crate) async fn remove(
+    cx: &Context<DynamicObject>,
+    owner: &Owner<'_>,
+    kinds: &Kinds,
+    hook: &Hook,
+    step: &str,
+) -> Result<()> {
+    let (resource, kind) = object(hook, kinds).map_err(terminal)?;
+    match cx.get_of(&kind, &resource.key(&kind, owner.namespace)).await? {
+        Some(live) if is_of(&live, step) && live.metadata.deletion_timestamp.is_none() => cx.delete(&live).await,
+        _ => Ok(()),
+    }
+}
+
+/// Says how an object of a hook is: jobs and pods are waited for, all else is done once it is there.
+fn observe(what: &str, kind: &str, live: &DynamicObject) -> Outcome {
+    let status = &live.data["status"];
+    let condition = |name: &str| {
+        let found = status["conditions"].as_array()?.iter().find(|found| found["type"] == name)?;
+        (found["status"] == "True").then_some(found)
+    };
+    let why = |told: &serde_json::Value| {
+        let text = |field: &str| told[field].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        match (text("reason"), text("message")) {
+            (Some(reason), Some(message)) => format!(": {reason}: {message}"),
+            (reason, message) => reason.or(message).map(|why| format!(": {why}")).unwrap_or_default(),
+        }
+    };
+    let began = live.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default();
+    match kind {
+        "Job" => match (condition("Complete"), condition("Failed")) {
+            (_, Some(failed)) => Outcome::Failed(format!("{what} failed{}", why(failed))),
+            (Some(_), None) => Outcome::Done(began),
+            (None, None) => Outcome::Waits(format!("{what} is not complete")),
+        },
+        "Pod" => match status["phase"].as_str() {
+            Some("Succeeded") => Outcome::Done(began),
+            Some("Failed") => Outcome::Failed(format!("{what} failed{}", why(status))),
+            _ => Outcome::Waits(format!("{what} is not done")),
+        },
+        _ => Outcome::Done(began),
+    }
+}
+
+fn is_of(live: &DynamicObject, step: &str) -> bool {
+    live.metadata.annotations.as_ref().and_then(|notes| notes.get(STEP)).is_some_and(|made_for| made_for == step)
+}
+
+/// No retry makes something else of a manifest.
+fn terminal(error: impl fmt::Display) -> flyball::Error {
+    flyball::Error::from(error.to_string()).terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn hooks_run_by_weight_and_name() {
+        let hook = |name: &str, weight, event: &str| Hook {
+            name: name.into(),
+            weight,
+            events: vec![event.into()],
+            ..Hook::default()
+        };
+        let hooks = vec![
+            hook("c", 0, "pre-install"),
+            hook("b", 0, "pre-install"),
+            hook("x", 0, "post-install"),
+            hook("a", 1, "pre-install"),
+            hook("z", -5, "pre-install"),
+        ];
+        let revision = Revision { hooks, ..Revision::default() };
+        assert_eq!(of_event(&revision, "pre-install"), [4, 1, 0, 3]);
+        assert!(is_deleted(&revision.hooks[0], BEFORE_CREATION));
+        let kept = Hook { delete_policies: vec!["hook-failed".into()], ..Hook::default() };
+        assert!(is_deleted(&kept, "hook-failed") && !is_deleted(&kept, BEFORE_CREATION));
+    }
+
+    #[test]
+    fn jobs_and_pods_are_waited_for() {
+        let check = |kind: &str, status: Value, expected: Outcome| {
+            let object = json!({"metadata": {"name": "a"}, "status": status});
+            let live: DynamicObject = serde_json::from_value(object).unwrap();
+            assert_eq!(observe(&format!("{kind} a"), kind, &live), expected);
+        };
+        let condition =
+            |kind: &str| json!({"conditions": [{"type": kind, "status": "True", "reason": "R", "message": "m"}]});
+        check("Job", json!({}), Outcome::Waits("Job a is not complete".into()));
+        check("Job", condition("Complete"), Outcome::Done(String::new()));
+        check("Job", condition("Failed"), Outcome::Failed("Job a failed: R: m".into()));
+        check("Pod", json!({"phase": "Running"}), Outcome::Waits("Pod a is not done".into()));
+        check("Pod", json!({"phase": "Failed", "reason": "Evicted"}), Outcome::Failed("Pod a failed: Evicted".into()));
+        check("Pod", json!({"phase": "Succeeded"}), Outcome::Done(String::new()));
+        check("ConfigMap", json!({}), Outcome::Done(String::new()));
+    }
+}

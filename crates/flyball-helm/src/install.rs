@@ -1,0 +1,357 @@
+//! The way of one revision: hooks before, objects, hooks after; and back.
+//!
+//! Steps are counted, and what is done is noted in the Secret of the revision, so that each reconcile goes on where the last one, or
+//! one before a crash, came to.
+
+use crate::history::{self, History, Notes, StoredRevision};
+use crate::hooks::{self, Outcome};
+use crate::kinds::Kinds;
+use crate::rendering::Slots;
+use crate::resources::{self, ManifestError, Owner, Resource};
+use crate::stages;
+use crate::status::{self, ReleaseError, Report, Trouble};
+use crate::storage::{Revision, Run, State};
+use flyball::{Context, Error, Event, Kind, Result};
+use flyball_core::time::rfc3339;
+use kube::core::DynamicObject;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Delay before a failed revision is retried; doubled after each further failure.
+const FIRST_RETRY: Duration = Duration::from_secs(10);
+/// Maximum delay.
+const LONGEST_RETRY: Duration = Duration::from_secs(3600);
+
+/// The progress of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// All is done.
+    Done,
+    /// Something is waited for.
+    Waits(String),
+    /// It failed.
+    Failed {
+        /// At what.
+        trouble: Trouble,
+        /// Why.
+        why: String,
+        /// When it is tried again.
+        again: Duration,
+    },
+}
+
+/// A revision that is worked on.
+pub(crate) struct Work<'a> {
+    pub(crate) cx: &'a Context<DynamicObject>,
+    pub(crate) owner: Owner<'a>,
+    pub(crate) kinds: &'a Kinds,
+    pub(crate) slots: &'a Slots,
+    /// CRDs of the chart, which are created before all else.
+    pub(crate) definitions: &'a [Resource],
+    pub(crate) history: History,
+    pub(crate) kept: StoredRevision,
+    pub(crate) revision: Revision,
+    pub(crate) notes: Notes,
+}
+
+/// The progress of the hooks of an event.
+enum Hooks {
+    Done,
+    Waits(String),
+    Failed(String),
+}
+
+impl Work<'_> {
+    /// Installs the revision in the place of the one that is deployed, and returns it as it is then.
+    pub(crate) async fn advance(mut self, before: Option<&Revision>) -> Result<(Progress, Revision), ReleaseError> {
+        let (trouble, verb, way) = match before {
+            Some(_) => (Trouble::Upgrade, "failed to upgrade release", ["pre-upgrade", "post-upgrade"]),
+            None => (Trouble::Install, "failed to install release", ["pre-install", "post-install"]),
+        };
+        let failed = ReleaseError::of(trouble, verb);
+        let progress = self.steps(before, way).await;
+        match progress.map_err(&failed)? {
+            Hooks::Done => Ok((Progress::Done, self.revision)),
+            Hooks::Waits(waits) => Ok((Progress::Waits(waits), self.revision)),
+            Hooks::Failed(why) => {
+                self.revision.info.status = State::Failed;
+                self.revision.info.description = format!("{verb}: {why}");
+                self.notes.failures = self.notes.failures.saturating_add(1);
+                self.save().await.map_err(&failed)?;
+                let why = self.revision.info.description.clone();
+                tracing::warn!(release = self.owner.release, failures = self.notes.failures, "{why}");
+                let again = retry_after(self.notes.failures);
+                Ok((Progress::Failed { trouble, why, again }, self.revision))
+            }
+        }
+    }
+
+    async fn steps(&mut self, before: Option<&Revision>, [pre, post]: [&str; 2]) -> Result<Hooks> {
+        if before.is_none()
+            && self.notes.progress == 0
+            && let Some(waits) = stages::define(self.cx, self.kinds, self.definitions).await?
+        {
+            return Ok(Hooks::Waits(waits));
+        }
+        let first = hooks::of_event(&self.revision, pre).len();
+        match self.run_hooks(pre, 0).await? {
+            Hooks::Done => {}
+            other => return Ok(other),
+        }
+        if self.notes.progress <= first {
+            let resources = objects(self.slots, &self.revision).await?;
+            if let Some(waits) = stages::apply(self.cx, &self.owner, self.kinds, &resources).await? {
+                return Ok(Hooks::Waits(waits));
+            }
+            if let Some(before) = before {
+                self.prune(before, &resources).await?;
+            }
+            if !hooks::of_event(&self.revision, post).is_empty() {
+                self.notes.progress = first + 1;
+                self.kept = history::note(self.cx, &self.kept, &self.notes).await?;
+            }
+        }
+        match self.run_hooks(post, first + 1).await? {
+            Hooks::Done => {}
+            other => return Ok(other),
+        }
+        self.finish(before).await?;
+        Ok(Hooks::Done)
+    }
+
+    /// Runs the hooks of an event, of which the first is the step of this number.
+    async fn run_hooks(&mut self, event: &str, first: usize) -> Result<Hooks> {
+        let places = hooks::of_event(&self.revision, event);
+        for (step, place) in (first..).zip(&places) {
+            if self.notes.progress > step {
+                continue;
+            }
+            let hook = &self.revision.hooks[*place];
+            match hooks::run(self.cx, &self.owner, self.kinds, hook, &self.step(step)).await? {
+                Outcome::Done(began) => self.ran(*place, began, "Succeeded"),
+                Outcome::Waits(waits) => return Ok(Hooks::Waits(format!("{event} hook {waits}"))),
+                Outcome::Failed(why) => {
+                    if hooks::is_deleted(hook, "hook-failed") {
+                        hooks::remove(self.cx, &self.owner, self.kinds, hook, &self.step(step)).await?;
+                    }
+                    let done = places.iter().take(step - first);
+                    self.remove_succeeded(first, done.copied().collect()).await?;
+                    self.ran(*place, String::new(), "Failed");
+                    return Ok(Hooks::Failed(format!("{event} hooks failed: {why}")));
+                }
+            }
+            self.notes.progress = step + 1;
+            self.save().await?;
+        }
+        self.remove_succeeded(first, places).await?;
+        Ok(Hooks::Done)
+    }
+
+    /// Deletes the objects of hooks that are to go when they have succeeded.
+    async fn remove_succeeded(&self, first: usize, places: Vec<usize>) -> Result<()> {
+        for (step, place) in (first..).zip(places).collect::<Vec<_>>().into_iter().rev() {
+            let hook = &self.revision.hooks[place];
+            if hooks::is_deleted(hook, "hook-succeeded") {
+                hooks::remove(self.cx, &self.owner, self.kinds, hook, &self.step(step)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ran(&mut self, place: usize, began: String, phase: &str) {
+        let now = rfc3339(self.cx.now());
+        let run = &mut self.revision.hooks[place].last_run;
+        let began = if began.is_empty() { now.clone() } else { began };
+        *run = Run { started_at: began, completed_at: now, phase: phase.into() };
+    }
+
+    /// Names a step, so that none of another revision is taken for it, nor one on the way back.
+    fn step(&self, step: usize) -> String {
+        let way = if self.revision.info.status == State::Uninstalling { "-uninstall" } else { "" };
+        format!("{}/{step}{way}.{}", self.kept.uid(), self.notes.failures)
+    }
+
+    async fn save(&mut self) -> Result<()> {
+        self.kept = history::update(self.cx, self.slots, &self.kept, &self.revision, &self.notes).await?;
+        Ok(())
+    }
+
+    /// Deletes what the revision before had and this one has not.
+    async fn prune(&self, before: &Revision, resources: &[Resource]) -> Result<()> {
+        let namespace = self.owner.namespace;
+        let place = |resource: &Resource| {
+            let kind = self.kinds.kind_of(&resource.api_version, &resource.kind);
+            (kind.gvk().group.to_string(), kind.name().to_owned(), resource.key(&kind, namespace))
+        };
+        let stays: BTreeSet<_> = resources.iter().map(place).collect();
+        // A revision that cannot be read any more has nothing that could be found.
+        let mut surplus = objects(self.slots, before).await.unwrap_or_default();
+        surplus.retain(|resource| !stays.contains(&place(resource)) && !resource.is_kept());
+        for resource in surplus.iter().rev() {
+            self.delete(resource).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes an object of the release, unless it is somebody else's by now; tells whether it was still there.
+    async fn delete(&self, resource: &Resource) -> Result<bool> {
+        let Some(known) = self.kinds.get(&resource.api_version, &resource.kind) else {
+            let name = resource.name();
+            tracing::warn!(kind = resource.kind, name, "is left alone: the operator was not started for its kind");
+            return Ok(false);
+        };
+        let key = resource.key(&known.kind, self.owner.namespace);
+        let live = self.cx.get_of(&known.kind, &key).await?;
+        let Some(live) = live.filter(|live| self.owner.has(live) && !is_kept(live)) else { return Ok(false) };
+        if live.metadata.deletion_timestamp.is_none() {
+            self.cx.delete(&live).await?;
+        }
+        Ok(true)
+    }
+
+    /// Deletes the objects of a revision, the last ones first; names those that were still there.
+    async fn delete_all(&self, revision: &Revision) -> Result<Vec<String>> {
+        let resources = objects(self.slots, revision).await?;
+        let mut left = Vec::new();
+        for resource in resources.iter().rev().filter(|resource| !resource.is_kept()) {
+            if self.delete(resource).await? {
+                left.push(format!("{} {}", resource.kind, resource.name()));
+            }
+        }
+        Ok(left)
+    }
+
+    /// Writes down that the revision is what is installed.
+    async fn finish(&mut self, before: Option<&Revision>) -> Result<()> {
+        if let (Some(before), Some(kept)) = (before, self.history.deployed()) {
+            let mut before = before.clone();
+            before.info.status = State::Superseded;
+            history::update(self.cx, self.slots, kept, &before, &kept.notes()).await?;
+        }
+        self.revision.info.status = State::Deployed;
+        self.revision.info.description =
+            if before.is_some() { "Upgrade complete" } else { "Install complete" }.to_owned();
+        self.notes = Notes { progress: 0, failures: 0, ..self.notes.clone() };
+        self.save().await?;
+        let Revision { name, version, info, .. } = &self.revision;
+        let note = format!(
+            "Release {name}, revision {version} of chart {}: {}",
+            self.revision.chart_label(),
+            info.description
+        );
+        self.cx.event(Event::normal(status::installed(&self.revision), note));
+        Ok(())
+    }
+
+    /// Writes down why the release is still there.
+    async fn stays(mut self, why: &str) -> Result<Progress> {
+        self.revision.info.description = format!("failed to uninstall release: {why}");
+        self.notes.failures = self.notes.failures.saturating_add(1);
+        self.save().await?;
+        let (why, again) = (self.revision.info.description, retry_after(self.notes.failures));
+        Ok(Progress::Failed { trouble: Trouble::Uninstall, why, again })
+    }
+
+    /// Takes the release away, and in the end what is written down of it.
+    ///
+    /// If `waits`, that is not before all objects are gone.
+    pub(crate) async fn uninstall(mut self, waits: bool) -> Result<Progress> {
+        if self.revision.info.status != State::Uninstalling {
+            self.revision.info.status = State::Uninstalling;
+            self.revision.info.description = "Deletion in progress (or silently failed)".into();
+            self.revision.info.deleted = rfc3339(self.cx.now());
+            (self.notes.progress, self.notes.failures) = (0, 0);
+            self.save().await?;
+        } else if let Some(again) = time_to_retry(self.cx, &self.kept, self.notes.failures) {
+            return Ok(Progress::Failed { trouble: Trouble::Uninstall, why: self.revision.info.description, again });
+        }
+        let first = hooks::of_event(&self.revision, "pre-delete").len();
+        match self.run_hooks("pre-delete", 0).await? {
+            Hooks::Done => {}
+            Hooks::Waits(waits) => return Ok(Progress::Waits(waits)),
+            Hooks::Failed(why) => return self.stays(&why).await,
+        }
+        if self.notes.progress <= first {
+            let mut left = self.delete_all(&self.revision).await?;
+            // Of an upgrade that was under way, there may still be what it was to take the place of.
+            if let Some(deployed) = self.history.deployed().filter(|kept| kept.version != self.kept.version)
+                && let Some(deployed) = history::load(self.cx, self.slots, deployed).await?
+            {
+                left.extend(self.delete_all(&deployed).await?);
+            }
+            if let Some(left) = left.first().filter(|_| waits) {
+                return Ok(Progress::Waits(format!("{left} is being deleted")));
+            }
+            if !hooks::of_event(&self.revision, "post-delete").is_empty() {
+                self.notes.progress = first + 1;
+                self.kept = history::note(self.cx, &self.kept, &self.notes).await?;
+            }
+        }
+        match self.run_hooks("post-delete", first + 1).await? {
+            Hooks::Done => {}
+            Hooks::Waits(waits) => return Ok(Progress::Waits(waits)),
+            Hooks::Failed(why) => return self.stays(&why).await,
+        }
+        // The one that tells how far it came goes last.
+        for kept in &self.history.0 {
+            history::delete(self.cx, kept).await?;
+        }
+        self.cx.set_status(&Report { uninstalled: true, ..Report::default() }.status()).await?;
+        self.cx.event(Event::normal(status::UNINSTALLED, format!("Release {} is uninstalled", self.revision.name)));
+        Ok(Progress::Done)
+    }
+}
+
+/// Returns how long a revision is left alone that failed so many times.
+fn retry_after(failures: u32) -> Duration {
+    FIRST_RETRY.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_RETRY)
+}
+
+/// Returns how long a revision is still to be left alone that failed so many times, if it is.
+pub(crate) fn time_to_retry(cx: &Context<DynamicObject>, kept: &StoredRevision, failures: u32) -> Option<Duration> {
+    let since = cx.now().as_second().saturating_sub(kept.modified_at());
+    let since = Duration::from_secs(since.try_into().unwrap_or_default());
+    if failures == 0 { None } else { retry_after(failures).checked_sub(since).filter(|rest| !rest.is_zero()) }
+}
+
+/// Makes the objects of a release be as they should, whatever became of them.
+pub(crate) async fn repair(
+    cx: &Context<DynamicObject>,
+    owner: &Owner<'_>,
+    kinds: &Kinds,
+    slots: &Slots,
+    revision: &Revision,
+) -> Result<()> {
+    let resources = objects(slots, revision).await?;
+    stages::repair(cx, owner, kinds, &resources).await
+}
+
+/// Reads the objects of a revision, which may be many.
+async fn objects(slots: &Slots, revision: &Revision) -> Result<Vec<Resource>> {
+    let manifest = revision.manifest.clone();
+    slots.offload(move || resources::of_manifest(&manifest)).await?.map_err(terminal)
+}
+
+/// Finds out whether all of a revision can be made.
+pub(crate) fn check(revision: &Revision, kinds: &Kinds, namespace: &str) -> Result<(), ManifestError> {
+    let mut seen = BTreeSet::new();
+    for resource in resources::of_manifest(&revision.manifest)? {
+        let kind = kinds.foreseen(&resource)?;
+        let key = resource.key(kind, namespace);
+        if !seen.insert((kind.clone(), key)) {
+            let name = resource.name().to_owned();
+            return Err(ManifestError::Twice { path: resource.path, kind: resource.kind, name });
+        }
+    }
+    revision.hooks.iter().try_for_each(|hook| hooks::object(hook, kinds).map(drop))
+}
+
+fn is_kept(live: &DynamicObject) -> bool {
+    let policy = live.metadata.annotations.as_ref().and_then(|notes| notes.get("helm.sh/resource-policy"));
+    policy.is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
+}
+
+/// No retry makes something else of a manifest.
+fn terminal(error: ManifestError) -> Error {
+    Error::from(error).terminal()
+}

@@ -1,0 +1,216 @@
+//! Which kinds a chart's releases consist of, as far as that can be known before there is one.
+//!
+//! Watches, caches and permissions are declared when the operator starts, so they follow from what the chart renders with its own
+//! values and with the samples of the project, and from the kinds that its templates name literally.
+
+use crate::resources::{self, ManifestError, Resource};
+use crate::rights;
+use flyball::Kind;
+use flyball_core::scope::CLUSTER_SCOPED;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use regex::Regex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+/// A call of `lookup` with a literal kind, and perhaps with a literal namespace and name.
+static LOOKUP: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = r#"\blookup\s+["`]([^"`]+)["`]\s+["`]([^"`]+)["`](?:\s+["`]([^"`]*)["`]\s+["`]([^"`]+)["`])?"#;
+    Regex::new(pattern).expect("it is a constant")
+});
+
+/// The kinds that releases of a chart may consist of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kinds {
+    known: BTreeMap<(String, String), CreatedKind>,
+    /// Rules of the roles and bindings among the objects; only those who have these rights may grant them.
+    pub(crate) rules: Vec<PolicyRule>,
+    definitions: Vec<Definition>,
+    /// Kinds that templates look up besides.
+    read: BTreeMap<(String, String), Read>,
+}
+
+/// A kind that is looked up.
+#[derive(Clone, Debug)]
+struct Read {
+    kind: Kind,
+    /// The names of all that is looked up of it; nothing if there are calls that do not say it.
+    names: Option<BTreeSet<String>>,
+}
+
+/// A kind that the operator may create.
+#[derive(Clone, Debug)]
+pub(crate) struct CreatedKind {
+    pub(crate) kind: Kind,
+    /// The custom resource cannot own some of its objects.
+    pub(crate) unowned: bool,
+}
+
+/// Names of a kind in its CRD.
+#[derive(Clone, Debug)]
+struct Definition {
+    group: String,
+    kind: String,
+    plural: String,
+    namespaced: bool,
+}
+
+impl Kinds {
+    /// Returns the kind of an object, if the operator was made for it.
+    pub(crate) fn foreseen(&self, resource: &Resource) -> Result<&Kind, ManifestError> {
+        let unforeseen = || ManifestError::Unforeseen {
+            path: resource.path.clone(),
+            api_version: resource.api_version.clone(),
+            kind: resource.kind.clone(),
+        };
+        Ok(&self.get(&resource.api_version, &resource.kind).ok_or_else(unforeseen)?.kind)
+    }
+
+    /// Knows how the kinds of these definitions are named.
+    pub(crate) fn defined_by(definitions: &[CustomResourceDefinition]) -> Self {
+        let definition = |crd: &CustomResourceDefinition| Definition {
+            group: crd.spec.group.clone(),
+            kind: crd.spec.names.kind.clone(),
+            plural: crd.spec.names.plural.clone(),
+            namespaced: crd.spec.scope != "Cluster",
+        };
+        Self { definitions: definitions.iter().map(definition).collect(), ..Self::default() }
+    }
+
+    /// Adds a kind.
+    pub(crate) fn add(&mut self, api_version: &str, kind: &str) -> &mut CreatedKind {
+        let found = self.kind_of(api_version, kind);
+        let unowned = !found.is_namespaced();
+        let names = (api_version.to_owned(), kind.to_owned());
+        self.known.entry(names).or_insert(CreatedKind { kind: found, unowned })
+    }
+
+    /// Adds the kinds of objects that a chart rendered to, and what they grant.
+    pub(crate) fn add_rendered(&mut self, rendered: &[Resource], namespace: &str) {
+        for resource in rendered {
+            let elsewhere = resource.namespace().is_some_and(|there| there != namespace);
+            let known = self.add(&resource.api_version, &resource.kind);
+            known.unowned |= elsewhere || resource.is_kept();
+        }
+        for rule in rights::granted(rendered) {
+            if !self.rules.contains(&rule) {
+                self.rules.push(rule);
+            }
+        }
+    }
+
+    /// Adds the kinds that the text of a template names literally: an `apiVersion` and a `kind` at the beginning of lines of one document.
+    pub(crate) fn add_literal(&mut self, template: &str) {
+        for document in template.split("\n---") {
+            let field = |name: &str| {
+                let value = document.lines().find_map(|line| line.strip_prefix(name))?;
+                let value = value.split(" #").next().unwrap_or_default().trim().trim_matches(['"', '\'']);
+                (!value.is_empty() && !value.contains("{{")).then_some(value)
+            };
+            if let (Some(api_version), Some(kind)) = (field("apiVersion:"), field("kind:"))
+                && !resources::is_list(api_version, kind)
+            {
+                self.add(api_version, kind);
+            }
+        }
+    }
+
+    /// Adds the kinds that the text of a template looks up, as far as they are named literally.
+    pub(crate) fn add_lookups(&mut self, template: &str) {
+        for found in LOOKUP.captures_iter(template) {
+            let (api_version, kind) = (&found[1], &found[2]);
+            let kind_of = self.kind_of(api_version, kind);
+            let read = Read { kind: kind_of, names: Some(BTreeSet::new()) };
+            let read = self.read.entry((api_version.to_owned(), kind.to_owned())).or_insert(read);
+            match (&mut read.names, found.get(4)) {
+                (Some(names), Some(name)) => _ = names.insert(name.as_str().to_owned()),
+                _ => read.names = None,
+            }
+        }
+    }
+
+    /// Tells whether objects of a kind are read by names only that the chart's templates name literally.
+    pub(crate) fn is_named(&self, api_version: &str, kind: &str) -> bool {
+        let names = (api_version.to_owned(), kind.to_owned());
+        !self.known.contains_key(&names) && self.read.get(&names).is_some_and(|read| read.names.is_some())
+    }
+
+    /// Returns the rules for reading what templates name literally.
+    pub(crate) fn named_rules(&self) -> impl Iterator<Item = PolicyRule> {
+        self.read.iter().filter(|(names, _)| !self.known.contains_key(names)).filter_map(|(_, read)| {
+            let resource = read.kind.api_resource();
+            Some(PolicyRule {
+                api_groups: Some(vec![resource.group]),
+                resources: Some(vec![resource.plural]),
+                resource_names: Some(read.names.as_ref()?.iter().cloned().collect()),
+                verbs: vec!["get".into()],
+                ..PolicyRule::default()
+            })
+        })
+    }
+
+    /// Returns a kind that may be looked up.
+    pub(crate) fn readable(&self, api_version: &str, kind: &str) -> Option<&Kind> {
+        let names = (api_version.to_owned(), kind.to_owned());
+        self.known.get(&names).map(|known| &known.kind).or_else(|| self.read.get(&names).map(|read| &read.kind))
+    }
+
+    /// Returns the kinds that are only looked up, by names that nobody knows beforehand.
+    pub(crate) fn read_only(&self) -> impl Iterator<Item = &Kind> {
+        let is_only =
+            |(names, read): &(&(String, String), &Read)| read.names.is_none() && !self.known.contains_key(*names);
+        self.read.iter().filter(is_only).map(|(_, read)| &read.kind)
+    }
+
+    /// Returns what is known of a kind; `None` if the operator was not made for it.
+    pub(crate) fn get(&self, api_version: &str, kind: &str) -> Option<&CreatedKind> {
+        self.known.get(&(api_version.to_owned(), kind.to_owned()))
+    }
+
+    /// Returns all kinds, in the order of their names.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &CreatedKind> {
+        self.known.values()
+    }
+
+    /// Names a kind, with its plural and its scope as far as they can be known.
+    pub(crate) fn kind_of(&self, api_version: &str, name: &str) -> Kind {
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        let kind = Kind::new(group, version, name);
+        if let Some(definition) = self.definitions.iter().find(|known| known.group == group && known.kind == name) {
+            let kind = kind.plural(&definition.plural);
+            return if definition.namespaced { kind } else { kind.cluster_wide() };
+        }
+        if CLUSTER_SCOPED.contains(&(group, name)) { kind.cluster_wide() } else { kind }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literal_kinds_are_found_in_templates() {
+        let mut kinds = Kinds::default();
+        kinds.add_literal(
+            "{{- if .Values.a }}\napiVersion: apps/v1\nkind: Deployment # one\nspec:\n  kind: Inner\n{{- end }}\n---\n\
+             kind: ClusterRole\napiVersion: \"rbac.authorization.k8s.io/v1\"\n---\napiVersion: {{ include \"v\" . }}\nkind: Ingress\n\
+             ---\napiVersion: v1\nkind: List\n",
+        );
+        let found: Vec<_> = kinds.iter().map(|known| (known.kind.name(), known.unowned)).collect();
+        assert_eq!(found, [("Deployment", false), ("ClusterRole", true)]);
+        kinds.add_lookups(
+            "{{ $s := (lookup \"v1\" \"Secret\" .Release.Namespace \"a\").data }}{{ lookup $v \"Pod\" \"\" \"\" }}",
+        );
+        kinds.add_lookups("{{ lookup \"apps/v1\" \"Deployment\" \"\" \"\" }}");
+        assert_eq!(kinds.read_only().map(Kind::name).collect::<Vec<_>>(), ["Secret"]);
+        kinds.add_lookups("{{ lookup \"v1\" \"Node\" \"\" \"one\" }}{{ lookup \"v1\" \"Node\" `` `two` }}");
+        assert!(kinds.is_named("v1", "Node") && !kinds.is_named("v1", "Secret"));
+        let rules: Vec<String> = kinds.named_rules().map(|rule| serde_json::json!(rule).to_string()).collect();
+        let expected = r#"{"apiGroups":[""],"resourceNames":["one","two"],"resources":["nodes"],"verbs":["get"]}"#;
+        assert_eq!(rules, [expected]);
+        kinds.add_lookups("{{ lookup \"v1\" \"Node\" \"\" .Values.node }}");
+        assert!(!kinds.is_named("v1", "Node") && kinds.named_rules().next().is_none());
+        assert!(kinds.readable("apps/v1", "Deployment").is_some() && kinds.readable("v1", "Pod").is_none());
+        assert!(kinds.get("apps/v1", "Deployment").is_some() && kinds.get("v1", "Deployment").is_none());
+    }
+}

@@ -1,0 +1,70 @@
+//! Namespaces of the objects of a release.
+//!
+//! A custom resource has a say in what is in its own namespace. What is elsewhere, another namespace or none, is up to the chart: of such an
+//! object, version, kind and namespace must stand in the chart, and not be data of the custom resource, however these got there. All other
+//! data must be scalars of it, unless the chart's author lets custom resources say more.
+
+use crate::kinds::Kinds;
+use crate::resources::{ManifestError, Resource};
+use flyball::Kind;
+use flyball_chart::outline_difference;
+use flyball_chart::{Manifest, Rendered};
+
+/// Tells whether an object is where the release of a custom resource is. One that is in no namespace itself may have objects in all.
+pub(crate) fn is_inside(resource: &Resource, kind: &Kind, namespace: &str) -> bool {
+    let is_here = |there: &str| namespace.is_empty() || there == namespace;
+    kind.is_namespaced() && resource.namespace().is_none_or(is_here)
+}
+
+/// Refuses objects that are elsewhere without the chart's own words, or have another structure than these give them, unless values may choose it.
+pub(crate) fn check(
+    rendered: &Rendered,
+    kinds: &Kinds,
+    namespace: &str,
+    structure_from_values: bool,
+) -> Result<(), ManifestError> {
+    let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
+    rendered
+        .manifests
+        .iter()
+        .chain(hooks)
+        .try_for_each(|manifest| check_one(manifest, kinds, namespace, structure_from_values))
+}
+
+fn check_one(
+    manifest: &Manifest,
+    kinds: &Kinds,
+    namespace: &str,
+    structure_from_values: bool,
+) -> Result<(), ManifestError> {
+    if manifest.object.is_null() {
+        return Ok(());
+    }
+    let resources = Resource::of(&manifest.path, &manifest.object)?;
+    let mut outlines = Resource::of(&manifest.path, &manifest.outline).unwrap_or_default();
+    if outlines.len() != resources.len() {
+        outlines.clear();
+    }
+    for (at, resource) in resources.into_iter().enumerate() {
+        let kind = kinds.kind_of(&resource.api_version, &resource.kind);
+        let same = |outline: &&Resource| {
+            (&outline.api_version, &outline.kind) == (&resource.api_version, &resource.kind)
+                && outline.namespace() == resource.namespace()
+        };
+        if is_inside(&resource, &kind, namespace) {
+            continue;
+        }
+        let place = match resource.namespace() {
+            Some(namespace) if kind.is_namespaced() => format!("namespace {namespace}"),
+            _ => "no namespace".to_owned(),
+        };
+        let name = resource.name().to_owned();
+        let Some(outline) = outlines.get(at).filter(same) else {
+            return Err(ManifestError::Elsewhere { path: resource.path, kind: resource.kind, name, place });
+        };
+        if !structure_from_values && let Some(field) = outline_difference(&outline.object, &resource.object) {
+            return Err(ManifestError::Structure { path: resource.path, kind: resource.kind, name, place, field });
+        }
+    }
+    Ok(())
+}

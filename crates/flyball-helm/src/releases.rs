@@ -1,0 +1,478 @@
+//! The reconciler: a custom resource becomes a release of a chart, and its spec the values.
+//!
+//! All that is known of a release is in the cluster: its revisions in Secrets, its objects, and the custom resource. So a reconcile
+//! begins with looking which revision there is and which there should be, and goes on where the last one ended. Nothing waits within
+//! a reconcile: what is waited for wakes the next one.
+
+use crate::annotation::{FINALIZER, PAUSED, PERIOD, WAITS};
+use crate::current::Current;
+use crate::history::{self, History, Notes, StoredRevision};
+use crate::install::{Progress, Work, time_to_retry};
+use crate::kinds::Kinds;
+use crate::rendering::Slots;
+use crate::resources::{self, Owner};
+use crate::source::{RenderRequest, Source};
+use crate::status::{self, ReleaseError, Report, Trouble};
+use crate::storage::{Info, Revision, State};
+use crate::verified::{Verified, is_same};
+use crate::watches::{Watch, period};
+use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
+use flyball_chart::{Release, Seed, Values};
+use flyball_core::time::{Timestamp, rfc3339};
+use kube::ResourceExt;
+use kube::core::DynamicObject;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Polling interval, used when no watch event arrives.
+const POLL_INTERVAL: Duration = Duration::from_secs(15);
+/// Message while other long renderings hold the slots.
+const BUSY: &str = "other releases take long to render; this one is tried again";
+
+/// Makes releases of the custom resources of one kind.
+#[derive(Debug)]
+pub(crate) struct Releases {
+    pub(crate) watch: Watch,
+    /// Random values repeat, for simulations.
+    pub(crate) repeats: bool,
+    pub(crate) primary: Kind,
+    pub(crate) chart: Arc<Current>,
+    pub(crate) kinds: Arc<Kinds>,
+    pub(crate) slots: Arc<Slots>,
+    pub(crate) verified: Verified,
+}
+
+/// The inputs of one reconcile: the chart stays the same, even if it is reloaded meanwhile.
+struct Plan<'p> {
+    watch: &'p Watch,
+    repeats: bool,
+    kinds: &'p Arc<Kinds>,
+    slots: &'p Slots,
+    verified: &'p Verified,
+    source: &'p Source,
+}
+
+/// The request of a custom resource.
+struct Request<'a> {
+    owner: Owner<'a>,
+    values: Values,
+    /// The digest of chart and values.
+    inputs: String,
+}
+
+/// The inputs of a rendering besides chart and values.
+struct Rendering {
+    version: u32,
+    seed: Seed,
+    at: Timestamp,
+}
+
+impl Reconcile for Releases {
+    type Resource = DynamicObject;
+    const FINALIZER: Option<&'static str> = Some(FINALIZER);
+
+    async fn reconcile(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
+        if object.annotations().get(PAUSED).is_some_and(|paused| paused == "true") {
+            cx.set_status(&status::paused(&object.data["status"])).await?;
+            return Ok(Action::done());
+        }
+        let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+        let owner = Owner { release: &name, namespace: &namespace, kind: &self.primary };
+        let mut deployed = None;
+        let source = self.chart.get();
+        match self.plan(&source).converge(object, owner, cx, &mut deployed).await {
+            Ok(Progress::Done) => {
+                cx.set_status(&Report { deployed: deployed.as_ref(), ..Report::default() }.status()).await?;
+                let own = object.annotations().get(PERIOD).and_then(|text| period(text));
+                let period = own.or(self.watch.reconcile_period).or(source.period());
+                Ok(period.map_or(Action::done(), Action::requeue_after))
+            }
+            Ok(Progress::Waits(waits)) => {
+                let report = Report { deployed: deployed.as_ref(), waits: Some(waits), ..Report::default() };
+                cx.set_status(&report.status()).await?;
+                Ok(Action::requeue_after(POLL_INTERVAL))
+            }
+            Ok(Progress::Failed { trouble, why, again }) => {
+                warn(cx, &object.data["status"], trouble, &why);
+                let report = Report { deployed: deployed.as_ref(), trouble: Some((trouble, why)), ..Report::default() };
+                cx.set_status(&report.status()).await?;
+                Ok(Action::requeue_after(again))
+            }
+            Err(ReleaseError { trouble, error }) => {
+                warn(cx, &object.data["status"], trouble, &error.to_string());
+                let trouble = Some((trouble, error.to_string()));
+                write_status(cx, &Report { deployed: deployed.as_ref(), trouble, ..Report::default() }).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn finalize(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
+        let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+        let owner = Owner { release: &name, namespace: &namespace, kind: &self.primary };
+        let source = self.chart.get();
+        let waits = object.annotations().get(WAITS).is_some_and(|waits| waits == "true");
+        match self.plan(&source).uninstall(object, owner, cx, waits).await {
+            Ok(Progress::Done) => {
+                self.verified.remove(&namespace, &name);
+                Ok(Action::done())
+            }
+            Ok(Progress::Waits(_)) => Ok(Action::requeue_after(POLL_INTERVAL)),
+            Ok(Progress::Failed { trouble, why, again }) => {
+                warn(cx, &object.data["status"], trouble, &why);
+                cx.set_status(&Report { trouble: Some((trouble, why)), ..Report::default() }.status()).await?;
+                Ok(Action::requeue_after(again))
+            }
+            Err(error) => {
+                warn(cx, &object.data["status"], Trouble::Uninstall, &error.to_string());
+                let trouble = Some((Trouble::Uninstall, error.to_string()));
+                write_status(cx, &Report { trouble, ..Report::default() }).await;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Publishes an event about a failure, unless the status told of it before: attempts that fail alike are one event.
+fn warn(cx: &Context<DynamicObject>, before: &Value, trouble: Trouble, why: &str) {
+    let condition = trouble.condition();
+    if !status::says(before, condition, why) {
+        cx.event(Event::warning(condition.1, why));
+    }
+}
+
+/// Says in the status how a release is that failed. What failed is the more important error.
+async fn write_status(cx: &Context<DynamicObject>, report: &Report<'_>) {
+    if let Err(error) = cx.set_status(&report.status()).await {
+        tracing::warn!(%error, "the status cannot be written");
+    }
+}
+
+impl Releases {
+    fn plan<'p>(&'p self, source: &'p Source) -> Plan<'p> {
+        Plan {
+            watch: &self.watch,
+            repeats: self.repeats,
+            kinds: &self.kinds,
+            slots: &self.slots,
+            verified: &self.verified,
+            source,
+        }
+    }
+}
+
+impl Plan<'_> {
+    /// Brings the release on as far as it goes. What is installed by then is left in `deployed`, also of a failure.
+    async fn converge(
+        &self,
+        object: &DynamicObject,
+        owner: Owner<'_>,
+        cx: &Context<DynamicObject>,
+        deployed: &mut Option<Revision>,
+    ) -> Result<Progress, ReleaseError> {
+        let reconcile = |what| ReleaseError::of(Trouble::Reconcile, what);
+        let mut history = History::read(cx, owner.namespace, owner.release)
+            .await
+            .map_err(reconcile("failed to retrieve release history"))?;
+        let current = history.deployed().cloned();
+        if let Some(current) = &current {
+            *deployed =
+                history::load(cx, self.slots, current).await.map_err(reconcile("failed to get deployed release"))?;
+        }
+        let trouble = if current.is_some() { Trouble::Upgrade } else { Trouble::Install };
+        let failed = |what| ReleaseError::of(trouble, what);
+        self.check_chart(owner.release, deployed.as_ref()).map_err(reconcile("failed to get helm release name"))?;
+        let wanted = self.wanted(object, owner).map_err(reconcile("failed to get candidate release"))?;
+
+        let seed = match history.0.iter().rev().find_map(|kept| kept.notes().seed) {
+            Some(seed) => seed,
+            None if self.repeats => Seed::from_rng(cx.rng()),
+            None => Seed::from_os().map_err(|error| failed("failed to draw a seed")(error.into()))?,
+        };
+        let mut failures = 0;
+        if let Some(last) =
+            history.last().filter(|last| current.as_ref().is_none_or(|current| current.version < last.version))
+        {
+            let (last, notes) = (last.clone(), last.notes());
+            let same = notes.inputs == wanted.inputs;
+            if same
+                && last.state.is_pending()
+                && let Some(revision) =
+                    history::load(cx, self.slots, &last).await.map_err(failed("failed to read the pending release"))?
+            {
+                let genuine = self.is_genuine(cx, &wanted, last.version, &revision, &seed).await;
+                match genuine.map_err(failed("failed to verify the pending release"))? {
+                    Some(true) => {
+                        let work = self.work(cx, owner, history, last, revision, notes);
+                        return self.advance(work, deployed).await;
+                    }
+                    Some(false) => tracing::warn!(
+                        release = owner.release,
+                        version = last.version,
+                        "the pending revision is not what the chart renders: it is made anew"
+                    ),
+                    None => return Ok(Progress::Waits(BUSY.to_owned())),
+                }
+            }
+            if same && last.state == State::Failed {
+                failures = notes.failures;
+                if let Some(again) = time_to_retry(cx, &last, failures) {
+                    let revision = history::load(cx, self.slots, &last)
+                        .await
+                        .map_err(failed("failed to read the failed release"))?;
+                    let why = revision.map(|revision| revision.info.description).unwrap_or_default();
+                    return Ok(Progress::Failed { trouble, why, again });
+                }
+            }
+            // What did not become anything makes way for the next attempt.
+            if last.state != State::Superseded {
+                history::delete(cx, &last).await.map_err(failed("failed to delete stale release version"))?;
+                history.0.pop();
+            }
+        }
+        let installed = current.as_ref().filter(|current| current.state == State::Deployed);
+        if let (Some(current), Some(revision)) = (installed, &*deployed)
+            && current.notes().inputs == wanted.inputs
+        {
+            let genuine = self
+                .is_genuine(cx, &wanted, current.version, revision, &seed)
+                .await
+                .map_err(ReleaseError::of(Trouble::Reconcile, "failed to verify the deployed release"))?;
+            let Some(genuine) = genuine else { return Ok(Progress::Waits(BUSY.to_owned())) };
+            if genuine
+                && (!self.source.looks_up() || self.is_as_deployed(cx, &wanted, current.version, revision, &seed).await)
+            {
+                return self.repair(cx, &wanted, revision).await;
+            }
+        }
+        let (trouble_then, what) = match &current {
+            Some(_) => (Trouble::Reconcile, "failed to get candidate release"),
+            None => (Trouble::Install, "failed to install release"),
+        };
+        let rendering = Rendering { version: history.next_version(), seed: seed.clone(), at: cx.now() };
+        let candidate = self.candidate(cx, &wanted, deployed.as_ref(), rendering).await;
+        let Some(candidate) = candidate.map_err(ReleaseError::of(trouble_then, what))? else {
+            return Ok(Progress::Waits(BUSY.to_owned()));
+        };
+        let notes = Notes { inputs: wanted.inputs.clone(), progress: 0, failures, seed: Some(seed) };
+        if let (Some(current), Some(revision)) = (installed, &*deployed)
+            && revision.manifest == candidate.manifest
+            && (is_same(revision, &candidate) || self.verified.has(owner.namespace, owner.release, revision))
+        {
+            self.verified.add(owner.namespace, owner.release, revision);
+            // Other values, or another chart, and the same objects.
+            history::note(cx, current, &notes).await.map_err(failed("failed to note what the release follows from"))?;
+            return self.repair(cx, &wanted, revision).await;
+        }
+        for (path, value) in &self.watch.override_values {
+            let note = format!("Chart value {path:?} overridden to {value:?} by operator's watches.yaml");
+            cx.event(Event::warning("OverrideValuesInUse", note));
+        }
+        history.make_room(cx).await.map_err(failed("failed to delete an old release version"))?;
+        self.verified.add(owner.namespace, owner.release, &candidate);
+        let kept = history::create(cx, self.slots, &candidate, &notes)
+            .await
+            .map_err(failed("failed to record the release"))?;
+        self.advance(self.work(cx, owner, history, kept, candidate, notes), deployed).await
+    }
+
+    fn work<'a>(
+        &'a self,
+        cx: &'a Context<DynamicObject>,
+        owner: Owner<'a>,
+        history: History,
+        kept: StoredRevision,
+        revision: Revision,
+        notes: Notes,
+    ) -> Work<'a> {
+        let definitions = self.source.crds();
+        Work { cx, owner, kinds: self.kinds, slots: self.slots, definitions, history, kept, revision, notes }
+    }
+
+    /// Brings a revision on that is on its way.
+    async fn advance(&self, work: Work<'_>, deployed: &mut Option<Revision>) -> Result<Progress, ReleaseError> {
+        let (progress, revision) = work.advance(deployed.as_ref()).await?;
+        if progress == Progress::Done {
+            *deployed = Some(revision);
+        }
+        Ok(progress)
+    }
+
+    /// Makes the objects of a release be as they should.
+    async fn repair(
+        &self,
+        cx: &Context<DynamicObject>,
+        wanted: &Request<'_>,
+        revision: &Revision,
+    ) -> Result<Progress, ReleaseError> {
+        let repaired = crate::install::repair(cx, &wanted.owner, self.kinds, self.slots, revision).await;
+        repaired.map_err(ReleaseError::of(Trouble::Reconcile, "failed to reconcile release"))?;
+        Ok(Progress::Done)
+    }
+
+    /// Tells whether a revision in a Secret is what the chart renders of the same inputs; nothing if others take long to render.
+    ///
+    /// What this process rendered itself is not rendered again.
+    async fn is_genuine(
+        &self,
+        cx: &Context<DynamicObject>,
+        wanted: &Request<'_>,
+        version: u32,
+        revision: &Revision,
+        seed: &Seed,
+    ) -> Result<Option<bool>> {
+        let Owner { release, namespace, .. } = wanted.owner;
+        if self.verified.has(namespace, release, revision) {
+            return Ok(Some(true));
+        }
+        let at = revision.info.last_deployed.parse().unwrap_or_else(|_| cx.now());
+        let rendering = Rendering { version, seed: seed.clone(), at };
+        let Some(rendered) = self.candidate(cx, wanted, Some(revision), rendering).await? else { return Ok(None) };
+        let is_genuine = is_same(revision, &rendered);
+        if is_genuine {
+            self.verified.add(namespace, release, revision);
+        }
+        Ok(Some(is_genuine))
+    }
+
+    /// Tells whether the templates give, with what they find in the cluster by now, what is there.
+    async fn is_as_deployed(
+        &self,
+        cx: &Context<DynamicObject>,
+        wanted: &Request<'_>,
+        version: u32,
+        deployed: &Revision,
+        seed: &Seed,
+    ) -> bool {
+        // That time passes is not what would make it another release.
+        let at = deployed.info.last_deployed.parse().unwrap_or_else(|_| cx.now());
+        let candidate = self
+            .candidate(
+                cx,
+                wanted,
+                Some(deployed),
+                Rendering { version: version.saturating_add(1), seed: seed.clone(), at },
+            )
+            .await;
+        // What nobody had the time for is seen the next time.
+        candidate.is_ok_and(|candidate| candidate.is_none_or(|candidate| candidate.manifest == deployed.manifest))
+    }
+
+    /// Renders the revision that should be there.
+    async fn candidate(
+        &self,
+        cx: &Context<DynamicObject>,
+        wanted: &Request<'_>,
+        deployed: Option<&Revision>,
+        Rendering { version, seed, at }: Rendering,
+    ) -> Result<Option<Revision>> {
+        let Owner { release, namespace, .. } = wanted.owner;
+        // What is written down of the time is all that later renderings know.
+        let at = rfc3339(at).parse().unwrap_or(at);
+        // All that comes after the first is one, also if that is rendered once more.
+        let is_upgrade = version > 1;
+        let target = Release { name: release.into(), namespace: namespace.into(), revision: version, is_upgrade };
+        target.check_name().map_err(|why| Error::from(why).terminal())?;
+        let (values, evaluates) = (wanted.values.clone(), self.watch.evaluate_templates);
+        let asked = RenderRequest { values, release: target, seed, at, evaluates };
+        let Some(rendered) = self.source.render(cx, self.kinds, self.slots, asked).await? else { return Ok(None) };
+        let structure_from_values = self.watch.structure_from_values;
+        let now = rfc3339(at);
+        let first = deployed.map(|revision| revision.info.first_deployed.clone()).filter(|first| !first.is_empty());
+        let (state, description) = match is_upgrade {
+            true => (State::PendingUpgrade, "Preparing upgrade"),
+            false => (State::PendingInstall, "Initial install underway"),
+        };
+        let mut revision = Revision {
+            name: release.into(),
+            info: Info {
+                first_deployed: first.unwrap_or_else(|| now.clone()),
+                last_deployed: now,
+                deleted: String::new(),
+                description: description.into(),
+                status: state,
+                notes: rendered.notes.clone(),
+            },
+            chart: self.source.stored(),
+            config: wanted.values.as_map().clone(),
+            manifest: String::new(),
+            hooks: Vec::new(),
+            version,
+            namespace: namespace.into(),
+        };
+        let kinds = Arc::clone(self.kinds);
+        let finish = move || {
+            crate::places::check(&rendered, &kinds, &revision.namespace, structure_from_values)?;
+            let texts = rendered.manifests.iter().map(|manifest| (manifest.path.as_str(), manifest.text.as_str()));
+            revision.manifest = resources::manifest(texts);
+            revision.hooks = crate::source::stored_hooks(&rendered.hooks);
+            // Before anything is written, all of it must be something that can be made.
+            crate::install::check(&revision, &kinds, &revision.namespace)?;
+            Ok::<_, resources::ManifestError>(revision)
+        };
+        self.slots.offload(finish).await?.map(Some).map_err(|error| Error::from(error).terminal())
+    }
+
+    /// Returns what a custom resource asks for: its spec, with what `watches.yaml` lays over it.
+    fn wanted<'a>(&self, object: &DynamicObject, owner: Owner<'a>) -> Result<Request<'a>> {
+        let spec = match &object.data["spec"] {
+            Value::Object(spec) => spec.clone(),
+            Value::Null => Map::new(),
+            _ => return Err(Error::from("spec is no object: it holds the chart's values").terminal()),
+        };
+        let mut values = Values::untrusted(spec);
+        for (path, value) in &self.watch.override_values {
+            let argument = format!("{path}={value}");
+            let wrong =
+                |error| Error::from(error).context(format_args!("overrideValues.{path} in watches.yaml")).terminal();
+            values.set_string(&argument).map_err(wrong)?;
+        }
+        let inputs = self.source.inputs(&values, self.watch);
+        Ok(Request { owner, values, inputs })
+    }
+
+    /// Refuses a release that another chart made.
+    fn check_chart(&self, release: &str, deployed: Option<&Revision>) -> Result<()> {
+        let Some(other) = deployed.and_then(Revision::chart_name).filter(|name| *name != self.source.chart_name())
+        else {
+            return Ok(());
+        };
+        let text = format!("duplicate release name: found existing release with name {release:?} for chart {other:?}");
+        Err(Error::from(text).terminal())
+    }
+
+    async fn uninstall(
+        &self,
+        object: &DynamicObject,
+        owner: Owner<'_>,
+        cx: &Context<DynamicObject>,
+        waits: bool,
+    ) -> Result<Progress> {
+        let history = History::read(cx, owner.namespace, owner.release).await?;
+        let Some(last) = history.last().cloned() else { return Ok(Progress::Done) };
+        let Some(mut revision) = history::load(cx, self.slots, &last).await? else { return Ok(Progress::Done) };
+        if self.check_chart(owner.release, Some(&revision)).is_err() {
+            // The release is somebody else's.
+            return Ok(Progress::Done);
+        }
+        let notes = last.notes();
+        let is_elsewhere = crate::hooks::any_elsewhere(&revision, self.kinds, owner.namespace);
+        if is_elsewhere && !self.verified.has(owner.namespace, owner.release, &revision) {
+            // The custom resource may have changed since, or the chart. So what is not known to be theirs stays within the namespace.
+            let seed = notes.seed.clone().unwrap_or_default();
+            let genuine = match self.wanted(object, owner) {
+                Ok(wanted) => self.is_genuine(cx, &wanted, last.version, &revision, &seed).await,
+                Err(error) => Err(error),
+            };
+            match genuine {
+                Ok(Some(true)) => {}
+                Ok(None) => return Ok(Progress::Waits(BUSY.to_owned())),
+                // That says nothing of the hooks.
+                Err(error) if error.downcast_ref::<kube::Error>().is_some() => return Err(error),
+                Ok(Some(false)) | Err(_) => crate::hooks::retain_inside(&mut revision, self.kinds, owner.namespace),
+            }
+        }
+        self.work(cx, owner, history, last, revision, notes).uninstall(waits).await
+    }
+}

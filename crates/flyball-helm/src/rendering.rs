@@ -1,0 +1,234 @@
+//! Runs renderings: on threads of their own, within a budget, and few at once.
+//!
+//! What a rendering takes is up to whoever writes the custom resource. So none may keep the runtime's workers from their work, nor the
+//! renderings of others from theirs: each begins in one of the quick slots, of which there are as many as cores. One that takes more than
+//! most gives its slot away and goes on in a slow slot, of which there are fewer. If there is none, it ends, and begins anew when there is
+//! one; if others wait for that already, its custom resource is looked at again later. So whatever is quick waits for what is quick only,
+//! and no more than a few reconciles wait for a slow slot.
+//!
+//! Whatever else takes long if a release is large has bounds of its own and goes through the quick slots as well: packing and unpacking its
+//! Secret, and reading its manifest.
+//!
+//! In a simulation, renderings run where they are asked for, one after the other, so that it repeats.
+
+use flyball::{Error, Result};
+use flyball_chart::Budget;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::available_parallelism;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Steps of a rendering in a quick slot.
+const QUICK_STEPS: u64 = 5_000_000;
+/// Bytes that it may hold there.
+const QUICK_BYTES: usize = 16 << 20;
+/// Reconciles that may wait for a slow slot.
+const MAX_WAITING: usize = 1;
+
+/// The slots of an operator's renderings.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    is_simulated: bool,
+    quick: Arc<Semaphore>,
+    slow: Arc<Semaphore>,
+    waiting: AtomicUsize,
+}
+
+/// A rendering that is under way.
+#[derive(Debug)]
+struct Run {
+    /// Nobody waits for it any more.
+    is_abandoned: AtomicBool,
+    /// It ended because there was no slow slot.
+    is_busy: AtomicBool,
+    slot: Mutex<Slot>,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Quick(#[allow(dead_code, reason = "it is kept until the rendering ends")] OwnedSemaphorePermit),
+    Slow(#[allow(dead_code, reason = "it is kept until the rendering ends")] OwnedSemaphorePermit),
+}
+
+impl Slots {
+    pub(crate) fn new(is_simulated: bool) -> Self {
+        let cores = available_parallelism().map_or(1, usize::from);
+        Self {
+            is_simulated,
+            quick: Arc::new(Semaphore::new(cores)),
+            slow: Arc::new(Semaphore::new((cores / 2).max(1))),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// Does work within a budget, and returns what was to be worked on with what became of it: nothing, if there are too many others.
+    pub(crate) async fn run<J, R>(&self, mut job: J, work: fn(&J, Budget) -> R) -> Result<(J, Option<R>)>
+    where
+        J: Send + 'static,
+        R: Send + 'static,
+    {
+        if self.is_simulated {
+            let done = work(&job, Budget::untrusted());
+            return Ok((job, Some(done)));
+        }
+        let mut slot = Slot::Quick(Arc::clone(&self.quick).acquire_owned().await.map_err(closed)?);
+        loop {
+            let run = Arc::new(Run {
+                is_abandoned: AtomicBool::new(false),
+                is_busy: AtomicBool::new(false),
+                slot: Mutex::new(slot),
+            });
+            let abandoned = Abandon(Arc::clone(&run));
+            let budget = self.budget(&run);
+            let done = tokio::task::spawn_blocking(move || {
+                let done = work(&job, budget);
+                (job, done)
+            });
+            let (back, done) =
+                done.await.map_err(|error| Error::from(format!("the rendering ended: {error}")).terminal())?;
+            let is_busy = run.is_busy.load(Ordering::Relaxed);
+            drop((run, abandoned));
+            if !is_busy {
+                return Ok((back, Some(done)));
+            }
+            let Some(_waiting) = Waiting::enter(&self.waiting) else { return Ok((back, None)) };
+            slot = Slot::Slow(Arc::clone(&self.slow).acquire_owned().await.map_err(closed)?);
+            job = back;
+        }
+    }
+
+    /// Does work that has bounds of its own, in a quick slot.
+    pub(crate) async fn offload<R: Send + 'static>(&self, work: impl FnOnce() -> R + Send + 'static) -> Result<R> {
+        if self.is_simulated {
+            return Ok(work());
+        }
+        let slot = Arc::clone(&self.quick).acquire_owned().await.map_err(closed)?;
+        let run = move || {
+            let _slot = slot;
+            work()
+        };
+        let done = tokio::task::spawn_blocking(run).await;
+        done.map_err(|error| Error::from(format!("the work ended: {error}")).terminal())
+    }
+
+    fn budget(&self, run: &Arc<Run>) -> Budget {
+        let (run, slow) = (Arc::clone(run), Arc::clone(&self.slow));
+        let guard = move |steps: u64, bytes: usize| {
+            if run.is_abandoned.load(Ordering::Relaxed) {
+                return Err("nobody waits for the rendering any more".to_owned());
+            }
+            if steps <= QUICK_STEPS && bytes <= QUICK_BYTES { Ok(()) } else { run.slow_down(&slow) }
+        };
+        Budget { guard: Some(Arc::new(guard)), ..Budget::untrusted() }
+    }
+}
+
+impl Run {
+    /// Moves to a slow slot.
+    fn slow_down(&self, slow: &Arc<Semaphore>) -> Result<(), String> {
+        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Slot::Slow(_) = *slot {
+            return Ok(());
+        }
+        match Arc::clone(slow).try_acquire_owned() {
+            Ok(permit) => *slot = Slot::Slow(permit),
+            Err(_) => {
+                self.is_busy.store(true, Ordering::Relaxed);
+                return Err("other renderings that take long are under way".to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Ends a rendering when its reconcile ends before it, such as at the controller's deadline.
+struct Abandon(Arc<Run>);
+
+impl Drop for Abandon {
+    fn drop(&mut self) {
+        self.0.is_abandoned.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One of the few that wait for a slow slot.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn enter(count: &'a AtomicUsize) -> Option<Self> {
+        let enter = |count: usize| (count < MAX_WAITING).then_some(count + 1);
+        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).ok().map(|_| Self(count))
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn closed(error: tokio::sync::AcquireError) -> Error {
+    Error::from(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::hint::spin_loop;
+
+    /// Takes long until it is told to end, or is ended by the guard.
+    fn burn(done: &Arc<AtomicBool>, budget: Budget) -> Result<(), String> {
+        let guard = budget.guard.expect("there is one");
+        while !done.load(Ordering::Relaxed) {
+            guard(QUICK_STEPS + 1, 0)?;
+            spin_loop();
+        }
+        Ok(())
+    }
+
+    fn quick(_: &(), budget: Budget) -> Result<(), String> {
+        budget.guard.expect("there is one")(1, 1)
+    }
+
+    #[tokio::test]
+    async fn what_is_quick_does_not_wait_for_what_takes_long() {
+        let slots = Arc::new(Slots::new(false));
+        let done = Arc::new(AtomicBool::new(false));
+        let long: Vec<_> = (0..50)
+            .map(|_| {
+                let (slots, done) = (Arc::clone(&slots), Arc::clone(&done));
+                tokio::spawn(async move { slots.run(done, burn).await.expect("it does not panic").1 })
+            })
+            .collect();
+        for _ in 0..100 {
+            assert_eq!(slots.run((), quick).await.expect("it does not panic").1, Some(Ok(())));
+        }
+        done.store(true, Ordering::Relaxed);
+        let mut ended = 0;
+        for task in long {
+            ended += usize::from(task.await.expect("it does not panic") == Some(Ok(())));
+        }
+        assert!((1..50).contains(&ended), "{ended} of 50 had a slow slot, the others are tried again");
+    }
+
+    #[tokio::test]
+    async fn a_rendering_ends_with_its_reconcile() {
+        let slots = Arc::new(Slots::new(false));
+        let never = Arc::new(AtomicBool::new(false));
+        let started = slots.run(Arc::clone(&never), burn);
+        tokio::select! {
+            biased;
+            _ = started => unreachable!("nobody ends it"),
+            () = async { while slots.slow.available_permits() > 0 { tokio::task::yield_now().await; } } => {}
+        }
+        // It gives the slot back once it notices.
+        let permits = u32::try_from(slots.slow.available_permits() + 1).expect("few");
+        assert!(slots.slow.acquire_many(permits).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_simulation_renders_where_it_is() {
+        let thread = |(): &(), _: Budget| std::thread::current().id();
+        let (_, found) = Slots::new(true).run((), thread).await.expect("it does not panic");
+        assert_eq!(found, Some(std::thread::current().id()));
+    }
+}

@@ -1,0 +1,81 @@
+//! Rights that an operator needs because it creates roles and bindings that grant them.
+//!
+//! The API server lets nobody grant more than he has. See
+//! <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping>.
+
+use crate::resources::Resource;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use serde_json::Value;
+
+/// The group of roles and bindings.
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// Returns the rules that it takes to make these objects: those of all roles, and the right to bind roles that are not among them.
+pub(crate) fn granted(resources: &[Resource]) -> Vec<PolicyRule> {
+    let rbac: Vec<&Resource> =
+        resources.iter().filter(|resource| resource.api_version.starts_with(&format!("{GROUP}/"))).collect();
+    let mut rules = Vec::new();
+    for resource in &rbac {
+        match resource.kind.as_str() {
+            "Role" | "ClusterRole" => {
+                let given = resource.object["rules"].as_array().into_iter().flatten();
+                // A rule that is none is refused when the role is made.
+                rules.extend(given.filter_map(|rule| serde_json::from_value(rule.clone()).ok()));
+            }
+            "RoleBinding" | "ClusterRoleBinding" => {
+                let role = &resource.object["roleRef"];
+                let is_role = |other: &&&Resource| role["kind"] == *other.kind && role["name"] == *other.name();
+                if rbac.iter().find(is_role).is_none() {
+                    rules.extend(bind(role));
+                }
+            }
+            _ => {}
+        }
+    }
+    rules
+}
+
+fn bind(role: &Value) -> Option<PolicyRule> {
+    let resource = match role["kind"].as_str()? {
+        "Role" => "roles",
+        "ClusterRole" => "clusterroles",
+        _ => return None,
+    };
+    Some(PolicyRule {
+        api_groups: Some(vec![GROUP.into()]),
+        resources: Some(vec![resource.into()]),
+        resource_names: Some(vec![role["name"].as_str()?.into()]),
+        verbs: vec!["bind".into()],
+        ..PolicyRule::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn roles_are_granted_by_those_who_have_their_rights() {
+        let resource = |kind: &str, name: &str, more: Value| {
+            let mut object =
+                json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}});
+            object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            Resource::of("a.yaml", &object).unwrap().remove(0)
+        };
+        let bound = |kind: &str, name: &str| json!({"roleRef": {"kind": kind, "name": name}});
+        let rules = granted(&[
+            resource("Role", "a", json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}, 1]})),
+            resource("RoleBinding", "a", bound("Role", "a")),
+            resource("RoleBinding", "b", bound("ClusterRole", "view")),
+        ]);
+        let texts: Vec<String> = rules.iter().map(|rule| json!(rule).to_string()).collect();
+        assert_eq!(
+            texts,
+            [
+                r#"{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}"#,
+                r#"{"apiGroups":["rbac.authorization.k8s.io"],"resourceNames":["view"],"resources":["clusterroles"],"verbs":["bind"]}"#,
+            ]
+        );
+    }
+}

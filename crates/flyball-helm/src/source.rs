@@ -1,0 +1,272 @@
+//! The chart of an entry: what it renders for a custom resource, and what can be known of that beforehand.
+
+use crate::digest::hex;
+use crate::discovery;
+use crate::error::OperatorError;
+use crate::kinds::Kinds;
+use crate::lookup::{Answers, ROUNDS};
+use crate::record;
+use crate::rendering::Slots;
+use crate::resources::Resource;
+use crate::storage;
+use crate::watches::Watch;
+use flyball::{Clock, Context, Error, Result};
+use flyball_chart::{
+    Budget, Capabilities, Chart, DeletePolicy, Hook, HookEvent, Release, RenderError, RenderOptions, Rendered, Seed,
+    Values,
+};
+use flyball_core::time::Timestamp;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::core::DynamicObject;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Reconcile period of a release whose chart uses `lookup`, unless `watches.yaml` sets one; as in the operator-sdk.
+const PERIOD: Duration = Duration::from_secs(60);
+/// Name and namespace of a release in renderings before the first custom resource.
+const NOBODY: (&str, &str) = ("release-name", "default");
+
+/// A release that is to be rendered.
+#[derive(Debug)]
+pub(crate) struct RenderRequest {
+    pub(crate) values: Values,
+    pub(crate) release: Release,
+    pub(crate) seed: Seed,
+    pub(crate) at: Timestamp,
+    /// Templates in texts of the custom resource are evaluated.
+    pub(crate) evaluates: bool,
+}
+
+/// The same with all that it takes.
+struct Job {
+    chart: Arc<Chart>,
+    asked: RenderRequest,
+    capabilities: Capabilities,
+    answers: Answers,
+}
+
+impl Job {
+    fn render(&self, budget: Budget) -> Result<Rendered, RenderError> {
+        let RenderRequest { values, release, seed, at, evaluates } = &self.asked;
+        let (at, seed) = (*at, seed.clone());
+        let options = RenderOptions {
+            clock: Clock::new(move || at),
+            seed,
+            cluster: Some(&self.answers),
+            budget,
+            evaluates_data: *evaluates,
+            ..RenderOptions::default()
+        };
+        self.chart.render_with(values, release, &self.capabilities, &options)
+    }
+}
+
+/// A chart that releases are made of.
+#[derive(Debug)]
+pub(crate) struct Source {
+    chart: Arc<Chart>,
+    digest: String,
+    definitions: Vec<CustomResourceDefinition>,
+    /// The same as they are written.
+    crds: Vec<Resource>,
+    templates: Vec<String>,
+}
+
+impl Source {
+    /// Opens the chart of an entry.
+    pub(crate) fn open(watch: &Watch) -> Result<Self, OperatorError> {
+        let failed =
+            |source| OperatorError::Chart { chart: watch.chart.clone(), kind: watch.kind.kind.to_string(), source };
+        let chart = Chart::open(&watch.chart).map_err(failed)?;
+        let (mut definitions, mut crds) = (Vec::new(), Vec::new());
+        for file in chart.crds() {
+            let wrong = |why: String| crate::error::DefinitionError::Yaml { file: file.path.clone().into(), why };
+            let documents: Vec<Value> =
+                serde_saphyr::from_multiple(&file.text).map_err(|error| wrong(error.to_string()))?;
+            for document in documents.into_iter().filter(|document| document["kind"] == "CustomResourceDefinition") {
+                crds.extend(Resource::of(&file.path, &document).map_err(|error| wrong(error.to_string()))?);
+                definitions.push(serde_json::from_value(document).map_err(|error| wrong(error.to_string()))?);
+            }
+        }
+        let digest = digest_of(&chart);
+        let mut found = Vec::new();
+        templates(&chart, &mut found);
+        Ok(Self { chart: Arc::new(chart), digest, definitions, crds, templates: found })
+    }
+
+    /// Tells charts apart.
+    pub(crate) fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Returns the definitions that come with the chart.
+    pub(crate) fn definitions(&self) -> &[CustomResourceDefinition] {
+        &self.definitions
+    }
+
+    /// Returns the definitions that come with the chart, as they are written.
+    pub(crate) fn crds(&self) -> &[Resource] {
+        &self.crds
+    }
+
+    pub(crate) fn chart_name(&self) -> &str {
+        self.chart.name()
+    }
+
+    /// Returns how often releases are to be looked at without a change.
+    pub(crate) fn period(&self) -> Option<Duration> {
+        self.looks_up().then_some(PERIOD)
+    }
+
+    /// Tells whether what it renders depends on what there is in the cluster.
+    pub(crate) fn looks_up(&self) -> bool {
+        self.templates().any(|text| text.contains("lookup"))
+    }
+
+    /// Returns what a revision keeps of the chart.
+    pub(crate) fn stored(&self) -> Value {
+        record::of(&self.chart)
+    }
+
+    /// Returns the digest of all that a revision follows from, but for what templates look up in the cluster.
+    pub(crate) fn inputs(&self, values: &Values, watch: &Watch) -> String {
+        let values = Value::Object(values.as_map().clone()).to_string();
+        let mut texts = vec![self.digest.as_bytes(), values.as_bytes()];
+        if watch.evaluate_templates {
+            texts.push(b"evaluateTemplates");
+        }
+        if watch.structure_from_values {
+            texts.push(b"structureFromValues");
+        }
+        hex(&texts)
+    }
+
+    /// Renders a release, with this seed for what is random and as if it were this time. Returns nothing if others take long to render.
+    pub(crate) async fn render(
+        &self,
+        cx: &Context<DynamicObject>,
+        kinds: &Arc<Kinds>,
+        slots: &Slots,
+        RenderRequest { values, release, seed, at, evaluates }: RenderRequest,
+    ) -> Result<Option<Rendered>> {
+        let capabilities = match self.templates().any(|text| text.contains(".Capabilities")) {
+            true => discovery::capabilities(cx).await?,
+            false => Capabilities::default(),
+        };
+        let answers = Answers::new(Arc::clone(kinds), &release.namespace);
+        let asked = RenderRequest { values, release, seed, at, evaluates };
+        let mut job = Job { chart: Arc::clone(&self.chart), asked, capabilities, answers };
+        for _ in 0..ROUNDS {
+            let (back, rendered) = slots.run(job, Job::render).await?;
+            job = back;
+            let Some(rendered) = rendered else { return Ok(None) };
+            // A template that failed may have done so for want of an answer.
+            if !job.answers.fetch(cx).await? {
+                // No retry makes a template something else.
+                return rendered.map(Some).map_err(|error| Error::from(error.brief()).terminal());
+            }
+        }
+        Err(Error::from(format!("the chart looks up more and more: it was rendered {ROUNDS} times")).terminal())
+    }
+
+    /// Finds out which kinds releases of the chart may consist of.
+    pub(crate) fn kinds(&self, watch: &Watch, definitions: &[CustomResourceDefinition], samples: &[Value]) -> Kinds {
+        let mut kinds = Kinds::defined_by(definitions);
+        for text in self.templates() {
+            kinds.add_literal(text);
+            kinds.add_lookups(text);
+        }
+        if !self.definitions.is_empty() {
+            kinds.add("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        }
+        let of_kind = |sample: &&Value| {
+            sample["kind"] == *watch.kind.kind && sample["apiVersion"] == *watch.kind.api_version().to_string()
+        };
+        let nobody = Value::Null;
+        for sample in samples.iter().filter(of_kind).chain([&nobody]) {
+            let values = sample["spec"].as_object().cloned().unwrap_or_default();
+            let text = |field: &str| sample["metadata"][field].as_str();
+            let (name, namespace) = (text("name").unwrap_or(NOBODY.0), text("namespace").unwrap_or(NOBODY.1));
+            self.foresee(watch, values, name, namespace, &mut kinds);
+        }
+        kinds
+    }
+
+    /// Adds the kinds of a release with these values.
+    fn foresee(&self, watch: &Watch, values: Map<String, Value>, name: &str, namespace: &str, kinds: &mut Kinds) {
+        let mut values = Values::from(values);
+        for (path, value) in &watch.override_values {
+            if let Err(error) = values.set_string(&format!("{path}={value}")) {
+                tracing::warn!(kind = %watch.kind, %error, "overrideValues.{path} cannot be set");
+            }
+        }
+        let release = Release { name: name.into(), namespace: namespace.into(), revision: 1, is_upgrade: false };
+        let rendered = match self.chart.render(&values, &release, &Capabilities::default()) {
+            Ok(rendered) => rendered,
+            // A chart may ask for values that it has no defaults for.
+            Err(error) => return tracing::debug!(kind = %watch.kind, name, %error, "cannot be rendered beforehand"),
+        };
+        let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
+        let objects = rendered.manifests.iter().chain(hooks).filter(|manifest| !manifest.object.is_null());
+        let found: Vec<Resource> =
+            objects.filter_map(|manifest| Resource::of(&manifest.path, &manifest.object).ok()).flatten().collect();
+        kinds.add_rendered(&found, namespace);
+    }
+
+    /// Returns the texts of all templates, those of subcharts too.
+    fn templates(&self) -> impl Iterator<Item = &str> {
+        self.templates.iter().map(String::as_str)
+    }
+}
+
+/// Lists the texts of the templates of a chart and of its subcharts.
+fn templates(chart: &Chart, found: &mut Vec<String>) {
+    found.extend(chart.templates().iter().map(|file| String::from_utf8_lossy(&file.data).into_owned()));
+    chart.dependencies().iter().for_each(|subchart| templates(subchart, found));
+}
+
+/// Makes a digest of all that a chart says, with its subcharts.
+fn digest_of(chart: &Chart) -> String {
+    let own = record::of(chart).to_string();
+    let subcharts: Vec<String> = chart.dependencies().iter().map(digest_of).collect();
+    let texts: Vec<&[u8]> = [&own].into_iter().chain(&subcharts).map(|text| text.as_bytes()).collect();
+    hex(&texts)
+}
+
+/// Returns what a revision keeps of hooks.
+pub(crate) fn stored_hooks(hooks: &[Hook]) -> Vec<storage::Hook> {
+    let stored = |hook: &Hook| storage::Hook {
+        name: hook.manifest.object["metadata"]["name"].as_str().unwrap_or_default().into(),
+        kind: hook.manifest.object["kind"].as_str().unwrap_or_default().into(),
+        path: hook.manifest.path.clone(),
+        manifest: hook.manifest.text.clone(),
+        events: hook.events.iter().map(|event| event_word(*event).to_owned()).collect(),
+        last_run: storage::Run::default(),
+        weight: hook.weight,
+        delete_policies: hook.delete_policies.iter().map(|policy| policy_word(*policy).to_owned()).collect(),
+    };
+    hooks.iter().map(stored).collect()
+}
+
+fn event_word(event: HookEvent) -> &'static str {
+    match event {
+        HookEvent::PreInstall => "pre-install",
+        HookEvent::PostInstall => "post-install",
+        HookEvent::PreDelete => "pre-delete",
+        HookEvent::PostDelete => "post-delete",
+        HookEvent::PreUpgrade => "pre-upgrade",
+        HookEvent::PostUpgrade => "post-upgrade",
+        HookEvent::PreRollback => "pre-rollback",
+        HookEvent::PostRollback => "post-rollback",
+        HookEvent::Test => "test",
+    }
+}
+
+fn policy_word(policy: DeletePolicy) -> &'static str {
+    match policy {
+        DeletePolicy::BeforeHookCreation => "before-hook-creation",
+        DeletePolicy::HookSucceeded => "hook-succeeded",
+        DeletePolicy::HookFailed => "hook-failed",
+    }
+}

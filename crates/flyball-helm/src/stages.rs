@@ -1,0 +1,242 @@
+//! In which order the objects of a release are made.
+//!
+//! Objects come in Helm's order of kinds, each sent without waiting for the one before to be ready, as by `helm install`. Definitions of
+//! custom resources are waited for, because objects of theirs cannot be made before. And a chart may say that more is to be waited
+//! for, in the words of [HIP-0025](https://github.com/helm/community/blob/main/hips/hip-0025.md): objects with the annotation
+//! `helm.sh/resource-group` are made together, and after those of all groups that `helm.sh/depends-on/resource-groups` names are ready.
+//! (That second annotation is for us only: it is no name that the API server takes.)
+
+use crate::annotation::DEPENDS_ON;
+use crate::kinds::Kinds;
+use crate::places::is_inside;
+use crate::resources::{Owner, Resource};
+use flyball::{Children, Context, Error, Result};
+use kube::core::DynamicObject;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The annotation with the group of an object.
+const GROUP: &str = "helm.sh/resource-group";
+/// The stage of definitions.
+const DEFINITIONS: &str = "definitions";
+/// The stage of objects that are in no group.
+const REST: &str = "objects";
+
+/// Stages of a release.
+const MAX_STAGES: usize = 1_000;
+/// Groups that a message names in a circle.
+const NAMED_IN_CIRCLE: usize = 20;
+
+/// A stage: its name, what it waits for, and what is in it.
+#[derive(Debug, PartialEq)]
+struct Stage<'a> {
+    name: String,
+    after: BTreeSet<String>,
+    resources: Vec<&'a Resource>,
+}
+
+/// Makes the objects of a release, as far as that may be done now; says what is waited for, if not all of them could be made.
+pub(crate) async fn apply(
+    cx: &Context<DynamicObject>,
+    owner: &Owner<'_>,
+    kinds: &Kinds,
+    resources: &[Resource],
+) -> Result<Option<String>> {
+    let stages = stages(resources).map_err(|why| Error::from(why).terminal())?;
+    let mut children = Children::new();
+    for stage in &stages {
+        children = children.stage(&stage.name).after(&stage.after);
+        children = declare(cx, owner, kinds, &stage.resources, children).await?;
+    }
+    let rollout = cx.apply_all(&children).await?;
+    let all_made = stages.iter().flat_map(|stage| &stage.after).all(|stage| rollout.is_stage_ready(stage));
+    Ok((!all_made).then(|| rollout.waiting().join("; ")))
+}
+
+/// Makes the objects of a release be as they should, in their order and without waiting.
+pub(crate) async fn repair(
+    cx: &Context<DynamicObject>,
+    owner: &Owner<'_>,
+    kinds: &Kinds,
+    resources: &[Resource],
+) -> Result<()> {
+    let all: Vec<&Resource> = resources.iter().collect();
+    let children = declare(cx, owner, kinds, &all, Children::new().stage(REST)).await?;
+    cx.apply_all(&children).await.map(drop)
+}
+
+/// Makes the definitions that come in a chart's folder `crds`, unless there are such already; says which is waited for. They are
+/// neither changed nor deleted afterwards, as by [Helm](https://helm.sh/docs/chart_best_practices/custom_resource_definitions/).
+pub(crate) async fn define(
+    cx: &Context<DynamicObject>,
+    kinds: &Kinds,
+    definitions: &[Resource],
+) -> Result<Option<String>> {
+    for definition in definitions {
+        let kind = kinds.foreseen(definition).map_err(|error| Error::from(error).terminal())?;
+        let live = match cx.get_of(kind, &definition.key(kind, "")).await? {
+            Some(live) => live,
+            None => {
+                let object = serde_json::from_value::<DynamicObject>(definition.object.clone())?;
+                cx.create_unowned(&object).await?
+            }
+        };
+        let conditions = live.data["status"]["conditions"].as_array();
+        let is_established = |condition: &Value| condition["type"] == "Established" && condition["status"] == "True";
+        if !conditions.is_some_and(|conditions| conditions.iter().any(is_established)) {
+            return Ok(Some(format!("CustomResourceDefinition {} is not established", definition.name())));
+        }
+    }
+    Ok(None)
+}
+
+async fn declare(
+    cx: &Context<DynamicObject>,
+    owner: &Owner<'_>,
+    kinds: &Kinds,
+    resources: &[&Resource],
+    mut children: Children,
+) -> Result<Children> {
+    for resource in resources {
+        let kind = kinds.foreseen(resource).map_err(|error| Error::from(error).terminal())?;
+        let (object, owned) = owner.settle(resource, kind).map_err(|error| Error::from(error).terminal())?;
+        if owned {
+            children = children.child(&object);
+            continue;
+        }
+        if let Some(live) = cx.get_of(kind, &resource.key(kind, owner.namespace)).await? {
+            owner.check(kind, &live, is_inside(resource, kind, owner.namespace))?;
+        }
+        children = children.unowned(&object);
+    }
+    Ok(children)
+}
+
+/// Sorts objects into stages, each after those that it waits for.
+fn stages(resources: &[Resource]) -> Result<Vec<Stage<'_>>, String> {
+    let mut stages: BTreeMap<String, Stage<'_>> = BTreeMap::new();
+    for resource in resources {
+        let is_definition = resource.kind == "CustomResourceDefinition";
+        let name = match resource.annotation(GROUP) {
+            _ if is_definition => DEFINITIONS.to_owned(),
+            Some(group) => format!("group {group}"),
+            None => REST.to_owned(),
+        };
+        let stage = Stage { name: name.clone(), after: BTreeSet::new(), resources: Vec::new() };
+        let stage = stages.entry(name).or_insert(stage);
+        stage.resources.push(resource);
+        if let Some(depends_on) = resource.annotation(DEPENDS_ON).filter(|_| !is_definition) {
+            let groups: Vec<String> = serde_json::from_str(depends_on).map_err(|error| {
+                format!("{}: annotation {DEPENDS_ON} is no list of texts in JSON: {error}", resource.path)
+            })?;
+            stage.after.extend(groups.into_iter().map(|group| format!("group {group}")));
+        }
+    }
+    // Who depends on nothing that there is waits for nobody, as the proposal says.
+    let names: BTreeSet<String> = stages.keys().cloned().collect();
+    for stage in stages.values_mut() {
+        stage.after.retain(|name| names.contains(name) && *name != stage.name);
+        if stage.name != DEFINITIONS && names.contains(DEFINITIONS) {
+            stage.after.insert(DEFINITIONS.into());
+        }
+    }
+    if stages.len() > MAX_STAGES {
+        return Err(format!("there are more than {MAX_STAGES} groups of annotation {GROUP}"));
+    }
+    let mut next: BTreeSet<String> =
+        stages.values().filter(|stage| stage.after.is_empty()).map(|stage| stage.name.clone()).collect();
+    let mut left: BTreeMap<String, usize> =
+        stages.values().map(|stage| (stage.name.clone(), stage.after.len())).collect();
+    let mut before: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for stage in stages.values() {
+        for name in &stage.after {
+            before.entry(name.clone()).or_default().push(stage.name.clone());
+        }
+    }
+    let mut ordered: Vec<Stage<'_>> = Vec::new();
+    while let Some(name) = next.pop_first() {
+        for after in before.remove(&name).unwrap_or_default() {
+            let waits = left.entry(after.clone()).or_default();
+            *waits = waits.saturating_sub(1);
+            if *waits == 0 {
+                next.insert(after);
+            }
+        }
+        ordered.extend(stages.remove(&name));
+    }
+    if !stages.is_empty() {
+        let circle: Vec<&str> = stages.keys().map(String::as_str).take(NAMED_IN_CIRCLE).collect();
+        return Err(format!("annotations {DEPENDS_ON} go round in a circle: {}", circle.join(", ")));
+    }
+    Ok(ordered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(objects: &[(&str, &str, &str, &str)], expected: Result<&[&str], &str>) {
+        let resources: Vec<Resource> = objects
+            .iter()
+            .flat_map(|(kind, name, group, depends_on)| {
+                let mut annotations = json!({});
+                for (annotation, value) in [(GROUP, group), (DEPENDS_ON, depends_on)] {
+                    if !value.is_empty() {
+                        annotations[annotation] = (*value).into();
+                    }
+                }
+                let metadata = json!({"name": name, "annotations": annotations});
+                Resource::of("t.yaml", &json!({"apiVersion": "v1", "kind": kind, "metadata": metadata})).unwrap()
+            })
+            .collect();
+        let found = stages(&resources).map(|stages| {
+            let names = |stage: &Stage<'_>| stage.resources.iter().map(|r| r.name()).collect::<Vec<_>>().join(",");
+            stages.iter().map(|stage| format!("{}: {}", stage.name, names(stage))).collect::<Vec<_>>()
+        });
+        let expected =
+            expected.map(|lines| lines.iter().map(|line| (*line).to_owned()).collect()).map_err(str::to_owned);
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn so_many_groups_are_refused_or_sorted_in_no_time() {
+        let chain = |count: usize| -> Vec<Resource> {
+            let object = |at: usize| {
+                let notes = json!({GROUP: format!("{at:05}"), DEPENDS_ON: format!("[\"{:05}\"]", at + 1)});
+                let metadata = json!({"name": format!("c{at}"), "annotations": notes});
+                Resource::of("t.yaml", &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
+            };
+            (0..count).flat_map(|at| object(at).unwrap()).collect()
+        };
+        let objects = chain(MAX_STAGES);
+        let sorted = stages(&objects).unwrap();
+        assert_eq!((sorted.len(), sorted[0].name.as_str()), (MAX_STAGES, "group 00999"));
+        assert!(stages(&chain(10_000)).unwrap_err().contains("more than 1000 groups"));
+    }
+
+    #[test]
+    fn groups_wait_for_those_that_they_depend_on() {
+        check(&[("Secret", "s", "", ""), ("Deployment", "d", "", "")], Ok(&["objects: s,d"]));
+        check(
+            &[
+                ("Secret", "s", "", ""),
+                ("Deployment", "front", "front", r#"["back"]"#),
+                ("Deployment", "db", "db", ""),
+                ("Deployment", "back", "back", r#"["db", "nobody"]"#),
+                ("CustomResourceDefinition", "crd", "db", ""),
+            ],
+            Ok(&["definitions: crd", "group db: db", "group back: back", "group front: front", "objects: s"]),
+        );
+        check(
+            &[("A", "a", "a", r#"["b"]"#), ("A", "b", "b", r#"["a"]"#)],
+            Err("annotations helm.sh/depends-on/resource-groups go round in a circle: group a, group b"),
+        );
+        check(
+            &[("A", "a", "a", "b")],
+            Err(
+                "t.yaml: annotation helm.sh/depends-on/resource-groups is no list of texts in JSON: expected value at line 1 column 1",
+            ),
+        );
+    }
+}

@@ -1,0 +1,186 @@
+//! The status of a custom resource, in the operator-sdk's terms.
+
+use crate::storage::Revision;
+use flyball::Error;
+use serde_json::{Value, json};
+
+/// The longest message of a condition, in characters.
+const MAX_MESSAGE: usize = 4096;
+
+/// The operation that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// It could not be compared with what is there, or what is there could not be repaired.
+    Reconcile,
+    /// It could not be installed.
+    Install,
+    /// It could not be brought to another revision.
+    Upgrade,
+    /// It could not be uninstalled.
+    Uninstall,
+}
+
+/// The error of a release, with the condition that shows it.
+pub(crate) struct ReleaseError {
+    pub(crate) trouble: Trouble,
+    pub(crate) error: Error,
+}
+
+impl ReleaseError {
+    /// Adds the operation that failed to the message.
+    pub(crate) fn of(trouble: Trouble, what: &str) -> impl Fn(Error) -> Self {
+        move |error| Self { trouble, error: error.context(what) }
+    }
+}
+
+/// The state of a release.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report<'a> {
+    /// The revision that is installed.
+    pub(crate) deployed: Option<&'a Revision>,
+    /// The object that the release waits for.
+    pub(crate) waits: Option<String>,
+    /// The error.
+    pub(crate) trouble: Option<(Trouble, String)>,
+    /// The release is uninstalled.
+    pub(crate) uninstalled: bool,
+}
+
+impl Report<'_> {
+    /// Makes the status of it.
+    pub(crate) fn status(&self) -> Value {
+        let mut conditions = vec![json!({"type": "Initialized", "status": "True"})];
+        if let Some((trouble, message)) = &self.trouble {
+            let (kind, reason) = trouble.condition();
+            let message = shortened(message);
+            conditions.push(json!({"type": kind, "status": "True", "reason": reason, "message": message}));
+        }
+        let deployed = |holds: bool, reason: &str, message: &str| {
+            let status = if holds { "True" } else { "False" };
+            json!({"type": "Deployed", "status": status, "reason": reason, "message": message})
+        };
+        match (self.deployed, &self.waits) {
+            _ if self.uninstalled => conditions.push(deployed(false, UNINSTALLED, "")),
+            (Some(revision), _) => {
+                conditions.push(deployed(true, installed(revision), &revision.info.notes));
+            }
+            (None, Some(waits)) => conditions.push(deployed(false, "Installing", waits)),
+            (None, None) => {}
+        }
+        let mut status = json!({"conditions": conditions, "release": self.release()});
+        if let Some(revision) = self.deployed.filter(|_| !self.uninstalled) {
+            status["deployedRelease"] = json!({"name": revision.name, "manifest": revision.manifest});
+        }
+        status
+    }
+
+    /// Sums up the release as `helm list` does, for the columns of `kubectl get`.
+    fn release(&self) -> Value {
+        let revision = self.deployed.filter(|_| !self.uninstalled);
+        let (status, reason) = match (&self.trouble, &self.waits, revision) {
+            _ if self.uninstalled => ("uninstalled", UNINSTALLED),
+            (Some((trouble, _)), ..) => ("failed", trouble.condition().1),
+            (None, Some(_), None) => ("pending-install", "Installing"),
+            (None, Some(_), Some(_)) => ("pending-upgrade", "Upgrading"),
+            (None, None, Some(revision)) => ("deployed", installed(revision)),
+            (None, None, None) => ("unknown", ""),
+        };
+        let mut release = json!({"status": status, "reason": reason});
+        if let Some(revision) = revision {
+            release["revision"] = revision.version.into();
+            release["chart"] = revision.chart_label().into();
+        }
+        release
+    }
+}
+
+/// The reason of a release that is gone.
+pub(crate) const UNINSTALLED: &str = "UninstallSuccessful";
+
+/// Returns the reason of a revision that is deployed.
+pub(crate) fn installed(revision: &Revision) -> &'static str {
+    if revision.version == 1 { "InstallSuccessful" } else { "UpgradeSuccessful" }
+}
+
+impl Trouble {
+    /// Returns the type and the reason of its condition.
+    pub(crate) fn condition(self) -> (&'static str, &'static str) {
+        match self {
+            Trouble::Reconcile => ("Irreconcilable", "ReconcileError"),
+            Trouble::Install => ("ReleaseFailed", "InstallError"),
+            Trouble::Upgrade => ("ReleaseFailed", "UpgradeError"),
+            Trouble::Uninstall => ("ReleaseFailed", "UninstallError"),
+        }
+    }
+}
+
+/// Tells whether a status has this message in a condition of this type already.
+pub(crate) fn says(status: &Value, (kind, reason): (&str, &str), message: &str) -> bool {
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let message = shortened(message);
+    conditions
+        .into_iter()
+        .any(|condition| condition["type"] == kind && condition["reason"] == reason && condition["message"] == message)
+}
+
+fn shortened(message: &str) -> String {
+    message.chars().take(MAX_MESSAGE).collect()
+}
+
+/// Makes the status of a custom resource that is left alone.
+pub(crate) fn paused(known: &Value) -> Value {
+    let mut conditions: Vec<Value> = known["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.retain(|condition| condition["type"] != "Paused");
+    conditions.push(json!({"type": "Paused", "status": "True", "reason": "PauseReconcileAnnotationTrue"}));
+    let mut status = json!({"conditions": conditions});
+    for field in ["deployedRelease", "release"] {
+        if let Some(known) = known.get(field) {
+            status[field] = known.clone();
+        }
+    }
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_are_the_operator_sdks() {
+        let chart = json!({"metadata": {"name": "site", "version": "0.1.0"}});
+        let mut revision =
+            Revision { name: "a".into(), version: 1, manifest: "---\n".into(), chart, ..Revision::default() };
+        revision.info.notes = "Hello".into();
+        let words = |report: Report<'_>| {
+            let status = report.status();
+            let word = |condition: &Value| {
+                let text = |field: &str| condition[field].as_str().unwrap_or("-").to_owned();
+                format!("{}={} {} {}", text("type"), text("status"), text("reason"), text("message"))
+            };
+            let conditions: Vec<String> = status["conditions"].as_array().unwrap().iter().map(word).collect();
+            let release = &status["release"];
+            let release = ["status", "revision", "chart"].map(|field| release[field].to_string()).join(" ");
+            format!("{} {} {release}", conditions.join(", "), status["deployedRelease"]["name"])
+        };
+        assert_eq!(
+            words(Report { deployed: Some(&revision), ..Report::default() }),
+            "Initialized=True - -, Deployed=True InstallSuccessful Hello \"a\" \"deployed\" 1 \"site-0.1.0\""
+        );
+        let trouble = Some((Trouble::Upgrade, "no".to_owned()));
+        revision.version = 2;
+        assert_eq!(
+            words(Report { deployed: Some(&revision), trouble, ..Report::default() }),
+            "Initialized=True - -, ReleaseFailed=True UpgradeError no, Deployed=True UpgradeSuccessful Hello \"a\" \"failed\" 2 \"site-0.1.0\""
+        );
+        assert_eq!(
+            words(Report { waits: Some("x".into()), ..Report::default() }),
+            "Initialized=True - -, Deployed=False Installing x null \"pending-install\" null null"
+        );
+        assert_eq!(
+            words(Report { deployed: Some(&revision), uninstalled: true, ..Report::default() }),
+            "Initialized=True - -, Deployed=False UninstallSuccessful  null \"uninstalled\" null null"
+        );
+        let paused = paused(&json!({"conditions": [{"type": "Deployed"}], "deployedRelease": {"name": "a"}}));
+        assert_eq!(paused["conditions"][1]["type"], "Paused");
+    }
+}

@@ -1,0 +1,50 @@
+//! Which of the revisions in Secrets are what the chart renders.
+//!
+//! The Secrets lie in the namespace of their custom resource, where others may write Secrets too. So what a Secret says that a release
+//! consists of is compared with a rendering before the operator makes it, once in the life of the process.
+
+use crate::digest::hex;
+use crate::storage::Revision;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
+
+/// Digests of the revisions that this process rendered, by namespace and release.
+#[derive(Debug, Default)]
+pub(crate) struct Verified(Mutex<BTreeMap<(String, String), String>>);
+
+impl Verified {
+    /// Tells whether the operator would make of a revision what the chart renders.
+    pub(crate) fn has(&self, namespace: &str, release: &str, revision: &Revision) -> bool {
+        let digests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        digests.get(&(namespace.to_owned(), release.to_owned())).is_some_and(|known| *known == digest(revision))
+    }
+
+    /// Notes what the chart renders.
+    pub(crate) fn add(&self, namespace: &str, release: &str, rendered: &Revision) {
+        let mut digests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        digests.insert((namespace.to_owned(), release.to_owned()), digest(rendered));
+    }
+
+    /// Forgets a release.
+    pub(crate) fn remove(&self, namespace: &str, release: &str) {
+        let mut digests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        digests.remove(&(namespace.to_owned(), release.to_owned()));
+    }
+}
+
+/// Tells whether the operator would make the same of two revisions.
+pub(crate) fn is_same(one: &Revision, other: &Revision) -> bool {
+    digest(one) == digest(other)
+}
+
+/// Makes a digest of all that is made of a revision: its manifest and its hooks, but not how these went.
+fn digest(revision: &Revision) -> String {
+    let mut hooks = String::new();
+    for hook in &revision.hooks {
+        let parts = (&hook.path, &hook.name, &hook.kind, &hook.events, &hook.weight, &hook.delete_policies);
+        // Writing to a string cannot fail.
+        let _ = writeln!(hooks, "{parts:?} {:?}", hook.manifest);
+    }
+    hex(&[revision.manifest.as_bytes(), hooks.as_bytes()])
+}

@@ -1,0 +1,456 @@
+//! `watches.yaml`: which custom resources become releases of which charts.
+
+use crate::selector;
+use flyball::{GroupVersionKind, Kind};
+use flyball_core::time::parse_duration;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Bytes of `watches.yaml`.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+/// The fields of an entry.
+const FIELDS: [&str; 11] = [
+    "group",
+    "version",
+    "kind",
+    "chart",
+    "watchDependentResources",
+    "overrideValues",
+    "selector",
+    "reconcilePeriod",
+    "maxConcurrentReconciles",
+    "evaluateTemplates",
+    "structureFromValues",
+];
+
+/// A `watches.yaml`: an entry for each kind.
+///
+/// The format is that of [operator-sdk's Helm operators](https://sdk.operatorframework.io/docs/building-operators/helm/reference/watches/):
+///
+/// ```yaml
+/// - group: cache.example.com
+///   version: v1alpha1
+///   kind: Memcached
+///   chart: helm-charts/memcached
+///   overrideValues:
+///     image.repository: $MEMCACHED_IMAGE
+///   selector:
+///     matchLabels: {tier: cache}
+///   reconcilePeriod: 5m
+/// ```
+///
+/// Paths of charts are relative to the file's folder, which is that of the project: `config/crd/bases` and `config/samples` are looked for
+/// in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Watches {
+    folder: PathBuf,
+    entries: Vec<Watch>,
+    reloads: bool,
+    repeats: bool,
+}
+
+/// One entry: the custom resources of one kind become releases of one chart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Watch {
+    /// The kind of the custom resources.
+    pub kind: GroupVersionKind,
+    /// The chart: a folder, or an archive.
+    pub chart: PathBuf,
+    /// Changes of objects of a release trigger a reconcile; they do, unless the entry disables it.
+    pub watch_dependent_resources: bool,
+    /// Values that override those of all custom resources, as `--set-string` takes them. Variables are replaced.
+    pub override_values: BTreeMap<String, String>,
+    /// Which custom resources are looked at, as a label selector; all, if it is empty.
+    pub selector: String,
+    /// Reconcile period of each release.
+    pub reconcile_period: Option<Duration>,
+    /// Custom resources that are reconciled at the same time.
+    pub max_concurrent_reconciles: Option<usize>,
+    /// `tpl` evaluates texts of custom resources, and of objects that are looked up. Otherwise they are data: whoever writes a custom
+    /// resource would run templates in the operator.
+    pub evaluate_templates: bool,
+    /// Texts of custom resources may be more than scalars of objects outside of their namespace: fields, items of lists, and what
+    /// replaces the text around them. Whoever writes a custom resource would choose what such objects consist of.
+    pub structure_from_values: bool,
+}
+
+/// Why a `watches.yaml` is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchesError {
+    /// It cannot be read.
+    #[error("cannot read {}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It is too large.
+    #[error("{} is larger than {MAX_FILE_BYTES} bytes", file.display())]
+    TooLarge {
+        /// The file.
+        file: PathBuf,
+    },
+    /// It is no list in YAML.
+    #[error("{} is no list of watches in YAML: {why}", file.display())]
+    Syntax {
+        /// The file.
+        file: PathBuf,
+        /// The problem and its position.
+        why: String,
+    },
+    /// An entry is wrong.
+    #[error("{}: entry {number}{}: {field}: {why}", file.display(), if kind.is_empty() { String::new() } else { format!(" ({kind})") })]
+    Entry {
+        /// The file.
+        file: PathBuf,
+        /// The entry, from 1 on.
+        number: usize,
+        /// Its kind, as far as it says it.
+        kind: String,
+        /// The field.
+        field: String,
+        /// The problem.
+        why: String,
+    },
+}
+
+impl Watches {
+    /// Reads a `watches.yaml`. Variables in `overrideValues` are those of the process.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or an entry has a field that there is not, lacks one, or names a chart that does not exist.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, WatchesError> {
+        let file = path.as_ref();
+        let failed = |source| WatchesError::Read { file: file.to_owned(), source };
+        if std::fs::metadata(file).map_err(failed)?.len() > MAX_FILE_BYTES {
+            return Err(WatchesError::TooLarge { file: file.to_owned() });
+        }
+        let text = std::fs::read_to_string(file).map_err(failed)?;
+        Self::parse(&text, file, |name| std::env::var(name).ok())
+    }
+
+    /// Reads the text of a `watches.yaml`, with these variables. The file names it in errors; its folder is where charts are looked for.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    pub fn parse(text: &str, file: &Path, variable: impl Fn(&str) -> Option<String>) -> Result<Self, WatchesError> {
+        let blank = text.lines().all(|line| matches!(line.trim(), "" | "---") || line.trim_start().starts_with('#'));
+        let entries: Vec<Value> = if blank {
+            Vec::new()
+        } else {
+            let syntax = |why: String| WatchesError::Syntax { file: file.to_owned(), why };
+            serde_saphyr::from_str(text).map_err(|error| syntax(error.to_string()))?
+        };
+        let folder = match file.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let (mut watches, mut seen) = (Vec::new(), BTreeSet::new());
+        for (index, entry) in entries.iter().enumerate() {
+            let wrong = |(field, why): (String, String)| {
+                let kind = entry.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+                WatchesError::Entry { file: file.to_owned(), number: index + 1, kind, field, why }
+            };
+            let watch = Watch::read(entry, &folder, &variable).map_err(wrong)?;
+            if !seen.insert(watch.kind.clone()) {
+                return Err(wrong(("kind".into(), format!("an entry before it is of {} too: join them", watch.kind))));
+            }
+            watches.push(watch);
+        }
+        Ok(Self { folder, entries: watches, reloads: false, repeats: false })
+    }
+
+    /// Reads charts again when their files change, once the operator runs: each second is looked whether they have. Releases are upgraded
+    /// then. For new kinds the operator has to be started anew, which the custom resources say.
+    pub fn reloading(mut self, reloads: bool) -> Self {
+        self.reloads = reloads;
+        self
+    }
+
+    /// Draws random values of templates from the operator's own source, so that simulations repeat. They are not good for secrets then;
+    /// otherwise they come from the operating system.
+    pub fn repeatable(mut self) -> Self {
+        self.repeats = true;
+        self
+    }
+
+    pub(crate) fn repeats(&self) -> bool {
+        self.repeats
+    }
+
+    pub(crate) fn reloads(&self) -> bool {
+        self.reloads
+    }
+
+    /// Returns the folder of the project.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns the name of the project: that of its folder, as far as it can be a name in a cluster.
+    pub fn name(&self) -> String {
+        let folder = self.folder.canonicalize().unwrap_or_else(|_| self.folder.clone());
+        let name = folder.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+        let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(50).collect();
+        match name.trim_matches('-') {
+            "" => "helm-operator".to_owned(),
+            name => name.to_owned(),
+        }
+    }
+
+    /// Returns the entries.
+    pub fn entries(&self) -> &[Watch] {
+        &self.entries
+    }
+}
+
+impl Watch {
+    fn read(entry: &Value, folder: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, (String, String)> {
+        let Some(entry) = entry.as_object() else {
+            return Err(("entry".into(), "it is no mapping with group, version, kind and chart".into()));
+        };
+        if let Some(unknown) = entry.keys().find(|field| !FIELDS.contains(&field.as_str())) {
+            return Err((unknown.clone(), format!("there is no such field; there are {}", FIELDS.join(", "))));
+        }
+        let needed = |field: &str| match text(entry, field)? {
+            Some(text) => Ok(text),
+            None => {
+                let remedy = match field {
+                    "version" => "write the version of the custom resources, such as v1alpha1",
+                    "kind" => "write the kind of the custom resources, such as Memcached",
+                    _ => "write the path of a chart, a folder or an archive, from the folder of this file on",
+                };
+                Err((field.to_owned(), format!("it is missing: {remedy}")))
+            }
+        };
+        let group = text(entry, "group")?.unwrap_or_default();
+        let (version, kind) = (needed("version")?, needed("kind")?);
+        let chart = folder.join(needed("chart")?);
+        if !chart.exists() {
+            let why = format!(
+                "there is no chart at {}, neither a folder nor an archive: write its path from the folder of this file on",
+                chart.display()
+            );
+            return Err(("chart".into(), why));
+        }
+        let flag = |field: &str, otherwise: bool| match entry.get(field) {
+            None | Some(Value::Null) => Ok(otherwise),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(other) => {
+                Err((field.to_owned(), format!("{other} is neither true nor false: write one of them, without quotes")))
+            }
+        };
+        let max_concurrent_reconciles = match entry.get("maxConcurrentReconciles") {
+            None | Some(Value::Null) => None,
+            Some(number) => match number.as_u64().filter(|number| (1..=1000).contains(number)) {
+                Some(number) => Some(number as usize),
+                None => return Err(("maxConcurrentReconciles".into(), "it is no number from 1 to 1000".into())),
+            },
+        };
+        Ok(Self {
+            kind: GroupVersionKind::new(&group, &version, &kind),
+            chart,
+            watch_dependent_resources: flag("watchDependentResources", true)?,
+            evaluate_templates: flag("evaluateTemplates", false)?,
+            structure_from_values: flag("structureFromValues", false)?,
+            override_values: override_values(entry, variable)?,
+            selector: selector::read(entry.get("selector")).map_err(|why| ("selector".to_owned(), why))?,
+            reconcile_period: reconcile_period(entry)?,
+            max_concurrent_reconciles,
+        })
+    }
+
+    /// Returns the kind as the runtime knows it, with the regular plural.
+    pub(crate) fn primary(&self) -> Kind {
+        Kind::new(&self.kind.group, &self.kind.version, &self.kind.kind)
+    }
+}
+
+fn text(entry: &Map<String, Value>, field: &str) -> Result<Option<String>, (String, String)> {
+    match entry.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.is_empty() => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(other) => Err((field.to_owned(), format!("{other} is no text; put it in quotes"))),
+    }
+}
+
+fn reconcile_period(entry: &Map<String, Value>) -> Result<Option<Duration>, (String, String)> {
+    let field = "reconcilePeriod";
+    let Some(text) = text(entry, field)?.filter(|text| parse_duration(text) != Some(0)) else { return Ok(None) };
+    let wrong = || (field.to_owned(), format!("{text:?} is no duration of a second or more, such as 30s, 5m or 1h30m"));
+    period(&text).map(Some).ok_or_else(wrong)
+}
+
+/// Reads a period as Go writes it; none that is shorter than a second.
+pub(crate) fn period(text: &str) -> Option<Duration> {
+    let nanos = parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok())?;
+    Some(Duration::from_nanos(nanos)).filter(|period| *period >= Duration::from_secs(1))
+}
+
+fn override_values(
+    entry: &Map<String, Value>,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<BTreeMap<String, String>, (String, String)> {
+    let values = match entry.get("overrideValues") {
+        None | Some(Value::Null) => return Ok(BTreeMap::new()),
+        Some(Value::Object(values)) => values,
+        Some(_) => {
+            return Err((
+                "overrideValues".into(),
+                "it is no mapping of paths to texts, such as image.tag: \"1.6\"".into(),
+            ));
+        }
+    };
+    let expanded = values.iter().map(|(path, value)| match value {
+        Value::String(text) => Ok((path.clone(), expand(text, variable))),
+        _ => Err((format!("overrideValues.{path}"), format!("{value} is no text; put it in quotes"))),
+    });
+    expanded.collect()
+}
+
+/// Replaces `$NAME` and `${NAME}` as Go's `os.Expand` does; a variable that is not set is empty.
+fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find('$') {
+        let (before, after) = (&rest[..at], &rest[at + 1..]);
+        out.push_str(before);
+        let (name, width) = name_of(after);
+        match name {
+            "" if width == 0 => out.push('$'),
+            // A brace that names nothing is taken out.
+            "" => {}
+            name => out.push_str(&variable(name).unwrap_or_default()),
+        }
+        rest = &after[width..];
+    }
+    out + rest
+}
+
+/// Returns the name that follows a `$`, and how much of the text that takes.
+fn name_of(text: &str) -> (&str, usize) {
+    let special = |c: char| matches!(c, '*' | '#' | '$' | '@' | '!' | '?' | '-') || c.is_ascii_digit();
+    let Some(first) = text.chars().next() else { return ("", 0) };
+    if first == '{' {
+        return match text.find('}') {
+            Some(end) => (&text[1..end], end + 1),
+            None => ("", 1),
+        };
+    }
+    if special(first) {
+        return (&text[..1], 1);
+    }
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+    (&text[..end], end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Watches, WatchesError> {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("watches.yaml");
+        Watches::parse(text, &file, |name| (name == "IMAGE").then(|| "memcached:1.6".to_owned()))
+    }
+
+    fn check(text: &str, expected: &str) {
+        let file = format!("{}/watches.yaml", env!("CARGO_MANIFEST_DIR"));
+        let error = parse(text).expect_err(text).to_string();
+        assert_eq!(error.replace(&file, "FILE").replace(env!("CARGO_MANIFEST_DIR"), "FOLDER"), expected, "{text}");
+    }
+
+    #[test]
+    fn an_entry_says_all_that_the_operator_sdk_knows() {
+        let watches = parse(
+            "- group: cache.example.com\n  version: v1\n  kind: Memcached\n  chart: src\n  overrideValues: {image: $IMAGE, a.b: 'x${IMAGE}y$NONE'}\n  \
+             selector: {matchLabels: {tier: cache}, matchExpressions: [{key: a, operator: In, values: [b, c]}, {key: d, operator: DoesNotExist}]}\n  \
+             reconcilePeriod: 1m30s\n  maxConcurrentReconciles: 4\n  watchDependentResources: false\n- {version: v1, kind: Other, chart: src}\n",
+        )
+        .unwrap();
+        let [first, second] = watches.entries() else { panic!("{watches:?}") };
+        assert_eq!(first.override_values["image"], "memcached:1.6");
+        assert_eq!(first.override_values["a.b"], "xmemcached:1.6y");
+        assert_eq!(first.selector, "tier=cache,a in (b,c),!d");
+        assert_eq!(first.reconcile_period, Some(Duration::from_secs(90)));
+        assert_eq!((first.max_concurrent_reconciles, first.watch_dependent_resources), (Some(4), false));
+        assert_eq!((&*second.kind.group, second.watch_dependent_resources), ("", true));
+        assert_eq!(parse("# nothing yet\n---\n").unwrap().entries(), []);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_entry_and_field() {
+        let entry = |more: &str| format!("- {{version: v1, kind: Memcached, chart: src, {more}}}");
+        check(
+            "- {kind: A, chart: src, version: v1}\n- {version: v1, kind: B}",
+            "FILE: entry 2 (B): chart: it is missing: write the path of a chart, a folder or an archive, from the folder of this file on",
+        );
+        check(
+            "- {kind: A, chart: src}",
+            "FILE: entry 1 (A): version: it is missing: write the version of the custom resources, such as v1alpha1",
+        );
+        check(
+            "- {version: v1, kind: A, chart: nowhere}",
+            "FILE: entry 1 (A): chart: there is no chart at FOLDER/nowhere, neither a folder nor an archive: write its path from the \
+             folder of this file on",
+        );
+        check("- 1", "FILE: entry 1: entry: it is no mapping with group, version, kind and chart");
+        check(
+            &entry("role: x"),
+            "FILE: entry 1 (Memcached): role: there is no such field; there are group, version, kind, chart, \
+             watchDependentResources, overrideValues, selector, reconcilePeriod, maxConcurrentReconciles, evaluateTemplates, \
+             structureFromValues",
+        );
+        check(
+            &entry("evaluateTemplates: 'yes'"),
+            "FILE: entry 1 (Memcached): evaluateTemplates: \"yes\" is neither true nor false: write one of them, without quotes",
+        );
+        check(
+            &entry("structureFromValues: 1"),
+            "FILE: entry 1 (Memcached): structureFromValues: 1 is neither true nor false: write one of them, without quotes",
+        );
+        check(
+            &entry("overrideValues: {size: 3}"),
+            "FILE: entry 1 (Memcached): overrideValues.size: 3 is no text; put it in quotes",
+        );
+        check(
+            &entry("reconcilePeriod: soon"),
+            "FILE: entry 1 (Memcached): reconcilePeriod: \"soon\" is no duration of a second or more, such as 30s, 5m or 1h30m",
+        );
+        check(
+            &entry("maxConcurrentReconciles: 0"),
+            "FILE: entry 1 (Memcached): maxConcurrentReconciles: it is no number from 1 to 1000",
+        );
+        check(
+            &entry("selector: {matchExpressions: [{key: a, operator: Odd}]}"),
+            "FILE: entry 1 (Memcached): selector: matchExpressions[0]: \"Odd\" is none of In, NotIn, Exists and DoesNotExist",
+        );
+        check(
+            &format!("{}\n{}", entry("group: ''"), entry("group: ''")),
+            "FILE: entry 2 (Memcached): kind: an entry before it is of /v1, Kind=Memcached too: join them",
+        );
+        assert!(parse("a: [").unwrap_err().to_string().contains("is no list of watches in YAML: "));
+    }
+
+    #[test]
+    fn variables_are_replaced_as_by_go() {
+        let expand = |text| expand(text, &|name| Some(format!("<{name}>")));
+        for (text, expected) in [
+            ("$A_1.b", "<A_1>.b"),
+            ("${A}b", "<A>b"),
+            ("100$", "100$"),
+            ("a$ b", "a$ b"),
+            ("$$", "<$>"),
+            ("$12", "<1>2"),
+            ("${", ""),
+            ("${}x", "x"),
+            ("ä$ä", "ä$ä"),
+        ] {
+            assert_eq!(expand(text), expected, "{text}");
+        }
+    }
+}

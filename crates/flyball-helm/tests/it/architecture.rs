@@ -1,0 +1,81 @@
+use flyball_architecture::Sources;
+
+/// The layers from the ground up: each module, and the modules that it may import.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("annotation", &[]),
+    ("digest", &[]),
+    ("discovery", &[]),
+    ("error", &[]),
+    ("record", &[]),
+    ("rendering", &[]),
+    ("selector", &[]),
+    ("storage", &[]),
+    ("history", &["rendering", "storage"]),
+    ("resources", &["annotation"]),
+    ("status", &["storage"]),
+    ("verified", &["digest", "storage"]),
+    ("watches", &["selector"]),
+    ("definition", &["error", "watches"]),
+    ("rights", &["resources"]),
+    ("kinds", &["resources", "rights"]),
+    ("lookup", &["kinds"]),
+    ("places", &["kinds", "resources"]),
+    ("hooks", &["kinds", "places", "resources", "storage"]),
+    (
+        "source",
+        &["digest", "discovery", "error", "kinds", "lookup", "record", "rendering", "resources", "storage", "watches"],
+    ),
+    ("stages", &["annotation", "kinds", "places", "resources"]),
+    ("current", &["error", "source", "watches"]),
+    ("install", &["history", "hooks", "kinds", "rendering", "resources", "stages", "status", "storage"]),
+    (
+        "releases",
+        &[
+            "annotation",
+            "current",
+            "history",
+            "hooks",
+            "install",
+            "kinds",
+            "places",
+            "rendering",
+            "resources",
+            "source",
+            "status",
+            "storage",
+            "verified",
+            "watches",
+        ],
+    ),
+    (
+        "operator",
+        &[
+            "annotation",
+            "current",
+            "definition",
+            "error",
+            "history",
+            "kinds",
+            "releases",
+            "rendering",
+            "resources",
+            "verified",
+            "watches",
+        ],
+    ),
+];
+
+#[test]
+fn modules_form_layers() {
+    let sources = Sources::of(env!("CARGO_MANIFEST_DIR"));
+    sources.check_layers(LAYERS);
+    sources.check_cycles();
+    sources.check_reachable();
+    sources.check_words(&[]);
+}
+
+#[test]
+fn layers_are_those_of_the_document() {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
+    Sources::check_document(document, "flyball-helm", LAYERS);
+}
