@@ -1,20 +1,14 @@
 //! The definitions of the custom resources: those of the project, or open ones; and its samples.
 
-use crate::error::{DefinitionError, OperatorError};
+use crate::error::{DEFINITIONS, DefinitionError, MAX_FILE_BYTES, MAX_FILES, OperatorError};
 use crate::watches::Watch;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders with CRDs.
-const DEFINITIONS: &str = "config/crd/bases";
 /// Folder with samples.
 const SAMPLES: &str = "config/samples";
-/// Files in either.
-const MOST_FILES: usize = 1000;
-/// Bytes of each file.
-const MAX_FILE_BYTES: u64 = 8 << 20;
 
 /// Reads the definitions of a project.
 pub(crate) fn read(folder: &Path) -> Result<Vec<CustomResourceDefinition>, OperatorError> {
@@ -52,7 +46,7 @@ fn documents(folder: &Path) -> Result<Vec<(PathBuf, Value)>, OperatorError> {
         if is_yaml && file.file_stem().is_none_or(|stem| stem != "kustomization") {
             let size = fs::metadata(&file).map_err(failed(&file))?.len();
             files.push(file);
-            if files.len() > MOST_FILES || size > MAX_FILE_BYTES {
+            if files.len() > MAX_FILES || size > MAX_FILE_BYTES {
                 return Err(DefinitionError::TooMuch { folder: folder.to_owned() }.into());
             }
         }

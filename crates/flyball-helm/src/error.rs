@@ -3,6 +3,13 @@
 use flyball_chart::ChartError;
 use std::path::PathBuf;
 
+/// Folder of a project with CRDs.
+pub(crate) const DEFINITIONS: &str = "config/crd/bases";
+/// Files in a folder with CRDs or samples.
+pub(crate) const MAX_FILES: usize = 1000;
+/// Bytes of each file.
+pub(crate) const MAX_FILE_BYTES: u64 = 8 << 20;
+
 /// The error of making an operator of a project.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
@@ -49,7 +56,7 @@ pub enum DefinitionError {
         why: String,
     },
     /// There are too many files, or one is too large.
-    #[error("{} has more than {MOST_FILES} files, or one larger than {LARGEST} bytes", folder.display())]
+    #[error("{} has more than {MAX_FILES} files, or one larger than {MAX_FILE_BYTES} bytes", folder.display())]
     TooMuch {
         /// The folder.
         folder: PathBuf,

@@ -11,7 +11,7 @@ use crate::resources::{self, ManifestError, Owner, Resource};
 use crate::stages;
 use crate::status::{self, ReleaseError, Report, Trouble};
 use crate::storage::{Revision, Run, State};
-use flyball::{Context, Error, Event, Kind, Result};
+use flyball::{Context, Error, Event, Result};
 use flyball_core::time::rfc3339;
 use kube::core::DynamicObject;
 use std::collections::BTreeSet;
