@@ -1,6 +1,6 @@
 //! Laws of the costs of functions: what a call takes is charged, whatever it is given.
 
-use super::{Function, Handling, functions};
+use super::{Function, Handling, find, functions};
 use crate::seed::Seed;
 use crate::value::{IntKind, List, ListKind, Type, Value};
 use crate::world::{Budget, Call, VALUE_DEPTH, World};
@@ -56,7 +56,7 @@ fn argument(world: &World<'_>, param: Type, shape: usize, size: usize) -> Value 
         Type::List(kind) => Value::List(List::new(kind, items(size))),
         Type::Map(_) => map(size),
         Type::Object(_) => {
-            let now = *world.function("now").unwrap();
+            let now = *find("now").unwrap();
             call(world, &now, &[]).1.unwrap()
         }
     }

@@ -1,5 +1,7 @@
 //! Controller for `Foo`.
 
+#![allow(clippy::disallowed_names, reason = "a variable has the name of its kind, Foo")]
+
 use crate::api::foo_v1alpha1::{Foo, FooStatus};
 use flyball::{Action, Context, Controller, Error, Event, Reconcile, Result};
 use k8s_openapi::api::apps::v1::Deployment;
