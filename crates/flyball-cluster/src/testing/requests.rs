@@ -175,7 +175,7 @@ struct State {
     crash: Option<Crash>,
     /// Set after a crash: true if it was at a write.
     crashed: Option<bool>,
-    /// Whether the operator crashed and has not started again.
+    /// True if the operator crashed and has not started again.
     is_restarting: bool,
     /// Why the operator ended.
     failure: Option<String>,

@@ -22,10 +22,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How long one input may take, on a machine that does other things as well.
+/// CPU time of one input.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(20);
-/// What an input may take besides for each MiB of it: the build is not optimized.
+/// CPU time of each MiB of an input, besides: the build is not optimized.
 const TIMEOUT_PER_MIB: Duration = Duration::from_secs(20);
+/// Real time of an input, as a multiple of its CPU time: a deadlock takes no CPU, and a busy machine gives little.
+const MAX_SLOWDOWN: u32 = 30;
 /// How much memory a run may hold, in MiB.
 const MAX_MEMORY_MIB: u64 = 1500;
 /// How many inputs a world gets before a new one takes its place.
@@ -71,35 +73,45 @@ fn memory() -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or_default() / 1024
 }
 
+/// CPU time that this process has used; none where there is no `/proc`.
+fn cpu_time() -> Duration {
+    /// Clock ticks per second in `/proc`, on every architecture that Linux runs Rust on.
+    const TICKS: u64 = 100;
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields).split(' ');
+    let ticks: u64 = fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 1000 / TICKS)
+}
+
 /// What the watchdog sees of a run.
 #[derive(Default)]
 struct Progress {
     inputs: AtomicU64,
-    /// How long the input that is being played may take, in milliseconds.
+    /// CPU time of the input that is being played, in milliseconds.
     limit: AtomicU64,
 }
 
 /// Ends the process if an input takes too long: a thread that hangs cannot be stopped in another way.
 fn watch(name: &'static str, progress: Weak<Progress>) {
     std::thread::spawn(move || {
-        let (mut before, mut since) = (u64::MAX, Instant::now());
+        let (mut before, mut since, mut used) = (u64::MAX, Instant::now(), cpu_time());
         loop {
             std::thread::park_timeout(Duration::from_secs(1));
             let Some(progress) = progress.upgrade() else { return };
             let inputs = progress.inputs.load(Ordering::Acquire);
             if inputs != before {
-                (before, since) = (inputs, Instant::now());
+                (before, since, used) = (inputs, Instant::now(), cpu_time());
             }
             let limit = Duration::from_millis(progress.limit.load(Ordering::Acquire));
-            if since.elapsed() > limit {
-                println!("{name}: an input takes more than {limit:?}; it is in {}", last(name).display());
+            if cpu_time() - used > limit || since.elapsed() > limit * MAX_SLOWDOWN {
+                println!("{name}: an input takes more than {limit:?} of CPU; it is in {}", last(name).display());
                 std::process::abort();
             }
         }
     });
 }
 
-/// How long an input of this size may take.
+/// CPU time of an input of this size.
 fn limit(size: usize) -> Duration {
     INPUT_TIMEOUT + TIMEOUT_PER_MIB.mul_f64(size as f64 / f64::from(1 << 20))
 }
@@ -179,8 +191,9 @@ pub(crate) fn run(name: &'static str, target: &impl Target) {
         assert!(played % 64 != 0 || memory() < MAX_MEMORY_MIB, "{name}: {} MiB are held", memory());
     }
     println!(
-        "{name}: {played} inputs in {:.0?} ({large} above 64 KiB), {} answers, {} in the pool, the slowest took {slowest:?}, {} MiB",
+        "{name}: {played} inputs in {:.0?} ({:.0?} of CPU for all targets of this process; {large} above 64 KiB), {} answers, {} in the pool, the slowest took {slowest:?}, {} MiB",
         start.elapsed(),
+        cpu_time(),
         answers.len(),
         pool.len(),
         memory()
