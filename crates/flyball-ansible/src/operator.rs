@@ -104,19 +104,19 @@ fn controller(
     if let Some(workers) = watch.concurrency {
         controller = controller.concurrency(workers);
     }
-    controller = controller.filter_kind(&kind, updates(watch));
+    controller = controller.dynamic(&kind).filter(updates(watch));
     for owned in kinds.made.iter().filter(|made| **made != kind) {
-        controller = controller.owns_kind(owned);
+        controller = controller.dynamic(owned).owns();
         let ignored = !watch.watch_dependents || watch.not_watched.contains(owned.gvk());
         if ignored {
-            controller = controller.filter_kind(owned, Predicate::never());
+            controller = controller.dynamic(owned).filter(Predicate::never());
         } else if if owned.is_namespaced() { kinds.elsewhere } else { watch.watch_cluster_scoped } {
             let primary = format!("{}.{}", watch.gvk.kind, watch.gvk.group);
-            controller = controller.watches_kind(owned, move |object, _| Ok(primary_of(object, &primary)));
+            controller = controller.dynamic(owned).watches(move |object, _| Ok(primary_of(object, &primary)));
         }
     }
     for read in kinds.read.iter().filter(|read| **read != kind) {
-        controller = controller.reads_kind(read);
+        controller = controller.dynamic(read).reads();
     }
     let cache = watch.selector.as_ref().map(|selector| Cache::of(&kind).labels(selector));
     Ok((kind, controller, cache))

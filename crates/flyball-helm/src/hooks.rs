@@ -95,7 +95,7 @@ pub(crate) async fn run(
     let (resource, kind) = object(hook, kinds).map_err(terminal)?;
     let key = resource.key(&kind, owner.namespace);
     let what = format!("{} {}", kind.name(), key.name());
-    let found = cx.get_of(&kind, &key).await?;
+    let found = cx.dynamic(&kind).get(&key).await?;
     let live = match found {
         Some(live) if is_of(&live, step) => live,
         Some(live) if !owner.has(&live) => {
@@ -127,7 +127,7 @@ pub(crate) async fn remove(
     step: &str,
 ) -> Result<()> {
     let (resource, kind) = object(hook, kinds).map_err(terminal)?;
-    match cx.get_of(&kind, &resource.key(&kind, owner.namespace)).await? {
+    match cx.dynamic(&kind).get(&resource.key(&kind, owner.namespace)).await? {
         Some(live) if is_of(&live, step) && live.metadata.deletion_timestamp.is_none() => cx.delete(&live).await,
         _ => Ok(()),
     }

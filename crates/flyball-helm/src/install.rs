@@ -201,7 +201,7 @@ impl Work<'_> {
             return Ok(false);
         };
         let key = resource.key(&known.kind, self.owner.namespace);
-        let live = self.cx.get_of(&known.kind, &key).await?;
+        let live = self.cx.dynamic(&known.kind).get(&key).await?;
         let Some(live) = live.filter(|live| self.owner.has(live) && !is_kept(live)) else { return Ok(false) };
         if live.metadata.deletion_timestamp.is_none() {
             self.cx.delete(&live).await?;

@@ -58,13 +58,13 @@ impl Answers {
                     named(cx, kind, namespace, name).await?
                 }
                 "" => {
-                    let found = cx.list_of(kind, namespace).await?;
+                    let found = cx.dynamic(kind).list(namespace).await?;
                     let items = found.into_iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>()?;
                     let name = format!("{}List", question.kind);
                     Some(json!({"apiVersion": question.api_version, "kind": name, "metadata": {}, "items": items}))
                 }
                 name => {
-                    let found = cx.get_of(kind, &ObjectKey::new(namespace, name)).await?;
+                    let found = cx.dynamic(kind).get(&ObjectKey::new(namespace, name)).await?;
                     found.map(serde_json::to_value).transpose()?
                 }
             };

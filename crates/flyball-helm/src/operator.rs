@@ -132,22 +132,22 @@ fn controller(
     if watches.reloads() {
         let (watch, primary) = (watch.clone(), primary.clone());
         controller = controller.source(Source::timer(RELOAD_INTERVAL, move |caches| match chart.reload(&watch)? {
-            true => caches.keys_of(&primary, None),
+            true => caches.dynamic(&primary).keys(None),
             false => Ok(Vec::new()),
         }));
     }
     for known in kinds.iter() {
-        controller = controller.owns_kind(&known.kind);
+        controller = controller.dynamic(&known.kind).owns();
         if known.unowned && watch.watch_dependent_resources {
             let kind = resources::qualified(&primary);
-            controller = controller.watches_kind(&known.kind, move |object, _| Ok(belongs_to(object, &kind)));
+            controller = controller.dynamic(&known.kind).watches(move |object, _| Ok(belongs_to(object, &kind)));
         }
         if !watch.watch_dependent_resources && !matches!(known.kind.name(), "Job" | "Pod") {
-            controller = controller.filter_kind(&known.kind, Predicate::never());
+            controller = controller.dynamic(&known.kind).filter(Predicate::never());
         }
     }
     for kind in kinds.read_only() {
-        controller = controller.reads_kind(kind);
+        controller = controller.dynamic(kind).reads();
     }
     for rule in kinds.rules.iter().cloned().chain(kinds.named_rules()) {
         controller = controller.allows(rule);

@@ -74,7 +74,7 @@ pub(crate) async fn define(
 ) -> Result<Option<String>> {
     for definition in definitions {
         let kind = kinds.foreseen(definition).map_err(|error| Error::from(error).terminal())?;
-        let live = match cx.get_of(kind, &definition.key(kind, "")).await? {
+        let live = match cx.dynamic(kind).get(&definition.key(kind, "")).await? {
             Some(live) => live,
             None => {
                 let object = serde_json::from_value::<DynamicObject>(definition.object.clone())?;
@@ -104,7 +104,7 @@ async fn declare(
             children = children.child(&object);
             continue;
         }
-        if let Some(live) = cx.get_of(kind, &resource.key(kind, owner.namespace)).await? {
+        if let Some(live) = cx.dynamic(kind).get(&resource.key(kind, owner.namespace)).await? {
             owner.check(kind, &live, is_inside(resource, kind, owner.namespace))?;
         }
         children = children.unowned(&object);

@@ -10,6 +10,7 @@
 mod caches;
 mod declaration;
 mod decoded;
+mod dynamic;
 mod entry;
 mod fields;
 mod index;
@@ -27,7 +28,7 @@ pub(crate) use decoded::DecodedEntry;
 pub(crate) use entry::Entry;
 pub(crate) use fields::KeptFields;
 pub(crate) use index::{DeclaredIndex, IndexId, NamedIndex};
-pub use index::{Index, KindIndex};
+pub use index::{DynamicIndex, Index};
 pub(crate) use metrics::CacheCollector;
 pub(crate) use own_writes::OwnWriteResponses;
 pub(crate) use selection::{Selection, percent_encoded};

@@ -23,7 +23,7 @@ pub(crate) use status_writer::StatusWriter;
 use crate::cache::{Caches, Entry, Index, NamedIndex};
 use crate::error::{Error, Result};
 use crate::events::Event;
-use crate::kind::{AnyResource, Resource, Type, dealt, key_of, reads_metadata};
+use crate::kind::{AnyResource, Resource, Type, key_of, type_of};
 use crate::panics::guarded;
 use flyball_core::{ObjectKey, Rng, time::Timestamp};
 use std::fmt;
@@ -136,7 +136,7 @@ impl<K: AnyResource> Context<K> {
     }
 
     async fn get_as<T: AnyResource>(&self, ty: &Type, key: &ObjectKey) -> Result<Option<T>> {
-        let (kind, entry) = self.session.get(ty, key, reads_metadata::<T>()).await?;
+        let (kind, entry) = self.session.get(ty, key).await?;
         let decoded = entry.map(|entry| entry.object(kind)).transpose();
         decoded.map_err(|error| Error::from(error).context(format_args!("{kind} {key}")))
     }
@@ -153,7 +153,7 @@ impl<K: AnyResource> Context<K> {
     }
 
     async fn list_as<T: AnyResource>(&self, ty: &Type, namespace: Option<&str>) -> Result<Vec<T>> {
-        let (kind, found) = self.session.list(ty, namespace, reads_metadata::<T>()).await?;
+        let (kind, found) = self.session.list(ty, namespace).await?;
         Ok(found.iter().filter_map(|(key, entry)| self.caches().decode(kind, key, entry)).collect())
     }
 
@@ -177,7 +177,7 @@ impl<K: AnyResource> Context<K> {
         self.session.cached_kind(&index.ty)?;
         let mut objects = Vec::new();
         for (store, known) in self.caches().found_by(&index, value)? {
-            let found = self.session.latest_list(store, None, reads_metadata::<T>(), Box::new(|_| known));
+            let found = self.session.latest_list(store, None, index.ty.is_metadata(), Box::new(|_| known));
             for (key, entry) in found.await? {
                 let object = self.caches().decode::<T>(store.kind(), &key, &entry);
                 // What the reconcile wrote itself, or read past the cache, went through no index.
@@ -201,7 +201,7 @@ impl<K: AnyResource> Context<K> {
     }
 
     async fn children_as<T: AnyResource>(&self, ty: &Type) -> Result<Vec<T>> {
-        let (kind, children) = self.session.children(ty, reads_metadata::<T>()).await?;
+        let (kind, children) = self.session.children(ty).await?;
         let decode = |(key, entry): (ObjectKey, Arc<Entry>)| {
             let child = entry.object(kind);
             child.map_err(|error| Error::from(error).context(format_args!("child {key}")))
@@ -222,7 +222,7 @@ impl<K: AnyResource> Context<K> {
 
     /// Records a write that was made through [`client`](Self::client), by the object in its response.
     pub fn record_write<T: AnyResource>(&self, object: &T) {
-        self.session.record_write(&dealt(object), &key_of(object), object.meta().resource_version.as_deref());
+        self.session.record_write(&type_of(object), &key_of(object), object.meta().resource_version.as_deref());
     }
 }
 

@@ -1,7 +1,9 @@
 //! Kinds of objects, as Rust types and as values.
 
+mod dynamic;
 mod value;
 
+pub use dynamic::Dynamic;
 pub use value::Kind;
 pub(crate) use value::{InvalidName, group_version_path};
 
@@ -36,38 +38,46 @@ impl<T> Resource for T where
 /// A Rust type for objects: a [`Resource`], whose kind is known when the operator is compiled, or [`DynamicObject`],
 /// whose [`Kind`] is a value.
 pub trait AnyResource:
-    kube::Resource<DynamicType: sealed::Tells<Self>> + DeserializeOwned + Send + Sync + 'static
+    kube::Resource<DynamicType: sealed::Decode<Self>> + DeserializeOwned + Send + Sync + 'static
 {
 }
 
 impl<T> AnyResource for T where
-    T: kube::Resource<DynamicType: sealed::Tells<T>> + DeserializeOwned + Send + Sync + 'static
+    T: kube::Resource<DynamicType: sealed::Decode<T>> + DeserializeOwned + Send + Sync + 'static
 {
 }
 
 mod sealed {
-    use super::{ApiResource, DynamicObject, Kind, Resource, Type, TypeMeta};
+    use super::{ApiResource, DynamicObject, Kind, PartialObjectMeta, Resource, Type, TypeMeta, type_name};
 
     /// The information beside the type that identifies the kind of an object: none for a [`Resource`].
-    pub trait Tells<T> {
-        /// Returns the type by which an object is used.
-        fn dealt(object: &T) -> Type;
+    pub trait Decode<T> {
+        /// Returns the type by which a controller uses the object.
+        fn type_of(object: &T) -> Type;
         /// Decodes an object of this kind.
         fn decode(json: &str, kind: &Kind) -> serde_json::Result<T>;
+        /// Returns true if the type has nothing but metadata.
+        fn is_metadata() -> bool;
     }
 
-    impl<T: Resource> Tells<T> for () {
-        fn dealt(_: &T) -> Type {
+    impl<T: Resource> Decode<T> for () {
+        fn type_of(_: &T) -> Type {
             Type::of::<T>()
         }
 
         fn decode(json: &str, _: &Kind) -> serde_json::Result<T> {
             serde_json::from_str(json)
         }
+
+        fn is_metadata() -> bool {
+            // No trait tells `PartialObjectMeta<T>` from other resources, and a bound on all resources admits no
+            // second implementation. A test holds the name.
+            type_name::<T>().starts_with(type_name::<PartialObjectMeta<()>>().trim_end_matches("()>"))
+        }
     }
 
-    impl Tells<DynamicObject> for ApiResource {
-        fn dealt(object: &DynamicObject) -> Type {
+    impl Decode<DynamicObject> for ApiResource {
+        fn type_of(object: &DynamicObject) -> Type {
             let TypeMeta { api_version, kind } = object.types.clone().unwrap_or_default();
             let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
             Type::dynamic(&Kind::new(group, version, &kind))
@@ -81,17 +91,21 @@ mod sealed {
             }
             Ok(object)
         }
+
+        fn is_metadata() -> bool {
+            false
+        }
     }
 }
 
-/// Returns as what an object is dealt with.
-pub(crate) fn dealt<T: AnyResource>(object: &T) -> Type {
-    <T::DynamicType as sealed::Tells<T>>::dealt(object)
+/// Returns the type by which a controller uses an object.
+pub(crate) fn type_of<T: AnyResource>(object: &T) -> Type {
+    <T::DynamicType as sealed::Decode<T>>::type_of(object)
 }
 
 /// Decodes an object of this kind.
 pub(crate) fn decode<T: AnyResource>(json: &str, kind: &Kind) -> serde_json::Result<T> {
-    <T::DynamicType as sealed::Tells<T>>::decode(json, kind)
+    <T::DynamicType as sealed::Decode<T>>::decode(json, kind)
 }
 
 /// The type by which a controller uses a kind, and the kind if the type does not determine it.
@@ -100,21 +114,23 @@ pub struct Type {
     id: TypeId,
     kind: Option<Kind>,
     name: &'static str,
+    metadata: bool,
 }
 
 impl Type {
     pub(crate) fn of<T: Resource>() -> Self {
-        Self { id: TypeId::of::<T>(), kind: None, name: type_name::<T>() }
+        Self { id: TypeId::of::<T>(), kind: None, name: type_name::<T>(), metadata: reads_metadata::<T>() }
     }
 
-    /// Deals with a kind as [`DynamicObject`].
+    /// Returns the type of a kind that is used as [`DynamicObject`].
     pub(crate) fn dynamic(kind: &Kind) -> Self {
-        Self { id: TypeId::of::<DynamicObject>(), kind: Some(kind.clone()), name: type_name::<DynamicObject>() }
+        let (id, name) = (TypeId::of::<DynamicObject>(), type_name::<DynamicObject>());
+        Self { id, kind: Some(kind.clone()), name, metadata: false }
     }
 
     /// Returns true if the type reads nothing but metadata.
     pub(crate) fn is_metadata(&self) -> bool {
-        is_metadata(self.name)
+        self.metadata
     }
 }
 
@@ -130,12 +146,7 @@ impl fmt::Display for Type {
 
 /// Returns true if a type reads nothing but metadata.
 pub(crate) fn reads_metadata<T: AnyResource>() -> bool {
-    is_metadata(type_name::<T>())
-}
-
-fn is_metadata(name: &str) -> bool {
-    // The type itself does not say. Were it called otherwise one day, whole objects would be read.
-    name.starts_with(type_name::<PartialObjectMeta<()>>().trim_end_matches("()>"))
+    <T::DynamicType as sealed::Decode<T>>::is_metadata()
 }
 
 /// Returns namespace and name of an object.
@@ -147,11 +158,18 @@ pub(crate) fn key_of<T: kube::Resource>(object: &T) -> ObjectKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::api::core::v1::Pod;
+
+    #[test]
+    fn metadata_types_are_recognized() {
+        assert!(reads_metadata::<PartialObjectMeta<Pod>>() && Type::of::<PartialObjectMeta<Pod>>().is_metadata());
+        assert!(!reads_metadata::<Pod>() && !reads_metadata::<DynamicObject>() && !Type::of::<Pod>().is_metadata());
+    }
 
     #[test]
     fn what_does_not_say_its_kind_gets_to_know_it() {
         let kind = Kind::new("apps", "v1", "Deployment");
-        let decode = |json: &str| dealt(&super::decode::<DynamicObject>(json, &kind).unwrap());
+        let decode = |json: &str| type_of(&super::decode::<DynamicObject>(json, &kind).unwrap());
         for json in [
             r#"{"metadata":{"name":"a"}}"#,
             r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{}}"#,
@@ -160,6 +178,6 @@ mod tests {
             assert_eq!(decode(json), Type::dynamic(&kind), "{json}");
         }
         let nameless: DynamicObject = serde_json::from_str(r#"{"metadata":{}}"#).unwrap();
-        assert_eq!(dealt(&nameless).to_string(), "an object that does not say its apiVersion and kind");
+        assert_eq!(type_of(&nameless).to_string(), "an object that does not say its apiVersion and kind");
     }
 }

@@ -24,7 +24,7 @@
 //! | policies in CEL that the API server enforces | [`policy`] |
 //! | other requests, through proxies if there are some | [`Client`], [`connect`], [`proxy`] |
 //! | watches without a controller | [`watch`], [`watch_objects`] |
-//! | kinds that are known at run time only | [`Kind`] |
+//! | kinds that are known at run time only | [`Kind`], [`Dynamic`], [`DynamicIndex`] |
 //!
 //! Custom resources are derived by [kube's
 //! `CustomResource`](https://docs.rs/kube/latest/kube/derive.CustomResource.html); its types are [`Resource`]s, as
@@ -134,7 +134,7 @@ mod operator;
 
 pub use apply::{Children, Condition, Rollout};
 pub use batch::slow_start_batch;
-pub use cache::{Cache, Caches, Index, KindIndex};
+pub use cache::{Cache, Caches, DynamicIndex, Index};
 pub use client::connect;
 pub use conflict::retry_on_conflict;
 pub use context::Context;
@@ -143,7 +143,7 @@ pub use election::LeaderElection;
 pub use error::{Error, Result, is_namespace_terminating};
 pub use events::Event;
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};
-pub use kind::{AnyResource, Kind, Resource};
+pub use kind::{AnyResource, Dynamic, Kind, Resource};
 pub use operator::{Operator, RunError, Task, TaskContext};
 pub use queue::{Backoff, RetryRate};
 pub use watcher::{WatchEvent, watch, watch_objects};

@@ -84,7 +84,7 @@ impl Run<'_> {
                 kind.name()
             )));
         };
-        let found = self.job.cx.list_of(&kind, namespace.as_deref()).await.map_err(TaskError::of)?;
+        let found = self.job.cx.dynamic(&kind).list(namespace.as_deref()).await.map_err(TaskError::of)?;
         let mut changed = false;
         for object in found.iter().filter(|object| objects::has_labels(object, &selector)) {
             let name = object.metadata.name.clone().unwrap_or_default();
@@ -115,7 +115,7 @@ impl Run<'_> {
                     None if !kind.is_namespaced() => None,
                     None => self.reach().everywhere(kind.name()).map(|()| None).map_err(TaskError::refused)?,
                 };
-                let found = match self.job.cx.list_of(&kind, namespace.as_deref()).await {
+                let found = match self.job.cx.dynamic(&kind).list(namespace.as_deref()).await {
                     // The cluster does not have this kind, which is an answer as well.
                     Err(error) if error.status().is_some_and(|status| status.code == 404) => {
                         let nothing = json!({"changed": false, "api_found": false, "resources": []});

@@ -59,7 +59,7 @@ impl Run<'_> {
         {
             return Err(TaskError::refused(format!("{wrong:?} is no name of an object or a namespace")));
         }
-        self.job.cx.get_of(kind, key).await.map_err(TaskError::of)
+        self.job.cx.dynamic(kind).get(key).await.map_err(TaskError::of)
     }
 
     /// Makes an object be as a definition says.

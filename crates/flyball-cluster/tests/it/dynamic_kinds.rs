@@ -45,13 +45,14 @@ impl Reconcile for Pages {
         let kind = object.types.as_ref().map(|types| types.kind.clone());
         self.0.lock().unwrap().push(format!("{} {}", kind.unwrap_or_default(), object.name_any()));
         // Of secrets, what is in them is not kept in memory.
-        let shared = cx.get_of(&key(), &cx.sibling("key")).await?;
+        let shared = cx.dynamic(&key()).get(&cx.sibling("key")).await?;
         let shared = shared.map(|secret| secret.data["data"]["key"].clone()).unwrap_or_default();
         let data = json!({"title": object.data["spec"]["title"], "key": shared.as_str().unwrap_or("none")});
         let page_of = DynamicObject::new(&object.name_any(), &page().api_resource()).data(json!({"data": data}));
         let rollout = cx.apply_all(&Children::new().child(&page_of)).await?;
-        let known = cx.get_of(&account(), &cx.sibling("default")).await?.is_some();
-        let (pages, sites) = (cx.children_of(&page()).await?, cx.list_of(&site(), cx.key().namespace()).await?);
+        let known = cx.dynamic(&account()).get(&cx.sibling("default")).await?.is_some();
+        let (pages, sites) =
+            (cx.dynamic(&page()).children().await?, cx.dynamic(&site()).list(cx.key().namespace()).await?);
         let named = pages.iter().all(|page| page.types.as_ref().is_some_and(|types| types.kind == "ConfigMap"));
         let counts = json!({"pages": pages.len(), "sites": sites.len(), "named": named && known});
         cx.set_status(&json!({"counts": counts, "conditions": [rollout.condition("Ready")]})).await?;
@@ -66,11 +67,15 @@ impl Reconcile for Pages {
 
 fn operator(pages: Pages) -> Operator {
     let controller = Controller::of(&site(), pages)
-        .filter_kind(&site(), Predicate::generation())
-        .owns_kind(&page())
-        .reads_kind(&account())
-        .watches_kind(&key(), |secret, caches| {
-            let sites = caches.keys_of(&site(), secret.metadata.namespace.as_deref())?;
+        .dynamic(&site())
+        .filter(Predicate::generation())
+        .dynamic(&page())
+        .owns()
+        .dynamic(&account())
+        .reads()
+        .dynamic(&key())
+        .watches(|secret, caches| {
+            let sites = caches.dynamic(&site()).keys(secret.metadata.namespace.as_deref())?;
             Ok(sites.into_iter().filter(|_| secret.name_any() == "key").collect())
         });
     Operator::new("pages").controller(controller).cache(Cache::of(&page()).labels("!theirs"))

@@ -5,7 +5,7 @@ use crate::cache::{self, Entry, Store};
 use crate::client;
 use crate::context::{Context, ReconcileSession, Reservation};
 use crate::error::{Error, Result};
-use crate::kind::{AnyResource, Kind, Type, dealt, key_of};
+use crate::kind::{AnyResource, Kind, Type, key_of, type_of};
 use crate::queue::Effect;
 use flyball_core::ObjectKey;
 use futures_util::FutureExt;
@@ -47,7 +47,7 @@ impl<K: AnyResource> Context<K> {
     #[doc(alias = "CreateOrPatch")]
     #[doc(alias = "patch")]
     pub async fn apply<T: AnyResource + Serialize>(&self, child: &T) -> Result<T> {
-        let (kind, entry) = self.session.apply(dealt(child), serde_json::to_value(child)?, true).await?;
+        let (kind, entry) = self.session.apply(type_of(child), serde_json::to_value(child)?, true).await?;
         Ok(entry.object(kind)?)
     }
 
@@ -62,7 +62,7 @@ impl<K: AnyResource> Context<K> {
     ///
     /// As for [`apply`](Self::apply), except those about the namespace.
     pub async fn apply_unowned<T: AnyResource + Serialize>(&self, object: &T) -> Result<T> {
-        let (kind, entry) = self.session.apply(dealt(object), serde_json::to_value(object)?, false).await?;
+        let (kind, entry) = self.session.apply(type_of(object), serde_json::to_value(object)?, false).await?;
         Ok(entry.object(kind)?)
     }
 
@@ -77,7 +77,7 @@ impl<K: AnyResource> Context<K> {
     ///
     /// As for [`apply`](Self::apply); and when the name is taken.
     pub async fn create<T: AnyResource + Serialize>(&self, child: &T) -> Result<T> {
-        let (kind, entry) = self.session.create(dealt(child), serde_json::to_value(child)?).await?;
+        let (kind, entry) = self.session.create(type_of(child), serde_json::to_value(child)?).await?;
         Ok(entry.object(kind)?)
     }
 
@@ -89,7 +89,7 @@ impl<K: AnyResource> Context<K> {
     ///
     /// As for [`create`](Self::create).
     pub async fn create_unowned<T: AnyResource + Serialize>(&self, object: &T) -> Result<T> {
-        let (kind, entry) = self.session.create_unowned(dealt(object), serde_json::to_value(object)?).await?;
+        let (kind, entry) = self.session.create_unowned(type_of(object), serde_json::to_value(object)?).await?;
         Ok(entry.object(kind)?)
     }
 
@@ -103,7 +103,7 @@ impl<K: AnyResource> Context<K> {
     /// When the kind is not [owned](crate::Controller::owns), when `object` has no UID, or when the API server returns
     /// an error.
     pub async fn delete<T: AnyResource>(&self, object: &T) -> Result<()> {
-        self.session.delete(dealt(object), key_of(object), object.meta().uid.clone()).await
+        self.session.delete(type_of(object), key_of(object), object.meta().uid.clone()).await
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Condition, readiness};
 use crate::context::{Context, ReconcileSession};
 use crate::error::{Error, Result};
-use crate::kind::{AnyResource, Kind, Type, dealt};
+use crate::kind::{AnyResource, Kind, Type, type_of};
 use flyball_core::ObjectKey;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -94,7 +94,7 @@ impl Children {
 
     fn declare<T: AnyResource + Serialize>(mut self, child: &T, owned: bool) -> Self {
         let object = serde_json::to_value(child).map_err(|error| error.to_string());
-        self.last().children.push(Child { ty: dealt(child), object, owned });
+        self.last().children.push(Child { ty: type_of(child), object, owned });
         self
     }
 

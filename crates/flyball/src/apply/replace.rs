@@ -3,7 +3,7 @@
 use crate::cache::Entry;
 use crate::context::{Context, ReconcileSession};
 use crate::error::{Error, Result};
-use crate::kind::{AnyResource, Kind, Type, dealt, key_of};
+use crate::kind::{AnyResource, Kind, Type, key_of, type_of};
 use flyball_core::ObjectKey;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -43,7 +43,7 @@ impl<K: AnyResource> Context<K> {
 
     async fn put<T: AnyResource + Serialize>(&self, object: &T, subresource: &'static str) -> Result<T> {
         let value = serde_json::to_value(object)?;
-        let (kind, entry) = self.session.put(dealt(object), key_of(object), value, subresource).await?;
+        let (kind, entry) = self.session.put(type_of(object), key_of(object), value, subresource).await?;
         Ok(entry.object(kind)?)
     }
 }

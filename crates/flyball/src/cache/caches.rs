@@ -1,10 +1,9 @@
 //! The stores of an operator, by the type of their objects.
 
-use super::{Entry, Index, KindIndex, NamedIndex, Plan, Portion, Store, StoreId, Writer};
+use super::{Entry, Index, NamedIndex, Plan, Portion, Store, StoreId, Writer};
 use crate::error::Result;
 use crate::kind::{AnyResource, Kind, Resource, Type, reads_metadata};
 use flyball_core::ObjectKey;
-use kube::core::DynamicObject;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -138,16 +137,7 @@ impl Caches {
         self.get_as(&Type::of::<T>(), key)
     }
 
-    /// Returns an object of a [kind](Kind) that is known at run time only, `None` if it does not exist.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub fn get_of(&self, kind: &Kind, key: &ObjectKey) -> Result<Option<DynamicObject>> {
-        self.get_as(&Type::dynamic(kind), key)
-    }
-
-    fn get_as<T: AnyResource>(&self, ty: &Type, key: &ObjectKey) -> Result<Option<T>> {
+    pub(super) fn get_as<T: AnyResource>(&self, ty: &Type, key: &ObjectKey) -> Result<Option<T>> {
         let store = self.store_of(self.kind(ty)?, key.namespace())?;
         if !store.portion().selection.may_hold(key) {
             return Err(Error::not_selected(store, key));
@@ -166,17 +156,7 @@ impl Caches {
         self.list_as(&Type::of::<T>(), namespace)
     }
 
-    /// Returns the objects of a [kind](Kind) that is known at run time only, in one namespace or in all, in the order
-    /// of their keys.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub fn list_of(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<DynamicObject>> {
-        self.list_as(&Type::dynamic(kind), namespace)
-    }
-
-    fn list_as<T: AnyResource>(&self, ty: &Type, namespace: Option<&str>) -> Result<Vec<T>> {
+    pub(super) fn list_as<T: AnyResource>(&self, ty: &Type, namespace: Option<&str>) -> Result<Vec<T>> {
         let mut found = Vec::new();
         for store in self.stores_of(self.kind(ty)?, namespace)? {
             let entries = store.list(namespace);
@@ -197,16 +177,7 @@ impl Caches {
         self.keys_as(&Type::of::<T>(), namespace)
     }
 
-    /// Returns the keys of the objects of a [kind](Kind) that is known at run time only, as [`keys`](Self::keys) does.
-    ///
-    /// # Errors
-    ///
-    /// As for [`keys`](Self::keys).
-    pub fn keys_of(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<ObjectKey>> {
-        self.keys_as(&Type::dynamic(kind), namespace)
-    }
-
-    fn keys_as(&self, ty: &Type, namespace: Option<&str>) -> Result<Vec<ObjectKey>> {
+    pub(super) fn keys_as(&self, ty: &Type, namespace: Option<&str>) -> Result<Vec<ObjectKey>> {
         let stores = self.stores_of(self.kind(ty)?, namespace)?.into_iter();
         Ok(stores.flat_map(|store| store.keys(namespace)).collect())
     }
@@ -220,21 +191,11 @@ impl Caches {
         self.list_named(&NamedIndex::of::<I>(), value)
     }
 
-    /// Returns the objects of a [kind](Kind) that is known at run time only that an index has for a value, as
-    /// [`list_by`](Self::list_by) does.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get); and when no controller [declares](crate::Controller::index_kind) the index.
-    pub fn list_indexed<V: Ord + Clone + Send + Sync + 'static>(
+    pub(super) fn list_named<T: AnyResource, V: Ord + Clone + 'static>(
         &self,
-        index: &KindIndex<V>,
+        index: &NamedIndex,
         value: &V,
-    ) -> Result<Vec<DynamicObject>> {
-        self.list_named(&index.named(), value)
-    }
-
-    fn list_named<T: AnyResource, V: Ord + Clone + 'static>(&self, index: &NamedIndex, value: &V) -> Result<Vec<T>> {
+    ) -> Result<Vec<T>> {
         let mut found = Vec::new();
         for (store, entries) in self.found_by(index, value)? {
             for (key, entry) in entries {

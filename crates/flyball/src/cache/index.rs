@@ -73,34 +73,36 @@ pub trait Index: 'static {
 
 /// An [`Index`] of a [kind](Kind) that is known at run time only.
 ///
-/// [`Controller::index_kind`](crate::Controller::index_kind) declares it,
-/// [`Context::list_indexed`](crate::Context::list_indexed) and [`Caches::list_indexed`](crate::Caches::list_indexed)
-/// read it. A clone is the same index; another one with the same function is not.
+/// `index` of [`Controller::dynamic`](crate::Controller::dynamic) declares it, `list_by` of
+/// [`Context::dynamic`](crate::Context::dynamic) and [`Caches::dynamic`](crate::Caches::dynamic) read it. A clone is
+/// the same index; another one with the same function is not.
 ///
 /// ```
-/// use flyball::{Action, Context, Controller, Kind, KindIndex, Reconcile, Result};
+/// use flyball::{Action, Context, Controller, DynamicIndex, Kind, Reconcile, Result};
 /// use kube::{ResourceExt, core::DynamicObject};
 ///
 /// struct Themes {
-///     sites: KindIndex<String>,
+///     site: Kind,
+///     by_theme: DynamicIndex<String>,
 /// }
 ///
 /// impl Reconcile for Themes {
 ///     type Resource = DynamicObject;
 ///
 ///     async fn reconcile(&self, theme: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
-///         println!("{} sites", cx.list_indexed(&self.sites, &theme.name_any()).await?.len());
+///         let sites = cx.dynamic(&self.site).list_by(&self.by_theme, &theme.name_any()).await?;
+///         println!("{} sites", sites.len());
 ///         Ok(Action::done())
 ///     }
 /// }
 ///
 /// let (site, theme) = (Kind::new("example.com", "v1", "Site"), Kind::new("example.com", "v1", "Theme"));
-/// let by_theme = KindIndex::new(&site, |site| site.data["spec"]["theme"].as_str().map(str::to_owned).into_iter().collect());
-/// let controller = Controller::of(&theme, Themes { sites: by_theme.clone() }).index_kind(&by_theme);
+/// let by_theme = DynamicIndex::new(|site| site.data["spec"]["theme"].as_str().map(str::to_owned).into_iter().collect());
+/// let themes = Themes { site: site.clone(), by_theme: by_theme.clone() };
+/// let controller = Controller::of(&theme, themes).dynamic(&site).index(&by_theme);
 /// ```
 #[derive(Clone)]
-pub struct KindIndex<V> {
-    kind: Kind,
+pub struct DynamicIndex<V> {
     own: Arc<()>,
     values: Arc<Taken<V>>,
 }
@@ -108,23 +110,19 @@ pub struct KindIndex<V> {
 /// Returns the values by which an object is found.
 type Taken<V> = dyn Fn(&DynamicObject) -> Vec<V> + Send + Sync;
 
-impl<V: Ord + Clone + Send + Sync + 'static> KindIndex<V> {
-    /// Makes an index of a kind by a function that returns the values of an object.
-    pub fn new(kind: &Kind, values: impl Fn(&DynamicObject) -> Vec<V> + Send + Sync + 'static) -> Self {
-        Self { kind: kind.clone(), own: Arc::default(), values: Arc::new(values) }
-    }
-
-    pub(crate) fn kind(&self) -> &Kind {
-        &self.kind
+impl<V: Ord + Clone + Send + Sync + 'static> DynamicIndex<V> {
+    /// Makes an index by a function that returns the values by which an object is found.
+    pub fn new(values: impl Fn(&DynamicObject) -> Vec<V> + Send + Sync + 'static) -> Self {
+        Self { own: Arc::default(), values: Arc::new(values) }
     }
 
     pub(crate) fn values(&self, object: &DynamicObject) -> Vec<V> {
         (self.values)(object)
     }
 
-    pub(crate) fn named(&self) -> NamedIndex {
-        let name = format!("of {}", self.kind);
-        NamedIndex { ty: Type::dynamic(&self.kind), id: IndexId::Own(self.own.clone()), name, declare: "index_kind" }
+    pub(crate) fn named(&self, kind: &Kind) -> NamedIndex {
+        let (ty, id) = (Type::dynamic(kind), IndexId::Own(self.own.clone()));
+        NamedIndex { ty, id, name: format!("of {kind}"), declare: "dynamic(&kind).index" }
     }
 
     pub(crate) fn declared(&self) -> DeclaredIndex {
@@ -135,9 +133,9 @@ impl<V: Ord + Clone + Send + Sync + 'static> KindIndex<V> {
     }
 }
 
-impl<V> fmt::Debug for KindIndex<V> {
+impl<V> fmt::Debug for DynamicIndex<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KindIndex").field("kind", &self.kind).finish_non_exhaustive()
+        f.debug_struct("DynamicIndex").finish_non_exhaustive()
     }
 }
 

@@ -1,52 +1,58 @@
 //! Reads of kinds that are known at run time only.
 
 use super::Context;
-use crate::cache::KindIndex;
+use crate::cache::DynamicIndex;
 use crate::error::Result;
-use crate::kind::{AnyResource, Kind, Type};
+use crate::kind::{AnyResource, Dynamic, Kind};
 use flyball_core::ObjectKey;
 use kube::core::DynamicObject;
 
 impl<K: AnyResource> Context<K> {
-    /// Returns an object of a [kind](Kind) that is known at run time only, `None` if it does not exist.
+    /// Returns the reads of a [kind](Kind) that is known at run time only. Writes take objects of such a kind as they
+    /// take others.
+    pub fn dynamic(&self, kind: &Kind) -> Dynamic<&Self> {
+        Dynamic::new(self, kind)
+    }
+}
+
+impl<K: AnyResource> Dynamic<&Context<K>> {
+    /// Returns an object, `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// As for [`get`](Self::get).
-    pub async fn get_of(&self, kind: &Kind, key: &ObjectKey) -> Result<Option<DynamicObject>> {
-        self.get_as(&Type::dynamic(kind), key).await
+    /// As for [`Context::get`].
+    pub async fn get(&self, key: &ObjectKey) -> Result<Option<DynamicObject>> {
+        self.scope.get_as(&self.ty(), key).await
     }
 
-    /// Returns the objects of a [kind](Kind) that is known at run time only, as [`list`](Self::list) does.
+    /// Returns the objects of one namespace, or of all, in the order of their keys, as [`Context::list`] does.
     ///
     /// # Errors
     ///
-    /// As for [`get`](Self::get).
-    pub async fn list_of(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<DynamicObject>> {
-        self.list_as(&Type::dynamic(kind), namespace).await
+    /// As for [`Context::get`].
+    pub async fn list(&self, namespace: Option<&str>) -> Result<Vec<DynamicObject>> {
+        self.scope.list_as(&self.ty(), namespace).await
     }
 
-    /// Returns the objects of a [kind](Kind) that is known at run time only that an index has for a value, as
-    /// [`list_by`](Self::list_by) does.
+    /// Returns the objects that an index has for a value, as [`Context::list_by`] does.
     ///
     /// # Errors
     ///
-    /// As for [`list_by`](Self::list_by).
-    pub async fn list_indexed<V: Ord + Clone + Send + Sync + 'static>(
+    /// As for [`Context::list_by`].
+    pub async fn list_by<V: Ord + Clone + Send + Sync + 'static>(
         &self,
-        index: &KindIndex<V>,
+        index: &DynamicIndex<V>,
         value: &V,
     ) -> Result<Vec<DynamicObject>> {
-        self.list_named(index.named(), value, |object| index.values(object)).await
+        self.scope.list_named(index.named(&self.kind), value, |object| index.values(object)).await
     }
 
-    /// Returns the objects of a [kind](Kind) that is known at run time only whose owner is the one being reconciled,
-    /// as [`children`](Self::children) does.
+    /// Returns the objects whose owner is the one being reconciled, as [`Context::children`] does.
     ///
     /// # Errors
     ///
-    /// As for [`children`](Self::children).
-    pub async fn children_of(&self, kind: &Kind) -> Result<Vec<DynamicObject>> {
-        self.children_as(&Type::dynamic(kind)).await
+    /// As for [`Context::children`].
+    pub async fn children(&self) -> Result<Vec<DynamicObject>> {
+        self.scope.children_as(&self.ty()).await
     }
 }

@@ -97,7 +97,7 @@ impl ReconcileSession {
 
     /// Returns the kind of a type and its object of this key, `None` if there is none; of one of which the cache does
     /// not keep all, more than its metadata unless that is enough.
-    pub(crate) fn get<'a>(&'a self, ty: &'a Type, key: &'a ObjectKey, metadata: bool) -> Found<'a, Option<Arc<Entry>>> {
+    pub(crate) fn get<'a>(&'a self, ty: &'a Type, key: &'a ObjectKey) -> Found<'a, Option<Arc<Entry>>> {
         async move {
             let (kind, cached) = self.kind(ty)?;
             let entry = match cached.then(|| self.env.caches.store_of(kind, key.namespace())).transpose()? {
@@ -106,7 +106,7 @@ impl ReconcileSession {
                 }
                 Some(store) => {
                     let mut entry = self.latest(store, key).await?;
-                    if entry.as_ref().is_some_and(|entry| entry.is_withheld()) && !metadata {
+                    if entry.as_ref().is_some_and(|entry| entry.is_withheld()) && !ty.is_metadata() {
                         entry = self.env.fetch(store.kind(), key).await?;
                         entry.iter().for_each(|entry| self.relied_on(store, key, entry));
                     }
@@ -120,7 +120,7 @@ impl ReconcileSession {
     }
 
     /// Returns the kind of a type and its objects in one namespace, or all of them, in the order of their keys.
-    pub(crate) fn list<'a>(&'a self, ty: &'a Type, namespace: Option<&'a str>, metadata: bool) -> Found<'a, Entries> {
+    pub(crate) fn list<'a>(&'a self, ty: &'a Type, namespace: Option<&'a str>) -> Found<'a, Entries> {
         async move {
             let (kind, cached) = self.kind(ty)?;
             if !cached {
@@ -129,7 +129,7 @@ impl ReconcileSession {
             let mut found = Vec::new();
             for store in self.env.caches.stores_of(kind, namespace)? {
                 let list = Box::new(move |store: &Store| store.list(namespace));
-                found.extend(self.latest_list(store, namespace, metadata, list).await?);
+                found.extend(self.latest_list(store, namespace, ty.is_metadata(), list).await?);
             }
             Ok((kind, found))
         }
@@ -138,14 +138,14 @@ impl ReconcileSession {
 
     /// Returns the kind of a type and those of its objects that refer to the one being reconciled as their owner, in
     /// the order of their keys.
-    pub(crate) fn children<'a>(&'a self, ty: &'a Type, metadata: bool) -> Found<'a, Entries> {
+    pub(crate) fn children<'a>(&'a self, ty: &'a Type) -> Found<'a, Entries> {
         async move {
             let kind = self.env.caches.kind(ty)?;
             let (uid, namespace) = (self.primary.entry.uid(), self.primary.key.namespace());
             let mut children = Vec::new();
             for store in self.env.caches.stores_of(kind, namespace)? {
                 let list = Box::new(|store: &Store| store.owned_by(&uid));
-                children.extend(self.latest_list(store, namespace, metadata, list).await?);
+                children.extend(self.latest_list(store, namespace, ty.is_metadata(), list).await?);
             }
             let is_child = |entry: &Entry| entry.owner_references().iter().any(|owner| owner.uid == uid);
             children.retain(|(_, entry)| is_child(entry));

@@ -1,14 +1,15 @@
 //! Declarations for kinds that are known at run time only.
 
 use super::{Controller, Predicate, Reconcile};
-use crate::cache::{Caches, KindIndex};
+use crate::cache::{Caches, DynamicIndex};
 use crate::error::Result;
-use crate::kind::{Kind, Type};
+use crate::kind::{Dynamic, Kind, Type};
 use flyball_core::ObjectKey;
 use kube::core::DynamicObject;
 
 impl<R: Reconcile<Resource = DynamicObject>> Controller<R> {
     /// Makes a controller for the objects of a [kind](Kind) that is known at run time only, named after the kind.
+    #[doc(alias = "new_with")]
     pub fn of(kind: &Kind, reconciler: R) -> Self {
         Self::with(Type::dynamic(kind), kind.clone(), reconciler)
     }
@@ -20,52 +21,73 @@ impl<R: Reconcile<Resource = DynamicObject>> Controller<R> {
 }
 
 impl<R: Reconcile> Controller<R> {
-    /// Lets the controller create, change and delete objects of a [kind](Kind) that is known at run time only, and
-    /// reconciles the owner when one of them changes, as [`owns`](Self::owns) does.
-    pub fn owns_kind(self, kind: &Kind) -> Self {
-        self.owns_as(Type::dynamic(kind), kind.clone())
+    /// Returns the declarations for a [kind](Kind) that is known at run time only.
+    ///
+    /// ```
+    /// # use flyball::{Action, Context, Controller, Kind, Predicate, Reconcile, Result};
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # struct Sites;
+    /// # impl Reconcile for Sites {
+    /// #     type Resource = ConfigMap;
+    /// #     async fn reconcile(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<Action> { Ok(Action::done()) }
+    /// # }
+    /// let certificate = Kind::new("cert-manager.io", "v1", "Certificate");
+    /// let controller = Controller::new(Sites)
+    ///     .dynamic(&certificate).owns()
+    ///     .dynamic(&certificate).filter(Predicate::generation());
+    /// ```
+    #[doc(alias = "owns_with")]
+    #[doc(alias = "watches_with")]
+    pub fn dynamic(self, kind: &Kind) -> Dynamic<Self> {
+        Dynamic::new(self, kind)
+    }
+}
+
+impl<R: Reconcile> Dynamic<Controller<R>> {
+    /// Lets the controller create, change and delete objects of the kind, and reconciles the owner when one of them
+    /// changes, as [`Controller::owns`] does.
+    pub fn owns(self) -> Controller<R> {
+        let ty = self.ty();
+        self.scope.owns_as(ty, self.kind)
     }
 
-    /// Reconciles the objects that `map` returns when an object of a [kind](Kind) that is known at run time only
-    /// changes, as [`watches`](Self::watches) does.
-    pub fn watches_kind(
+    /// Reconciles the objects that `map` returns when an object of the kind changes, as [`Controller::watches`] does.
+    pub fn watches(
         self,
-        kind: &Kind,
         map: impl Fn(&DynamicObject, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
-    ) -> Self {
-        self.watches_as(Type::dynamic(kind), kind.clone(), map)
+    ) -> Controller<R> {
+        let ty = self.ty();
+        self.scope.watches_as(ty, self.kind, map)
     }
 
-    /// Lets the controller replace objects of a [kind](Kind) that is known at run time only, as
-    /// [`replaces`](Self::replaces) does.
-    pub fn replaces_kind(self, kind: &Kind) -> Self {
-        self.replaces_as(Type::dynamic(kind), kind.clone())
+    /// Lets the controller replace objects of the kind, as [`Controller::replaces`] does.
+    pub fn replaces(self) -> Controller<R> {
+        let ty = self.ty();
+        self.scope.replaces_as(ty, self.kind)
     }
 
-    /// Lets the controller read objects of a [kind](Kind) that is known at run time only from the API server, without
-    /// a cache.
-    pub fn reads_kind(self, kind: &Kind) -> Self {
-        self.reads_as(Type::dynamic(kind), kind.clone())
-    }
-
-    /// Reconciles the objects that refer to an object of a [kind](Kind) that is known at run time only by name, as
-    /// [`refers_to`](Self::refers_to) does.
-    pub fn refers_to_kind(
-        self,
-        kind: &Kind,
-        names: impl Fn(&R::Resource) -> Vec<ObjectKey> + Send + Sync + 'static,
-    ) -> Self {
-        self.refers_to_as(&Type::dynamic(kind), kind.clone(), names)
-    }
-
-    /// Maintains an [index](KindIndex) of a [kind](Kind) that is known at run time only, as [`index`](Self::index)
+    /// Lets the controller read objects of the kind from the API server, without a cache, as [`Controller::reads`]
     /// does.
-    pub fn index_kind<V: Ord + Clone + Send + Sync + 'static>(self, index: &KindIndex<V>) -> Self {
-        self.index_as(&Type::dynamic(index.kind()), index.kind().clone(), index.declared())
+    pub fn reads(self) -> Controller<R> {
+        let ty = self.ty();
+        self.scope.reads_as(ty, self.kind)
     }
 
-    /// Ignores updates of objects of a [kind](Kind) that is known at run time only, as [`filter`](Self::filter) does.
-    pub fn filter_kind(self, kind: &Kind, predicate: Predicate<DynamicObject>) -> Self {
-        self.filter_as(Type::dynamic(kind), kind.clone(), predicate)
+    /// Reconciles the objects that refer to an object of the kind by name, as [`Controller::refers_to`] does.
+    pub fn refers_to(self, names: impl Fn(&R::Resource) -> Vec<ObjectKey> + Send + Sync + 'static) -> Controller<R> {
+        let ty = self.ty();
+        self.scope.refers_to_as(&ty, self.kind, names)
+    }
+
+    /// Maintains an [index](DynamicIndex) of the objects of the kind, as [`Controller::index`] does.
+    pub fn index<V: Ord + Clone + Send + Sync + 'static>(self, index: &DynamicIndex<V>) -> Controller<R> {
+        let ty = self.ty();
+        self.scope.index_as(&ty, self.kind, index.declared())
+    }
+
+    /// Ignores updates of objects of the kind for which the predicate is false, as [`Controller::filter`] does.
+    pub fn filter(self, predicate: Predicate<DynamicObject>) -> Controller<R> {
+        let ty = self.ty();
+        self.scope.filter_as(ty, self.kind, predicate)
     }
 }

@@ -39,7 +39,7 @@ use std::sync::Arc;
 /// }
 ///
 /// let (site, page) = (Kind::new("example.com", "v1", "Site"), Kind::new("", "v1", "ConfigMap"));
-/// let controller = Controller::of(&site, Pages { child: page.clone() }).owns_kind(&page);
+/// let controller = Controller::of(&site, Pages { child: page.clone() }).dynamic(&page).owns();
 /// let operator = Operator::new("page-operator").controller(controller);
 /// assert_eq!(operator.describe().controllers[0].reconciles, "sites.v1.example.com");
 /// ```
@@ -47,13 +47,13 @@ use std::sync::Arc;
 /// | With a type | With a value |
 /// |---|---|
 /// | [`Controller::new(reconciler)`](crate::Controller::new) | [`Controller::of(&kind, reconciler)`](crate::Controller::of) |
-/// | [`owns::<T>()`](crate::Controller::owns), [`watches`](crate::Controller::watches), [`reads`](crate::Controller::reads), [`replaces`](crate::Controller::replaces), [`filter`](crate::Controller::filter), [`refers_to`](crate::Controller::refers_to) | [`owns_kind(&kind)`](crate::Controller::owns_kind), [`watches_kind`](crate::Controller::watches_kind), [`reads_kind`](crate::Controller::reads_kind), [`replaces_kind`](crate::Controller::replaces_kind), [`filter_kind`](crate::Controller::filter_kind), [`refers_to_kind`](crate::Controller::refers_to_kind) |
-/// | [`index::<I>()`](crate::Controller::index), [`list_by`](crate::Context::list_by), with an [`Index`](crate::Index) | [`index_kind(&index)`](crate::Controller::index_kind), [`list_indexed`](crate::Context::list_indexed), with a [`KindIndex`](crate::KindIndex) |
+/// | `controller.owns::<T>()`, `watches`, `reads`, `replaces`, `filter`, `refers_to`, `index` | [`controller.dynamic(&kind)`](crate::Controller::dynamic)`.owns()`, … |
+/// | `cx.get::<T>(&key)`, `list`, `list_by`, `children` | [`cx.dynamic(&kind)`](crate::Context::dynamic)`.get(&key)`, … |
+/// | `caches.get::<T>(&key)`, `list`, `list_by`, `keys` | [`caches.dynamic(&kind)`](crate::Caches::dynamic)`.get(&key)`, … |
+/// | [`cx.apply(&object)`](crate::Context::apply), `create`, `delete`, `replace`, [`Children::child`](crate::Children::child) | the same: the object has its `apiVersion` and `kind` |
+/// | [`Index`](crate::Index) | [`DynamicIndex`](crate::DynamicIndex) |
 /// | [`Cache::<T>::new()`](crate::Cache::new) | [`Cache::of(&kind)`](crate::Cache::of) |
 /// | [`PartialObjectMeta<T>`](kube::core::PartialObjectMeta) | [`Cache::of(&kind).metadata_only()`](crate::Cache::metadata_only) |
-/// | [`cx.get::<T>(&key)`](crate::Context::get), [`list`](crate::Context::list), [`children`](crate::Context::children) | [`cx.get_of(&kind, &key)`](crate::Context::get_of), [`list_of`](crate::Context::list_of), [`children_of`](crate::Context::children_of) |
-/// | [`caches.get::<T>(&key)`](crate::Caches::get), [`list`](crate::Caches::list), [`keys`](crate::Caches::keys) | [`caches.get_of(&kind, &key)`](crate::Caches::get_of), [`list_of`](crate::Caches::list_of), [`keys_of`](crate::Caches::keys_of) |
-/// | [`cx.apply(&object)`](crate::Context::apply), `create`, `delete`, `replace`, [`Children::child`](crate::Children::child) | the same: the object says its `apiVersion` and `kind` |
 ///
 /// Everything else is as with types: one watch per kind, finalizers, status, events, and the [RBAC
 /// rules](crate::Operator::rules). A kind may be [installed later](crate::Operator#kinds-that-are-not-installed).

@@ -223,14 +223,14 @@ async fn of_a_kind_without_a_type_metadata_is_asked_for_where_that_is_said() {
     pod(&api, "web", "web");
     let kind = Kind::new("", "v1", "Pod");
     let ask = |cx: &'_ Context<Widget>| -> Result<String> {
-        let pod = cx.caches().get_of(&Kind::new("", "v1", "Pod"), &cx.sibling("web"))?.unwrap();
+        let pod = cx.caches().dynamic(&Kind::new("", "v1", "Pod")).get(&cx.sibling("web"))?.unwrap();
         Ok(format!("{} {} {}", pod.types.as_ref().unwrap().kind, pod.labels()["app"], pod.data))
     };
     let (_stage, told) = asked(
         &api,
         move |cx| Box::pin(std::future::ready(ask(cx))),
         |controller| {
-            let controller = controller.watches_kind(&kind, |_, _| Ok(vec![ObjectKey::new(Some("ns"), "a")]));
+            let controller = controller.dynamic(&kind).watches(|_, _| Ok(vec![ObjectKey::new(Some("ns"), "a")]));
             operator().controller(controller).cache(Cache::of(&kind).metadata_only())
         },
     )

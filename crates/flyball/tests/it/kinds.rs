@@ -118,12 +118,13 @@ async fn a_kind_is_one_kind_with_a_type_and_without() {
             let child = DynamicObject::new(&widget.name_any(), &maps().api_resource());
             let applied = cx.apply(&child.data(serde_json::json!({"data": {"size": "1"}}))).await?;
             let typed = cx.get::<ConfigMap>(cx.key()).await?.ok_or("no config map")?;
-            let dynamic = cx.get_of(&maps(), cx.key()).await?.ok_or("no object")?;
+            let dynamic = cx.dynamic(&maps()).get(cx.key()).await?.ok_or("no object")?;
             assert_eq!((typed.data.unwrap()["size"].as_str(), &dynamic.data["data"]["size"]), ("1", &"1".into()));
-            assert_eq!((applied.types, cx.children_of(&maps()).await?.len()), (dynamic.types, 1));
+            assert_eq!((applied.types, cx.dynamic(&maps()).children().await?.len()), (dynamic.types, 1));
             // What is not declared is refused by its name.
             let nameless: DynamicObject = serde_json::from_value(serde_json::json!({"metadata": {"name": "a"}}))?;
-            let mut refused = vec![cx.get_of(&Kind::new("", "v1", "Secret"), cx.key()).await.unwrap_err().to_string()];
+            let mut refused =
+                vec![cx.dynamic(&Kind::new("", "v1", "Secret")).get(cx.key()).await.unwrap_err().to_string()];
             for object in [DynamicObject::new("a", &Kind::new("apps", "v1", "Deployment").api_resource()), nameless] {
                 refused.push(cx.apply(&object).await.unwrap_err().to_string());
             }
@@ -134,7 +135,12 @@ async fn a_kind_is_one_kind_with_a_type_and_without() {
     widget(&api, "a", 1);
     let stage = Stage::with(&api, &widgets, |controller| {
         let kind = Kind::new("example.com", "v1", "Widget");
-        controller.owns_kind(&maps()).watches::<ConfigMap>(|_, _| Ok(vec![])).watches_kind(&kind, |_, _| Ok(vec![]))
+        controller
+            .dynamic(&maps())
+            .owns()
+            .watches::<ConfigMap>(|_, _| Ok(vec![]))
+            .dynamic(&kind)
+            .watches(|_, _| Ok(vec![]))
     })
     .await;
     let expected = "Secret of v1 has no cache: declare it with Controller::owns, watches or reads; \

@@ -2,7 +2,7 @@
 
 use crate::api::Api;
 use crate::widgets::*;
-use flyball::{Action, Cache, Controller, Error, Index, Kind, KindIndex, ObjectKey, Result};
+use flyball::{Action, Cache, Controller, DynamicIndex, Error, Index, Kind, ObjectKey, Result};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
@@ -82,7 +82,7 @@ async fn who_refers_to_an_object_whose_kind_is_a_value_is_woken_by_it() {
     referring(&api, "a", "x");
     referring(&api, "b", "y");
     let kind = Kind::new("", "v1", "Secret");
-    let stage = stage_with(&api, |controller| controller.refers_to_kind(&kind, secrets_of)).await;
+    let stage = stage_with(&api, |controller| controller.dynamic(&kind).refers_to(secrets_of)).await;
     api.edit("secrets", "ns", "x", |_| {});
     assert_eq!(woken(&stage).await, ["a"]);
     api.edit("secrets", "other", "y", |_| {});
@@ -196,25 +196,24 @@ async fn objects_of_a_kind_without_a_type_are_found_by_what_they_hold() {
     }
     widget(&api, "a", 1);
     let kind = Kind::new("", "v1", "ConfigMap");
-    let by_size =
-        KindIndex::new(&kind, |map| map.data["data"]["size"].as_str().map(str::to_owned).into_iter().collect());
-    let unknown = KindIndex::new(&kind, |_| vec![1]);
-    let index = by_size.clone();
+    let by_size = DynamicIndex::new(|map| map.data["data"]["size"].as_str().map(str::to_owned).into_iter().collect());
+    let unknown = DynamicIndex::new(|_| vec![1]);
+    let (index, maps) = (by_size.clone(), kind.clone());
     let widgets = Widgets::new(move |widget, cx| {
-        let (by_size, unknown) = (index.clone(), unknown.clone());
+        let (by_size, unknown, kind) = (index.clone(), unknown.clone(), maps.clone());
         Box::pin(async move {
             let size = widget.spec.size.to_string();
-            let before = names(cx.list_indexed(&by_size, &size).await?);
+            let before = names(cx.dynamic(&kind).list_by(&by_size, &size).await?);
             cx.apply(&config_map("own", widget.spec.size)).await?;
-            let after = names(cx.list_indexed(&by_size, &size).await?);
-            let cached = names(cx.caches().list_indexed(&by_size, &size)?);
-            let other = cx.list_indexed(&unknown, &1).await.map(names);
+            let after = names(cx.dynamic(&kind).list_by(&by_size, &size).await?);
+            let cached = names(cx.caches().dynamic(&kind).list_by(&by_size, &size)?);
+            let other = cx.dynamic(&kind).list_by(&unknown, &1).await.map(names);
             Err(Error::from(format!("{before}; {after}; {cached}; {}", other.unwrap_or_else(|e| e.to_string()))).wait())
         })
     });
-    let declare = |controller: Controller<Widgets>| controller.owns::<ConfigMap>().index_kind(&by_size);
+    let declare = |controller: Controller<Widgets>| controller.owns::<ConfigMap>().dynamic(&kind).index(&by_size);
     let stage = Stage::with(&api, &widgets, declare).await;
-    let expected = "the index of configmaps is not kept: declare it with Controller::index_kind";
+    let expected = "the index of configmaps is not kept: declare it with Controller::dynamic(&kind).index";
     assert_eq!(widgets.errors(), [format!("b/z ns/x ns/y; b/z ns/own ns/x ns/y; b/z ns/x ns/y; {expected}")]);
     api.edit("configmaps", "ns", "x", |map| map["data"]["size"] = "2".into());
     settle().await;
