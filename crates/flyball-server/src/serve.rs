@@ -142,7 +142,9 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
     let turns = Arc::new(Turns::new());
     let service = service_fn(move |request: Request<Incoming>| {
         let (session, user, turns) = (session.clone(), user.clone(), turns.clone());
-        async move { Ok::<_, Infallible>(turns.begin(session.answer(request, user)).await) }
+        // In a box, which is freed when the answer is there: a stream of HTTP/2 would keep the room of the future until its
+        // body ends, 40 KiB for each watch.
+        Box::pin(async move { Ok::<_, Infallible>(turns.begin(session.answer(request, user)).await) })
     });
     let mut builder = auto::Builder::new(Streams);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD_BYTES);
