@@ -345,7 +345,7 @@ mod tests {
             let told = default(root.node(), &mut object);
             (told, memory::of(&object))
         };
-        assert_eq!(filled(4_000).0, Ok(()));
+        assert_eq!(filled(2_000).0, Ok(()));
         let (told, bytes) = filled(70_000);
         assert_eq!(told, Err(TooLarge));
         assert!(bytes < MAX_DEFAULT_MEMORY * 5 / 4, "{bytes}");

@@ -2,9 +2,9 @@
 
 mod connections;
 mod outgoing;
+mod pacer;
 mod patient;
 mod streams;
-mod turns;
 
 use crate::auth::{CREDENTIAL_ID, User};
 use crate::link::{Link, Peer};
@@ -18,6 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use outgoing::Outgoing;
+use pacer::Pacer;
 use patient::Patient;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
@@ -29,7 +30,6 @@ use streams::Streams;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::TlsAcceptor;
-use turns::Turns;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Timeout of a client's first request, the handshake included, and then of the head of each.
@@ -139,12 +139,12 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
     let user = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(user_of);
     let peer = session.peer.clone();
     let stream = Patient::new(stream, session.server.bounds().slow_watch, peer.clone());
-    let turns = Arc::new(Turns::new());
+    let pacer = Arc::new(Pacer::new());
     let service = service_fn(move |request: Request<Incoming>| {
-        let (session, user, turns) = (session.clone(), user.clone(), turns.clone());
+        let (session, user, pacer) = (session.clone(), user.clone(), pacer.clone());
         // In a box, which is freed when the answer is there: a stream of HTTP/2 would keep the room of the future until its
         // body ends, 40 KiB for each watch.
-        Box::pin(async move { Ok::<_, Infallible>(turns.begin(session.answer(request, user)).await) })
+        Box::pin(async move { Ok::<_, Infallible>(pacer.begin(session.answer(request, user)).await) })
     });
     let mut builder = auto::Builder::new(Streams);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD_BYTES);

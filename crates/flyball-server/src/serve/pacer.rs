@@ -14,10 +14,10 @@ use tokio::task::yield_now;
 /// Requests that a connection begins before other tasks have their turn.
 const REQUESTS_PER_ROUND: usize = 16;
 
-/// The turns of one connection.
-pub(super) struct Turns(Arc<Semaphore>);
+/// Spreads the requests of one connection over the rounds of the runtime.
+pub(super) struct Pacer(Arc<Semaphore>);
 
-impl Turns {
+impl Pacer {
     pub(super) fn new() -> Self {
         Self(Arc::new(Semaphore::new(REQUESTS_PER_ROUND)))
     }
@@ -46,15 +46,15 @@ mod tests {
 
     #[tokio::test]
     async fn another_connection_waits_for_few_requests_of_one_that_has_a_thousand() {
-        let (turns, done) = (Arc::new(Turns::new()), Arc::new(AtomicUsize::new(0)));
+        let (pacer, done) = (Arc::new(Pacer::new()), Arc::new(AtomicUsize::new(0)));
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..1000 {
-            let (turns, done) = (turns.clone(), done.clone());
-            tasks.spawn(async move { turns.begin(async { done.fetch_add(1, Ordering::Relaxed) }).await });
+            let (pacer, done) = (pacer.clone(), done.clone());
+            tasks.spawn(async move { pacer.begin(async { done.fetch_add(1, Ordering::Relaxed) }).await });
         }
         // All of them are known to the runtime, before the other one comes.
         tokio::task::yield_now().await;
-        let other = Turns::new();
+        let other = Pacer::new();
         let before = tokio::spawn({
             let done = done.clone();
             async move { other.begin(async { done.load(Ordering::Relaxed) }).await }
@@ -67,12 +67,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_that_wait_hold_no_turn() {
-        let turns = Arc::new(Turns::new());
+        let pacer = Arc::new(Pacer::new());
         let mut waiting = tokio::task::JoinSet::new();
         for _ in 0..100 {
-            let turns = turns.clone();
-            waiting.spawn(async move { turns.begin(std::future::pending::<()>()).await });
+            let pacer = pacer.clone();
+            waiting.spawn(async move { pacer.begin(std::future::pending::<()>()).await });
         }
-        tokio::time::timeout(Duration::from_secs(1), turns.begin(async {})).await.expect("a turn is free");
+        tokio::time::timeout(Duration::from_secs(1), pacer.begin(async {})).await.expect("a turn is free");
     }
 }
