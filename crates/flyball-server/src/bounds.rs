@@ -31,7 +31,7 @@ pub struct Bounds {
     pub connections: usize,
     /// The most watches over connections: 20,000.
     pub watches: usize,
-    /// The most bytes of bodies that are being received over connections: 64 MiB, and as many of administrators.
+    /// The most bytes of bodies that are being received over connections: 32 MiB, and as many of administrators.
     pub received_bytes: usize,
     /// The most bytes of answers that wait until their clients read them: 32 MiB, and as many of administrators.
     pub unsent_bytes: usize,
@@ -40,7 +40,7 @@ pub struct Bounds {
     pub read_bytes: usize,
     /// The most changes of each resource that are remembered for watches: 10,000.
     pub window_events: usize,
-    /// The most bytes of past states that are kept alive so, for each resource: 32 MiB.
+    /// The most bytes of past states that are kept alive so, for each resource: 16 MiB.
     pub window_bytes: usize,
     /// Time that a client may leave what it is sent unread: 30 seconds.
     pub slow_watch: Duration,
@@ -56,11 +56,11 @@ impl Default for Bounds {
             exempt: 5000,
             connections: 2000,
             watches: 20_000,
-            received_bytes: 64 << 20,
+            received_bytes: 32 << 20,
             unsent_bytes: 32 << 20,
             read_bytes: 64 << 20,
             window_events: 10_000,
-            window_bytes: 32 << 20,
+            window_bytes: 16 << 20,
             slow_watch: Duration::from_secs(30),
         }
     }
