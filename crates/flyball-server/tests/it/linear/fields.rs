@@ -20,7 +20,7 @@ const ITEMS: usize = 1_000;
 const CHARACTERS: usize = 20_000;
 
 /// How often a field is measured that seems to take too long.
-const MEASUREMENTS: usize = 6;
+const MEASUREMENTS: usize = 8;
 
 /// What is too short to be measured. A step for each pair of so many items, or characters, takes longer.
 const FLOOR: Duration = Duration::from_millis(4);
