@@ -1,11 +1,10 @@
 //! The spec of a claim on a volume, wherever it stands.
 
-use super::field::Field;
+use super::field::{Errors, Field};
 use super::rules::{label, resource};
-use flyball_core::field::FieldError;
+use flyball_core::field::{FieldError, Path};
 use flyball_core::names::dns_subdomain;
-
-type Errors = Vec<FieldError>;
+use serde_json::Value;
 
 const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 pub(super) const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
@@ -77,4 +76,9 @@ fn data_source(source: &Field<'_>) -> Errors {
         errors.extend(source.at("apiGroup").obeys(dns_subdomain));
     }
     errors
+}
+
+/// A field of a spec that errors take for one of the object itself.
+pub(super) fn at_root<'a>(name: &'a str, spec: &'a Value) -> Field<'a> {
+    Field::new(Path::new(name), &spec[name])
 }

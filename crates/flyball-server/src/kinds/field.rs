@@ -5,6 +5,9 @@ use flyball_core::field::{BadValue, FieldError, Path};
 use flyball_core::names::Rule;
 use serde_json::Value;
 
+/// The mistakes that a rule finds.
+pub(super) type Errors = Vec<FieldError>;
+
 /// A value and where it stands; absent values are null.
 ///
 /// Reading is as forgiving as Go's zero values are: an absent number is 0, an absent text is empty.

@@ -5,6 +5,9 @@ use flyball_core::field::{FieldError, selectable_text};
 use flyball_core::names::{self, Rule};
 use flyball_core::{Clock, Object};
 
+/// The category of what extends the API.
+pub(super) const EXTENSIONS: &str = "api-extensions";
+
 /// A built-in kind.
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {

@@ -1,9 +1,10 @@
-//! Nodes.
+//! Kinds of `node.k8s.io`.
 
-use flyball_core::Object;
-use serde_json::Value;
+mod runtime_class;
 
-/// Tells in words whether a node takes no more pods.
-pub(super) fn unschedulable(node: &Object, _: &str) -> String {
-    node.at(&["spec", "unschedulable"]).and_then(Value::as_bool).unwrap_or_default().to_string()
-}
+use crate::kinds::kind::Kind;
+
+const GROUP: &str = "node.k8s.io";
+
+/// The kinds of the group, in the order of discovery.
+pub(super) static KINDS: &[&Kind] = &[&runtime_class::KIND];

@@ -48,6 +48,11 @@ pub(super) fn plain(view: &View<'_>) -> Row {
     Row::from([view.name(), view.text("metadata.creationTimestamp").into()])
 }
 
+/// Shows the name and the age of an object.
+pub(super) fn named(view: &View<'_>) -> Row {
+    Row::from([view.name(), view.age()])
+}
+
 type Columns = BTreeMap<&'static str, Vec<Heading>>;
 
 static COLUMNS: LazyLock<Columns> = LazyLock::new(|| {
@@ -225,4 +230,25 @@ pub(super) fn marked(view: &View<'_>, annotation: &str) -> Value {
 pub(super) fn first(texts: &[String], shown: usize) -> String {
     let head = texts[..texts.len().min(shown)].join(",");
     if texts.len() > shown { format!("{head} + {} more...", texts.len() - shown) } else { head }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn selectors_are_written_by_key() {
+        let check = |value: Value, text: &str| assert_eq!(selector(&value), text);
+        let expressions =
+            json!([{"key": "a", "operator": "In", "values": ["y", "x"]}, {"key": "c", "operator": "DoesNotExist"}]);
+        check(json!({"matchLabels": {"b": "1"}, "matchExpressions": expressions}), "a in (x,y),b=1,!c");
+        check(Value::Null, "");
+    }
+
+    #[test]
+    fn only_the_first_are_listed() {
+        let texts: Vec<String> = ["a", "b", "c"].map(str::to_owned).into();
+        assert_eq!((first(&texts, 2).as_str(), first(&texts, 3).as_str()), ("a,b + 1 more...", "a,b,c"));
+    }
 }

@@ -1,135 +1,92 @@
-//! Defaults of what makes pods.
+//! Pod templates of workloads: defaults, rules, warnings and cells that several groups share.
 
-use super::fill::Fields;
-use super::pod;
+use crate::kinds::field::{Errors, Field};
+use crate::kinds::fill::Fields;
+use crate::kinds::pod_spec;
+use crate::kinds::printer::{Row, View};
+use crate::kinds::rules::number;
 use flyball_core::Object;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-fn template(workload: &mut Object) {
-    workload.inner_or_new("spec").inner("template").into_iter().for_each(pod::template);
-}
-
-pub(super) fn deployment(deployment: &mut Object) {
-    template(deployment);
-    let spec = deployment.inner_or_new("spec");
-    spec.fill("replicas", 1);
-    spec.fill("revisionHistoryLimit", 10);
-    spec.fill("progressDeadlineSeconds", 600);
-    let strategy = spec.inner_or_new("strategy");
-    strategy.fill("type", "RollingUpdate");
-    if strategy.text("type") == "RollingUpdate" {
-        let rolling = strategy.inner_or_new("rollingUpdate");
-        rolling.fill_absent("maxUnavailable", "25%");
-        rolling.fill_absent("maxSurge", "25%");
-    }
-}
-
-pub(super) fn replica_set(set: &mut Object) {
-    template(set);
-    set.inner_or_new("spec").fill("replicas", 1);
-}
-
-pub(super) fn replication_controller(controller: &mut Object) {
-    template(controller);
-    let labels = controller.at(&["spec", "template", "metadata", "labels"]).cloned();
-    let spec = controller.inner_or_new("spec");
-    spec.fill("replicas", 1);
-    let Some(labels) = labels.filter(Value::is_object) else { return };
-    if spec.get("selector").and_then(Value::as_object).is_none_or(serde_json::Map::is_empty) {
-        spec.set("selector", labels.clone());
-    }
-    label(controller, labels);
+pub(super) fn template(workload: &mut Object) {
+    workload.inner_or_new("spec").inner("template").into_iter().for_each(pod_spec::template);
 }
 
 /// Gives the labels of its pods to what has none.
-fn label(object: &mut Object, labels: Value) {
+pub(super) fn label(object: &mut Object, labels: Value) {
     if object.labels().is_none_or(serde_json::Map::is_empty) {
         object.metadata_mut().insert("labels".into(), labels);
     }
 }
 
-pub(super) fn daemon_set(set: &mut Object) {
-    template(set);
-    set.metadata_mut().inner_or_new("annotations").fill(super::apps::TEMPLATES, "0");
-    let spec = set.inner_or_new("spec");
-    spec.fill("revisionHistoryLimit", 10);
-    let strategy = spec.inner_or_new("updateStrategy");
-    strategy.fill("type", "RollingUpdate");
-    if strategy.text("type") == "RollingUpdate" {
-        let rolling = strategy.inner_or_new("rollingUpdate");
-        rolling.fill_absent("maxUnavailable", 1);
-        rolling.fill_absent("maxSurge", 0);
+/// Pods of these kinds run for ever.
+pub(super) fn endless(template: &Field<'_>, kind: &str) -> Errors {
+    let mut errors = Errors::new();
+    let (policy, deadline) = (template.at("spec.restartPolicy"), template.at("spec.activeDeadlineSeconds"));
+    if policy.text() != "Always" {
+        errors.push(policy.not_supported(&["Always"]));
     }
+    if deadline.is_set() {
+        errors.push(deadline.forbidden(format!("activeDeadlineSeconds in {kind} is not Supported")));
+    }
+    errors
 }
 
-pub(super) fn stateful_set(set: &mut Object) {
-    template(set);
-    let spec = set.inner_or_new("spec");
-    spec.fill("podManagementPolicy", "OrderedReady");
-    let strategy = spec.inner_or_new("updateStrategy");
-    if strategy.text("type").is_empty() {
-        strategy.set("type", "RollingUpdate");
-        strategy.fill("rollingUpdate", json!({}));
-    }
-    if strategy.text("type") == "RollingUpdate"
-        && let Some(rolling) = strategy.inner("rollingUpdate")
-    {
-        rolling.fill("partition", 0);
-    }
-    let retention = spec.inner_or_new("persistentVolumeClaimRetentionPolicy");
-    retention.fill("whenDeleted", "Retain");
-    retention.fill("whenScaled", "Retain");
-    spec.fill("replicas", 1);
-    spec.fill("revisionHistoryLimit", 10);
-    for claim in spec.each("volumeClaimTemplates") {
-        claim.fill("apiVersion", "v1");
-        claim.fill("kind", "PersistentVolumeClaim");
-        claim.inner_or_new("spec").fill("volumeMode", "Filesystem");
-        claim.inner_or_new("status").fill("phase", "Pending");
-    }
+pub(super) fn not_negative(spec: &Field<'_>, names: &[&str]) -> Errors {
+    names.iter().filter_map(|name| spec.at(name).not_negative()).collect()
 }
 
-pub(super) fn job(job: &mut Object) {
-    job_spec(job.inner_or_new("spec"));
-    let labels = job.at(&["spec", "template", "metadata", "labels"]).filter(|labels| labels.is_object()).cloned();
-    if let Some(labels) = labels {
-        label(job, labels);
-    }
-    let spec = job.inner_or_new("spec");
-    if !spec.has("completions") && !spec.has("parallelism") {
-        spec.set("completions", 1);
-    }
-    spec.fill("parallelism", 1);
-    let tries = if spec.has("backoffLimitPerIndex") { i64::from(i32::MAX) } else { 6 };
-    spec.fill("backoffLimit", tries);
-    spec.fill("completionMode", "NonIndexed");
-    spec.fill("suspend", false);
-    let replaced = if spec.has("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
-    spec.fill("podReplacementPolicy", replaced);
-    spec.fill("manualSelector", false);
+/// The counts of a status, and those that are no more than others.
+pub(super) struct Counts {
+    pub(super) all: &'static [&'static str],
+    pub(super) of_replicas: &'static [&'static str],
+    /// The count that available pods are compared with, as the message says it.
+    pub(super) ready: &'static str,
 }
 
-/// Handles the fields that jobs and templates of jobs have in common.
-fn job_spec(spec: &mut serde_json::Map<String, Value>) {
-    spec.inner("template").into_iter().for_each(pod::template);
-    if let Some(policy) = spec.inner("podFailurePolicy") {
-        for rule in policy.each("rules") {
-            rule.each("onPodConditions").for_each(|pattern| pattern.fill("status", "True"));
+impl Counts {
+    pub(super) fn check(&self, object: &Object, old: Option<&Object>) -> Errors {
+        let root = Field::root(object);
+        let status = root.at("status");
+        let mut errors = number::counts(&status, self.all);
+        errors.extend(number::counts_no_more(
+            &status,
+            self.of_replicas,
+            "replicas",
+            "cannot be greater than status.replicas",
+        ));
+        if !self.ready.is_empty() {
+            let why = format!("cannot be greater than {}", self.ready);
+            errors.extend(number::counts_no_more(&status, &["availableReplicas"], "readyReplicas", &why));
         }
+        if let Some(old) = old {
+            let before = Field::root(old);
+            errors.extend(number::not_decremented(&status.at("collisionCount"), &before.at("status.collisionCount")));
+        }
+        errors
     }
 }
 
-pub(super) fn cron_job(job: &mut Object) {
-    let spec = job.inner_or_new("spec");
-    if let Some(template) = spec.inner("jobTemplate").and_then(|template| template.inner("spec")) {
-        job_spec(template);
+pub(super) const UNMATCHED: &str = "`selector` does not match template `labels`";
+
+/// Warns of what is unwise in the template of what makes pods.
+pub(super) fn warn(object: &Object, old: Option<&Object>) -> Vec<String> {
+    let root = Field::root(object);
+    let template = root.at("spec.template");
+    let before = old.and_then(|old| old.at(&["spec", "template"]));
+    if before == Some(template.value()) {
+        return Vec::new();
     }
-    spec.fill("concurrencyPolicy", "Allow");
-    spec.fill("suspend", false);
-    spec.fill("successfulJobsHistoryLimit", 3);
-    spec.fill("failedJobsHistoryLimit", 1);
+    let spec = root.at("spec");
+    let template = spec.at("template");
+    pod_spec::warn_of(&template.at("metadata"), &template.at("spec"), true)
 }
 
-pub(super) fn pod_template(object: &mut Object) {
-    object.inner("template").into_iter().for_each(pod::template);
+pub(super) const CONTAINERS: &str = "spec.template.spec.containers";
+
+pub(super) fn replicas(view: &View<'_>, selector: Value) -> Row {
+    let [names, images] = view.containers(CONTAINERS);
+    let [wanted, there, ready] =
+        ["spec.replicas", "status.replicas", "status.readyReplicas"].map(|path| view.int(path).into());
+    Row::from([view.name(), wanted, there, ready, view.age(), names, images, selector])
 }

@@ -1,15 +1,38 @@
-//! Cron jobs: their schedules and templates.
+//! Cron jobs: a schedule, a time zone and a template of jobs.
 
-use super::super::Part;
-use super::super::field::Field;
-use super::super::shown::selector;
-use super::{Errors, job_spec};
+use super::{GROUP, job};
+use crate::kinds::field::{Errors, Field};
+use crate::kinds::fill::Fields;
+use crate::kinds::kind::{Kind, Part, Subresource as Sub};
+use crate::kinds::printer::{NONE, Row, UNSET, View};
+use crate::kinds::shown::selector;
 use flyball_core::Object;
 use flyball_core::cron::Schedule;
 use flyball_core::field::FieldError;
 use serde_json::Value;
 
-pub(crate) fn cron_job(job: &Object, old: Option<&Object>, part: Part) -> Errors {
+pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "CronJob", "cronjobs")
+    .printed(row)
+    .default(default)
+    .warn(warn)
+    .validate(validate)
+    .short(&["cj"])
+    .category("all")
+    .generation()
+    .subresources(&[Sub::STATUS]);
+
+fn default(job: &mut Object) {
+    let spec = job.inner_or_new("spec");
+    if let Some(template) = spec.inner("jobTemplate").and_then(|template| template.inner("spec")) {
+        job::default_spec(template);
+    }
+    spec.fill("concurrencyPolicy", "Allow");
+    spec.fill("suspend", false);
+    spec.fill("successfulJobsHistoryLimit", 3);
+    spec.fill("failedJobsHistoryLimit", 1);
+}
+
+fn validate(job: &Object, old: Option<&Object>, part: Part) -> Errors {
     if part == Part::Status {
         return Errors::new();
     }
@@ -37,7 +60,7 @@ pub(crate) fn cron_job(job: &Object, old: Option<&Object>, part: Part) -> Errors
     errors.extend(spec.at("concurrencyPolicy").must_be_one_of(&["Allow", "Forbid", "Replace"]));
     let outer = spec.at("jobTemplate");
     let inner = outer.at("spec");
-    errors.extend(job_spec(&inner));
+    errors.extend(job::spec(&inner));
     let wanted = inner.at("selector");
     if wanted.is_set() {
         errors.push(wanted.invalid_as(selector(wanted.value()), "`selector` will be auto-generated"));
@@ -77,4 +100,30 @@ fn time_zone(zone: &Field<'_>) -> Errors {
         errors.push(zone.invalid(format!("unknown time zone {name}")));
     }
     errors
+}
+
+fn warn(job: &Object, old: Option<&Object>) -> Vec<String> {
+    job::warn_of_template(job, old, &["spec", "jobTemplate", "spec", "template"])
+}
+
+fn row(view: &View<'_>) -> Row {
+    let last = view.text("status.lastScheduleTime");
+    let [names, images] = view.containers("spec.jobTemplate.spec.template.spec.containers");
+    let suspended = match view.at("spec.suspend").as_bool() {
+        Some(true) => "True",
+        Some(false) => "False",
+        None => UNSET,
+    };
+    Row::from([
+        view.name(),
+        view.text("spec.schedule").into(),
+        view.at("spec.timeZone").as_str().unwrap_or(NONE).into(),
+        suspended.into(),
+        view.list("status.active").len().into(),
+        if last.is_empty() { NONE.into() } else { view.since(last).into() },
+        view.age(),
+        names,
+        images,
+        view.selector("spec.jobTemplate.spec.selector"),
+    ])
 }

@@ -1,0 +1,24 @@
+//! Bindings of mutating admission policies.
+
+use super::{GROUP, binding};
+use crate::kinds::field::{Errors, Field};
+use crate::kinds::kind::{EXTENSIONS, Kind, Part};
+use flyball_core::Object;
+
+pub(super) static KIND: Kind =
+    Kind::new(GROUP, "v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings")
+        .exempt_from_webhooks()
+        .exempt_from_policies()
+        .validate(validate)
+        .printed(binding::row)
+        .default(binding::default)
+        .category(EXTENSIONS)
+        .cluster()
+        .generation()
+        .versioned_updates();
+
+fn validate(object: &Object, _: Option<&Object>, _: Part) -> Errors {
+    let root = Field::root(object);
+    let spec = root.at("spec");
+    binding::check(&spec)
+}

@@ -1,0 +1,132 @@
+//! Daemon sets, which count their templates.
+
+use super::{GROUP, same_selector, selected};
+use crate::kinds::field::{Errors, Field};
+use crate::kinds::fill::Fields;
+use crate::kinds::kind::{Kind, Part, Subresource as Sub};
+use crate::kinds::pod_spec;
+use crate::kinds::printer::{Row, View};
+use crate::kinds::rules::{label, number};
+use crate::kinds::shown::{internal, selector};
+use crate::kinds::workload::{self, CONTAINERS, Counts};
+use flyball_core::field::FieldError;
+use flyball_core::{Clock, Object};
+use serde_json::Value;
+
+pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "DaemonSet", "daemonsets")
+    .printed(row)
+    .default(default)
+    .warn(workload::warn)
+    .prepare(prepare)
+    .validate(validate)
+    .short(&["ds"])
+    .category("all")
+    .generation()
+    .subresources(&[Sub::STATUS]);
+
+/// Counts the templates that a daemon set has had, in an annotation.
+const TEMPLATES: &str = "deprecated.daemonset.template.generation";
+
+fn default(set: &mut Object) {
+    workload::template(set);
+    set.metadata_mut().inner_or_new("annotations").fill(TEMPLATES, "0");
+    let spec = set.inner_or_new("spec");
+    spec.fill("revisionHistoryLimit", 10);
+    let strategy = spec.inner_or_new("updateStrategy");
+    strategy.fill("type", "RollingUpdate");
+    if strategy.text("type") == "RollingUpdate" {
+        let rolling = strategy.inner_or_new("rollingUpdate");
+        rolling.fill_absent("maxUnavailable", 1);
+        rolling.fill_absent("maxSurge", 0);
+    }
+}
+
+fn prepare(object: &mut Object, old: Option<&Object>, _: Part, _: &Clock) {
+    let count = |object: &Object| object.annotation(TEMPLATES).and_then(|count| count.parse::<i64>().ok()).unwrap_or(0);
+    let template = |object: &Object| object.at(&["spec", "template"]).cloned();
+    let number = match old {
+        None => count(object).max(1),
+        Some(old) if template(old) != template(object) => count(old) + 1,
+        Some(old) => count(old),
+    };
+    object.metadata_mut().inner_or_new("annotations").set(TEMPLATES, number.to_string());
+}
+
+fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
+    const STATUS: Counts = Counts {
+        all: &[
+            "currentNumberScheduled",
+            "numberMisscheduled",
+            "desiredNumberScheduled",
+            "numberReady",
+            "observedGeneration",
+            "updatedNumberScheduled",
+            "numberAvailable",
+            "numberUnavailable",
+            "collisionCount",
+        ],
+        of_replicas: &[],
+        ready: "",
+    };
+    if part == Part::Status {
+        return STATUS.check(object, old);
+    }
+    let root = Field::root(object);
+    let spec = root.at("spec");
+    let (wanted, template) = (spec.at("selector"), spec.at("template"));
+    let mut errors: Errors = same_selector(&root, old).into_iter().collect();
+    errors.extend(label::selector(&wanted));
+    errors.extend(selected(&spec, true));
+    if wanted.is_set() && label::is_empty(wanted.value()) {
+        errors.push(wanted.invalid_as(selector(wanted.value()), "empty selector is invalid for daemonset"));
+    }
+    errors.extend(pod_spec::check_template(&template));
+    errors.extend(workload::endless(&template, "DaemonSet"));
+    errors.extend(workload::not_negative(&spec, &["minReadySeconds"]));
+    errors.extend(strategy(&spec.at("updateStrategy")));
+    errors.extend(workload::not_negative(&spec, &["revisionHistoryLimit"]));
+    errors
+}
+
+fn strategy(strategy: &Field<'_>) -> Errors {
+    let rolling = strategy.at("rollingUpdate");
+    match strategy.at("type").text() {
+        "OnDelete" => Errors::new(),
+        "RollingUpdate" if !rolling.is_set() => vec![rolling.required("")],
+        "RollingUpdate" => {
+            let (fewer, more) = (rolling.at("maxUnavailable"), rolling.at("maxSurge"));
+            let mut errors = number::count_or_percent(&fewer);
+            errors.extend(number::count_or_percent(&more));
+            errors.extend(number::at_most_all(&fewer));
+            errors.extend(number::at_most_all(&more));
+            match (number::count(&fewer) != 0, number::count(&more) != 0) {
+                (true, true) => errors.push(more.invalid("may not be set when maxUnavailable is non-zero")),
+                (false, false) => errors.push(fewer.required("cannot be 0 when maxSurge is 0")),
+                _ => {}
+            }
+            errors
+        }
+        _ => {
+            let shown = internal("DaemonSetUpdateStrategy", strategy.value());
+            vec![FieldError::not_supported(strategy.path(), shown, ["RollingUpdate", "OnDelete"])]
+        }
+    }
+}
+
+fn row(view: &View<'_>) -> Row {
+    let [names, images] = view.containers(CONTAINERS);
+    let count = |field: &str| Value::from(view.int(&format!("status.{field}")));
+    Row::from([
+        view.name(),
+        count("desiredNumberScheduled"),
+        count("currentNumberScheduled"),
+        count("numberReady"),
+        count("updatedNumberScheduled"),
+        count("numberAvailable"),
+        view.labels("spec.template.spec.nodeSelector"),
+        view.age(),
+        names,
+        images,
+        view.selector("spec.selector"),
+    ])
+}

@@ -1,0 +1,10 @@
+//! Kinds of `certificates.k8s.io`.
+
+mod certificate_signing_request;
+
+use crate::kinds::kind::Kind;
+
+const GROUP: &str = "certificates.k8s.io";
+
+/// The kinds of the group, in the order of discovery.
+pub(super) static KINDS: &[&Kind] = &[&certificate_signing_request::KIND];

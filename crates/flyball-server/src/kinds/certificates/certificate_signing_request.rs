@@ -1,0 +1,262 @@
+//! Certificate signing requests: what is asked of a signer, its approval, and the certificate.
+
+use super::GROUP;
+use crate::kinds::field::{Errors, Field};
+use crate::kinds::fill::Fields;
+use crate::kinds::kind::{Kind, Part, Subresource as Sub};
+use crate::kinds::printer::{self, NONE, Row, View};
+use crate::kinds::rules::{pem, text};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use flyball_core::{Clock, Object};
+use serde_json::Value;
+use std::collections::{BTreeSet, HashSet};
+use x509_parser::prelude::{FromDer, X509Certificate, X509CertificationRequest};
+
+pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "CertificateSigningRequest", "certificatesigningrequests")
+    .printed(row)
+    .prepare(prepare)
+    .validate(validate)
+    .short(&["csr"])
+    .cluster()
+    .subresources(&[Sub::APPROVAL, Sub::STATUS])
+    .paths(&["spec.signerName"]);
+
+fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
+    if let Some(old) = old.filter(|_| part != Part::Whole) {
+        return verdict(object, old, part);
+    }
+    let root = Field::root(object);
+    let spec = root.at("spec");
+    let request = spec.at("request");
+    let mut errors = Errors::new();
+    let pem = STANDARD.decode(request.text()).unwrap_or_default();
+    errors.extend(wrong_request(&pem).map(|why| request.invalid(why)));
+    let usages = spec.at("usages");
+    errors.extend(usages.must_be_set());
+    errors.extend(usages.items().filter_map(|usage| usage.must_be_in(USAGES)));
+    let mut seen = HashSet::new();
+    for usage in usages.items() {
+        if !seen.insert(usage.value()) {
+            errors.push(usage.duplicate());
+        }
+    }
+    let signer = spec.at("signerName");
+    if signer.text() == "kubernetes.io/legacy-unknown" {
+        errors.push(signer.invalid("the legacy signerName is not allowed via this API version"));
+    } else {
+        errors.extend(text::signer_name(&signer));
+    }
+    let seconds = spec.at("expirationSeconds");
+    if seconds.is_set() && seconds.int() < 600 {
+        errors.push(seconds.invalid("may not specify a duration less than 600 seconds (10 minutes)"));
+    }
+    errors
+}
+
+const USAGES: &[&str] = &[
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
+
+const APPROVED: &str = "Approved";
+
+const DENIED: &str = "Denied";
+
+const FAILED: &str = "Failed";
+
+fn conditions<'a>(request: &'a Object, kind: &str) -> Vec<&'a Value> {
+    let all = request.at(&["status", "conditions"]).and_then(Value::as_array).into_iter().flatten();
+    all.filter(|condition| condition["type"] == kind).collect()
+}
+
+/// A request stays what it was; approval changes its conditions alone, and signing leaves the verdict.
+fn prepare(request: &mut Object, old: Option<&Object>, part: Part, clock: &Clock) {
+    let Some(old) = old else { return };
+    if part != Part::Status {
+        request.keep("spec", old);
+    }
+    match part {
+        Part::Approval => {
+            date_conditions(request, old, clock);
+            let told = request.at(&["status", "conditions"]).cloned();
+            request.keep("status", old);
+            match told {
+                Some(told) => request.inner_or_new("status").set("conditions", told),
+                None => drop(request.inner_or_new("status").remove("conditions")),
+            }
+        }
+        Part::Status => {
+            for kind in [APPROVED, DENIED] {
+                let verdicts: Vec<Value> = conditions(old, kind).into_iter().cloned().collect();
+                if conditions(request, kind).len() == verdicts.len() {
+                    let told = request.inner_or_new("status").each("conditions");
+                    told.filter(|condition| condition.text("type") == kind)
+                        .zip(verdicts)
+                        .for_each(|(told, verdict)| told.clone_from(verdict.as_object().unwrap_or(&told.clone())));
+                }
+            }
+            date_conditions(request, old, clock);
+        }
+        _ => {}
+    }
+}
+
+/// Notes when conditions were told, and since when they hold.
+fn date_conditions(request: &mut Object, old: &Object, clock: &Clock) {
+    for condition in request.inner_or_new("status").each("conditions") {
+        condition.fill("lastUpdateTime", clock.now_rfc3339());
+        let same = |known: &&Value| known["status"] == condition["status"] && known["lastTransitionTime"].is_string();
+        let since = conditions(old, condition.text("type")).into_iter().find(same);
+        let since = since.map_or_else(|| clock.now_rfc3339().into(), |known| known["lastTransitionTime"].clone());
+        condition.fill("lastTransitionTime", since);
+    }
+}
+
+/// Validates a verdict or a signature.
+fn verdict(request: &Object, old: &Object, part: Part) -> Errors {
+    let root = Field::root(request);
+    let status = root.at("status");
+    let told = status.at("conditions");
+    let mut errors = Errors::new();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    for condition in told.items() {
+        let (kind, state) = (condition.at("type"), condition.at("status"));
+        errors.extend(kind.must_be_set());
+        let verdict = [APPROVED, DENIED, FAILED].contains(&kind.text());
+        errors.extend(state.must_be_one_of(if verdict { &["True"] } else { &["False", "True", "Unknown"] }));
+        let other = [(APPROVED, DENIED), (DENIED, APPROVED)].into_iter().find(|(this, _)| *this == kind.text());
+        if other.is_some_and(|(_, other)| seen.contains(other)) {
+            errors.push(told.invalid_as(kind.text(), "Approved and Denied conditions are mutually exclusive"));
+        }
+        if !seen.insert(kind.text().to_owned()) {
+            errors.push(kind.duplicate());
+        }
+    }
+    let certificate = status.at("certificate");
+    let pem = |object: &Object| {
+        let text = object.at(&["status", "certificate"]).and_then(Value::as_str).unwrap_or_default();
+        wrong_certificate(&STANDARD.decode(text).unwrap_or_default())
+    };
+    // What was stored before it was checked may stay.
+    if let (Some(why), None) = (pem(request), pem(old)) {
+        errors.push(certificate.invalid(why));
+    }
+    for kind in [APPROVED, DENIED, FAILED] {
+        let (now, before) = (conditions(request, kind), conditions(old, kind));
+        if now.len() < before.len() {
+            errors.push(told.forbidden(format!("updates may not remove a condition of type \"{kind}\"")));
+        } else if now.len() > before.len() && part == Part::Status && kind != FAILED {
+            errors.push(told.forbidden(format!("updates may not add a condition of type \"{kind}\"")));
+        }
+    }
+    let before = old.at(&["status", "certificate"]);
+    if before.is_some_and(|before| before != certificate.value()) {
+        errors.push(certificate.forbidden("updates may not modify existing certificate content"));
+    }
+    errors
+}
+
+/// Says what is wrong with a request in PEM; only its first block counts.
+fn wrong_request(text: &[u8]) -> Option<String> {
+    let Some(block) = pem::blocks(text).next().filter(|block| block.label == "CERTIFICATE REQUEST") else {
+        return Some("PEM block type must be CERTIFICATE REQUEST".into());
+    };
+    match X509CertificationRequest::from_der(&block.content) {
+        Ok(([], _)) => None,
+        Ok(_) => Some("asn1: syntax error: trailing data".into()),
+        Err(_) => Some(wrong_der(&block.content)),
+    }
+}
+
+/// Says what Go finds wrong with bytes that are no signing request: here it knows the outermost layer alone.
+fn wrong_der(bytes: &[u8]) -> String {
+    const SEQUENCE: u8 = 0x30;
+    match bytes {
+        [] => "asn1: syntax error: sequence truncated",
+        [SEQUENCE, ..] => "asn1: syntax error: data truncated",
+        _ => "asn1: structure error: tags don't match",
+    }
+    .into()
+}
+
+/// Says what is wrong with issued certificates in PEM; there may be none yet.
+fn wrong_certificate(text: &[u8]) -> Option<String> {
+    if text.is_empty() {
+        return None;
+    }
+    let mut count = 0;
+    for block in pem::blocks(text) {
+        if block.label != "CERTIFICATE" {
+            let label = flyball_core::field::go_quote(&block.label);
+            return Some(format!("only CERTIFICATE PEM blocks are allowed, found {label}"));
+        }
+        if block.has_headers {
+            return Some("no PEM block headers are permitted".into());
+        }
+        let mut rest = &block.content[..];
+        if rest.is_empty() {
+            return Some("found CERTIFICATE PEM block containing 0 certificates".into());
+        }
+        while !rest.is_empty() {
+            match X509Certificate::from_der(rest) {
+                Ok((after, _)) => rest = after,
+                Err(_) => return Some("x509: malformed certificate".into()),
+            }
+        }
+        count += 1;
+    }
+    (count == 0).then(|| "must contain at least one CERTIFICATE PEM block".into())
+}
+
+fn row(view: &View<'_>) -> Row {
+    let conditions: Vec<&str> =
+        view.list("status.conditions").iter().map(|condition| printer::text(condition, "type")).collect();
+    let has = |condition: &str| conditions.contains(&condition);
+    let mut status = if has("Denied") {
+        "Denied"
+    } else if has("Approved") {
+        "Approved"
+    } else {
+        "Pending"
+    }
+    .to_owned();
+    if has("Failed") {
+        status += ",Failed";
+    }
+    if !view.text("status.certificate").is_empty() {
+        status += ",Issued";
+    }
+    let seconds = view.at("spec.expirationSeconds").as_i64();
+    let duration = seconds
+        .map(|seconds| flyball_core::time::human_duration(flyball_core::time::SignedDuration::from_secs(seconds)));
+    Row::from([
+        view.name(),
+        view.age(),
+        view.text_or("spec.signerName", NONE),
+        view.text("spec.username").into(),
+        duration.unwrap_or_else(|| NONE.into()).into(),
+        status.into(),
+    ])
+}

@@ -1,0 +1,39 @@
+//! Leases.
+
+use super::GROUP;
+use crate::kinds::field::{Errors, Field};
+use crate::kinds::kind::{Kind, Part};
+use crate::kinds::printer::{Row, View};
+use flyball_core::{Clock, Object};
+use serde_json::Value;
+
+pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Lease", "leases")
+    .printed(row)
+    .prepare(prepare)
+    .validate(validate)
+    .create_on_update()
+    .versioned_updates();
+
+/// Drops the choice of holders, which leases cannot set yet.
+fn prepare(lease: &mut Object, _: Option<&Object>, _: Part, _: &Clock) {
+    if let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("strategy");
+        spec.remove("preferredHolder");
+    }
+}
+
+fn validate(object: &Object, _: Option<&Object>, _: Part) -> Errors {
+    let root = Field::root(object);
+    let spec = root.at("spec");
+    let mut errors = Errors::new();
+    let seconds = spec.at("leaseDurationSeconds");
+    if seconds.given_int().is_some_and(|seconds| seconds <= 0) {
+        errors.push(seconds.invalid("must be greater than 0"));
+    }
+    errors.extend(spec.at("leaseTransitions").not_negative());
+    errors
+}
+
+fn row(view: &View<'_>) -> Row {
+    Row::from([view.name(), view.text("spec.holderIdentity").into(), view.age()])
+}

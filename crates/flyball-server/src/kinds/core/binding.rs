@@ -1,0 +1,6 @@
+//! Bindings: the scheduler's decision for a pod, which is created and not stored.
+
+use super::GROUP;
+use crate::kinds::kind::{Kind, Verbs};
+
+pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Binding", "bindings").verbs(Verbs::CreateOnly);

@@ -1,0 +1,23 @@
+//! Component statuses: read-only and deprecated.
+
+use super::GROUP;
+use crate::kinds::kind::{Kind, Verbs};
+use crate::kinds::printer::{Row, View, text};
+use serde_json::Value;
+
+pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ComponentStatus", "componentstatuses")
+    .printed(row)
+    .short(&["cs"])
+    .cluster()
+    .verbs(Verbs::ReadOnly);
+
+fn row(view: &View<'_>) -> Row {
+    let healthy = view.list("conditions").iter().find(|condition| text(condition, "type") == "Healthy");
+    let status = match healthy {
+        None => "Unknown",
+        Some(condition) if text(condition, "status") == "True" => "Healthy",
+        Some(_) => "Unhealthy",
+    };
+    let said = |field: &str| Value::from(healthy.map_or("", |condition| text(condition, field)));
+    Row::from([view.name(), status.into(), said("message"), said("error")])
+}

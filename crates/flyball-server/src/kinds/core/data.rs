@@ -1,0 +1,41 @@
+//! Rules that the data of config maps and secrets share.
+
+use crate::kinds::field::{Errors, Field};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use flyball_core::Object;
+use flyball_core::names::config_key;
+use serde_json::Value;
+
+pub(super) const MAX_SIZE: usize = 1024 * 1024;
+
+const FIXED: &str = "field is immutable when `immutable` is set";
+
+/// Reads bytes as they stand in JSON.
+pub(super) fn bytes(value: &Value) -> Vec<u8> {
+    STANDARD.decode(value.as_str().unwrap_or_default()).unwrap_or_default()
+}
+
+pub(super) fn keys(data: &Field<'_>) -> Errors {
+    let wrong = |(key, field): (&str, Field<'_>)| {
+        config_key(key).into_iter().map(|wrong| field.invalid_as(key, wrong)).collect::<Errors>()
+    };
+    data.entries().flat_map(wrong).collect()
+}
+
+/// Rejects a change of immutable data, and of the declaration that it is.
+pub(super) fn fixed(root: &Field<'_>, old: Option<&Object>, fields: &[&str]) -> Errors {
+    let Some(old) = old.filter(|old| old.get("immutable") == Some(&Value::Bool(true))) else { return Errors::new() };
+    let mut errors = Errors::new();
+    if !root.at("immutable").flag() {
+        errors.push(root.at("immutable").forbidden(FIXED));
+    }
+    for field in fields.iter().filter(|field| root.value().get(**field) != old.get(**field)) {
+        errors.push(root.at(field).forbidden(FIXED));
+    }
+    errors
+}
+
+pub(super) fn count(value: &Value) -> usize {
+    value.as_object().map_or(0, serde_json::Map::len)
+}

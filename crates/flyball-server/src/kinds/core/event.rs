@@ -1,0 +1,162 @@
+//! Events of the core group, as which those of `events.k8s.io` are stored too.
+
+use super::GROUP;
+use crate::kinds::field::{Errors, Field};
+use crate::kinds::kind::{Checks, Kind, Part};
+use crate::kinds::printer::{Row, View, text};
+use flyball_core::Object;
+use flyball_core::field::FieldError;
+use flyball_core::names::{dns_subdomain, qualified_name};
+use serde_json::{Value, json};
+
+pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Event", "events")
+    .printed(row)
+    .checks(Checks::Once)
+    .validate(validate)
+    .short(&["ev"])
+    .create_on_update()
+    .fields(FIELDS, field);
+
+/// The selectable fields of core events.
+const FIELDS: &[&str] = &[
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "type",
+    "source",
+];
+
+/// Returns the value of a field of an event as it is stored.
+pub(in crate::kinds) fn field(event: &Object, field: &str) -> String {
+    let text = |path: &[&str]| event.at(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    match field.split_once('.') {
+        Some(("involvedObject" | "regarding", inner)) => text(&["involvedObject", inner]),
+        _ if field == "source" => Some(text(&["source", "component"]))
+            .filter(|component| !component.is_empty())
+            .unwrap_or_else(|| text(&["reportingComponent"])),
+        _ if field == "reportingController" => text(&["reportingComponent"]),
+        _ => text(&[field]),
+    }
+}
+
+/// Each field's name in the newer group and in the core group, where they differ.
+const RENAMED: [(&str, &str); 7] = [
+    ("regarding", "involvedObject"),
+    ("note", "message"),
+    ("reportingController", "reportingComponent"),
+    ("deprecatedSource", "source"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedCount", "count"),
+];
+
+/// Turns an event of the newer group into a core event.
+pub(in crate::kinds) fn to_core(event: &mut Object) {
+    for (new, core) in RENAMED {
+        if let Some(value) = event.remove(new) {
+            event.insert(core.into(), value);
+        }
+    }
+    // These are always told of a core event.
+    for (field, empty) in [("reportingComponent", json!("")), ("reportingInstance", json!("")), ("source", json!({}))] {
+        event.entry(field).or_insert(empty);
+    }
+    for field in ["firstTimestamp", "lastTimestamp", "eventTime"] {
+        event.entry(field).or_insert(Value::Null);
+    }
+    event.entry("involvedObject").or_insert_with(|| json!({}));
+}
+
+/// Turns a core event into one of the newer group.
+pub(in crate::kinds) fn from_core(event: &mut Object) {
+    for (new, core) in RENAMED {
+        if let Some(value) = event.remove(core) {
+            event.insert(new.into(), value);
+        }
+    }
+    for field in ["reportingController", "reportingInstance"] {
+        if event.get(field).is_some_and(|value| value == "") {
+            event.remove(field);
+        }
+    }
+}
+
+/// The greatest lengths of texts, by the names of the core group.
+const LENGTHS: [(&str, usize); 4] = [("reportingInstance", 128), ("action", 128), ("reason", 128), ("message", 1024)];
+
+/// Rules that old and new events obey; only the name of the controller differs.
+pub(in crate::kinds) fn check(event: &Object, controller: &str) -> Errors {
+    let root = Field::root(event);
+    let mut errors = Errors::new();
+    let own = event.namespace().unwrap_or_default();
+    let about = root.at("involvedObject");
+    let about = about.at("namespace");
+    if root.at("eventTime").is_empty() {
+        let agrees = if about.is_empty() { matches!(own, "" | "default") } else { about.text() == own };
+        if !agrees {
+            errors.push(about.invalid_as(about.text(), "does not match event.namespace"));
+        }
+    } else {
+        if about.is_empty() && !matches!(own, "default" | "kube-system") {
+            errors.push(about.invalid_as("", "does not match event.namespace"));
+        }
+        let reporter = root.at_as("reportingComponent", controller);
+        errors.extend(reporter.must_be_set());
+        errors.extend(reporter.obeys(qualified_name));
+        for (field, most) in LENGTHS {
+            let field = root.at(field);
+            if field.is_empty() && most == 128 {
+                errors.push(field.required(""));
+            }
+            if field.text().len() > most {
+                errors.push(field.invalid_as("", format!("can have at most {most} characters")));
+            }
+        }
+    }
+    errors.extend(dns_subdomain(own).into_iter().map(|wrong| FieldError::invalid("namespace", own, wrong)));
+    errors
+}
+
+fn validate(event: &Object, _: Option<&Object>, _: Part) -> Errors {
+    check(event, "reportingComponent")
+}
+
+pub(in crate::kinds) fn row(view: &View<'_>) -> Row {
+    let series = view.at("series");
+    let first = [view.text("firstTimestamp"), view.text("eventTime")]
+        .into_iter()
+        .find(|time| !time.is_empty())
+        .unwrap_or_default();
+    let last = [text(series, "lastObservedTime"), view.text("lastTimestamp"), first];
+    let last = last.into_iter().find(|time| !time.is_empty()).unwrap_or_default();
+    let count = match series["count"].as_i64() {
+        Some(count) => count,
+        None => view.int("count").max(1),
+    };
+    let (kind, name) = (view.text("involvedObject.kind").to_lowercase(), view.text("involvedObject.name"));
+    let target = if name.is_empty() { kind } else { format!("{kind}/{name}") };
+    let either = |paths: [&str; 2]| paths.map(|path| view.text(path)).into_iter().find(|text| !text.is_empty());
+    let source = [either(["source.component", "reportingComponent"]), either(["source.host", "reportingInstance"])];
+    let source = match source {
+        [component, None] => component.unwrap_or_default().to_owned(),
+        [component, Some(host)] => format!("{}, {host}", component.unwrap_or_default()),
+    };
+    Row::from([
+        view.since(last).into(),
+        view.text("type").into(),
+        view.text("reason").into(),
+        target.into(),
+        view.text("involvedObject.fieldPath").into(),
+        source.into(),
+        view.text("message").trim().into(),
+        view.since(first).into(),
+        count.into(),
+        view.name(),
+    ])
+}

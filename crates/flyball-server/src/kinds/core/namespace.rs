@@ -1,0 +1,126 @@
+//! Namespaces: they are held by finalizers of their own while their content is removed.
+
+use super::GROUP;
+use crate::kinds::field::{Errors, Field};
+use crate::kinds::kind::{Checks, Deletion, Kind, Part, Subresource as Sub, Verbs};
+use crate::kinds::printer::{Row, View};
+use flyball_core::names::{dns_label, qualified_name};
+use flyball_core::{Clock, Object};
+use serde_json::{Value, json};
+
+pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Namespace", "namespaces")
+    .deletion(Deletion { outlives: is_held, mark, ..Deletion::AT_ONCE })
+    .printed(row)
+    .validate(validate)
+    .checks(Checks::Whole)
+    .short(&["ns"])
+    .cluster()
+    .verbs(Verbs::NoCollection)
+    .subresources(&[Sub::FINALIZE, Sub::STATUS])
+    .name_rule(dns_label)
+    .deleted_as_object()
+    .paths(&["status.phase"])
+    .default(default)
+    .prepare(prepare);
+
+const LABEL: &str = "kubernetes.io/metadata.name";
+
+/// Labels a namespace with its name.
+fn default(namespace: &mut Object) {
+    let name = namespace.name().to_owned();
+    if name.is_empty() {
+        return;
+    }
+    let labels = namespace.metadata_mut().entry("labels").or_insert_with(|| json!({}));
+    if let Some(labels) = labels.as_object_mut() {
+        labels.insert(LABEL.into(), name.into());
+    }
+}
+
+fn prepare(namespace: &mut Object, old: Option<&Object>, part: Part, _: &Clock) {
+    let Some(old) = old else {
+        // A generated name comes after the defaults.
+        default(namespace);
+        namespace.insert("status".into(), json!({"phase": "Active"}));
+        let finalizers = namespace.entry("spec").or_insert_with(|| json!({})).as_object_mut();
+        let finalizers = finalizers.map(|spec| spec.entry("finalizers").or_insert_with(|| json!([])));
+        if let Some(finalizers) = finalizers.and_then(Value::as_array_mut)
+            && !finalizers.contains(&"kubernetes".into())
+        {
+            finalizers.push("kubernetes".into());
+        }
+        return;
+    };
+    if part == Part::Whole {
+        match old.get("spec") {
+            Some(spec) => namespace.insert("spec".into(), spec.clone()),
+            None => namespace.remove("spec"),
+        };
+    }
+}
+
+/// Returns whether finalizers in the spec hold a namespace.
+fn is_held(namespace: &Object) -> bool {
+    namespace.at(&["spec", "finalizers"]).and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
+}
+
+/// Completes the mark that a deletion leaves on a namespace.
+fn mark(namespace: &mut Object, _: &Object, _: &Clock) {
+    namespace.metadata_mut().remove("deletionGracePeriodSeconds");
+    if let Some(status) = namespace.entry("status").or_insert_with(|| json!({})).as_object_mut() {
+        status.insert("phase".into(), "Terminating".into());
+    }
+}
+
+/// Finalizers of a namespace's own are Kubernetes' or have a domain.
+fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
+    let mut errors = security_levels(object, old);
+    if old.is_some() && part != Part::Finalize {
+        return errors;
+    }
+    let root = Field::root(object);
+    let spec = root.at("spec");
+    let list = spec.at("finalizers");
+    for item in list.items() {
+        let at = if old.is_some() { item } else { Field::new(*list.path(), item.value()) };
+        errors.extend(at.obeys(qualified_name));
+        if !item.text().contains('/') && !matches!(item.text(), "kubernetes" | "orphan" | "foregroundDeletion") {
+            errors.push(at.invalid("name is neither a standard finalizer name nor is it fully qualified"));
+        }
+    }
+    errors
+}
+
+/// The labels that say how secure pods must be name levels that there are.
+fn security_levels(object: &Object, old: Option<&Object>) -> Errors {
+    const PREFIX: &str = "pod-security.kubernetes.io/";
+    let root = Field::root(object);
+    let labels = root.at("metadata.labels");
+    let metadata = root.at("metadata");
+    let labels_at = metadata.at("labels");
+    let mut errors = Errors::new();
+    for mode in ["enforce", "audit", "warn"] {
+        for versioned in [false, true] {
+            let key = format!("{PREFIX}{mode}{}", if versioned { "-version" } else { "" });
+            let Some(given) = labels.value().get(&key).and_then(Value::as_str) else { continue };
+            if old.is_some_and(|old| old.label(&key) == Some(given)) {
+                continue;
+            }
+            let minor = given.strip_prefix("v1.").is_some_and(|minor| minor.parse::<u32>().is_ok());
+            let (good, why) = if versioned {
+                (given == "latest" || minor, "must be \"latest\" or \"v1.x\"")
+            } else {
+                let known = matches!(given, "privileged" | "baseline" | "restricted");
+                (known, "must be one of privileged, baseline, restricted")
+            };
+            if !good {
+                errors.push(labels_at.key(&key).invalid(why));
+            }
+        }
+    }
+    errors
+}
+
+fn row(view: &View<'_>) -> Row {
+    Row::from([view.name(), view.text("status.phase").into(), view.age()])
+}

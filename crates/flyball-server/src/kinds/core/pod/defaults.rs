@@ -1,0 +1,119 @@
+//! Defaults of pods, beyond those of templates.
+
+use crate::kinds::fill::Fields;
+use crate::kinds::pod_spec;
+use flyball_core::{Object, Quantity};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+type Inner = Map<String, Value>;
+
+/// Fills in a pod.
+pub(super) fn default(pod: &mut Object) {
+    pod_spec::default_spec(pod.inner_or_new("spec"));
+    if let Some(spec) = pod.inner("spec") {
+        for list in ["containers", "initContainers"] {
+            spec.each(list).for_each(requests_from_limits);
+        }
+        pod_requests(spec);
+        spec.fill("enableServiceLinks", true);
+        if spec.get("hostNetwork") == Some(&Value::Bool(true)) {
+            for list in ["containers", "initContainers"] {
+                spec.each(list).for_each(|container| container.each("ports").for_each(host_port));
+            }
+        }
+    }
+    if let Some(status) = pod.inner("status") {
+        addresses(status);
+    }
+}
+
+/// Of `podIP` and `podIPs`, the one that is missing follows the other.
+pub(super) fn addresses(status: &mut Inner) {
+    for (one, all) in [("podIP", "podIPs"), ("hostIP", "hostIPs")] {
+        let single = status.text(one).to_owned();
+        let first =
+            status.get(all).and_then(|all| all.pointer("/0/ip")).and_then(Value::as_str).unwrap_or_default().to_owned();
+        if !single.is_empty() && single != first && one == "podIP" {
+            status.set(all, json!([{"ip": single}]));
+        } else if single.is_empty() && !first.is_empty() && one == "podIP" {
+            status.set(one, first);
+        }
+    }
+}
+
+pub(super) fn host_port(port: &mut Inner) {
+    if let Some(number) = port.get("containerPort").cloned() {
+        port.fill("hostPort", number);
+    }
+}
+
+/// Asks for as much as is allowed, where nothing is asked for.
+pub(super) fn requests_from_limits(container: &mut Inner) {
+    let Some(resources) = container.inner("resources") else { return };
+    let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
+    let requests = resources.inner_or_new("requests");
+    for (name, limit) in limits {
+        requests.entry(name).or_insert(limit);
+    }
+}
+
+/// Works out what the pod as a whole asks for, if it says something of the whole.
+pub(super) fn pod_requests(spec: &mut Inner) {
+    let sums = |field: &str, spec: &Inner| {
+        let mut sums: BTreeMap<String, Quantity> = BTreeMap::new();
+        let containers = spec.get("containers").and_then(Value::as_array).into_iter().flatten();
+        for container in containers {
+            for (name, amount) in
+                container.pointer(&format!("/resources/{field}")).and_then(Value::as_object).into_iter().flatten()
+            {
+                if let Some(amount) = amount.as_str().and_then(|text| text.parse::<Quantity>().ok()) {
+                    let sum = sums.entry(name.clone()).or_insert(Quantity::ZERO);
+                    *sum = sum.plus(&amount);
+                }
+            }
+        }
+        sums
+    };
+    let (limits, requests) = (sums("limits", spec), sums("requests", spec));
+    let Some(resources) = spec.inner("resources") else { return };
+    let asked = resources.get("requests").cloned().unwrap_or_default();
+    let huge = |name: &str| name.starts_with("hugepages-");
+    let known = |name: &str| matches!(name, "cpu" | "memory") || huge(name);
+    if resources.has("limits") || resources.has("requests") {
+        for (name, sum) in limits.iter().filter(|(name, _)| huge(name) && asked.get(name.as_str()).is_none()) {
+            resources.inner_or_new("limits").entry(name.as_str()).or_insert_with(|| sum.to_string().into());
+        }
+    }
+    let Some(limits) = resources.get("limits").and_then(Value::as_object).filter(|limits| !limits.is_empty()).cloned()
+    else {
+        return;
+    };
+    let asked = resources.inner_or_new("requests");
+    for (name, sum) in requests.iter().filter(|(name, _)| known(name) && !huge(name)) {
+        asked.entry(name.as_str()).or_insert_with(|| sum.to_string().into());
+    }
+    for (name, limit) in limits.into_iter().filter(|(name, _)| known(name)) {
+        asked.entry(name).or_insert(limit);
+    }
+    if asked.is_empty() {
+        resources.remove("requests");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_asked_for() {
+        let mut object = Object::try_from(json!({"spec": {"containers": [
+            {"name": "a", "image": "b:1", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "100m"}}}
+        ]}})).unwrap();
+        default(&mut object);
+        assert_eq!(
+            object.as_value().pointer("/spec/containers/0/resources/requests"),
+            Some(&json!({"cpu": "100m", "memory": "1Gi"}))
+        );
+    }
+}

@@ -1,0 +1,41 @@
+//! Pod templates that stand for themselves.
+
+use super::GROUP;
+use crate::kinds::field::{Errors, Field};
+use crate::kinds::fill::Fields;
+use crate::kinds::kind::{Kind, Part};
+use crate::kinds::pod_spec;
+use crate::kinds::printer::{Row, View};
+use flyball_core::Object;
+
+pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "PodTemplate", "podtemplates")
+    .printed(row)
+    .default(default)
+    .warn(warn)
+    .validate(validate)
+    .generation()
+    .deleted_as_object();
+
+fn default(object: &mut Object) {
+    object.inner("template").into_iter().for_each(pod_spec::template);
+}
+
+fn validate(object: &Object, _: Option<&Object>, _: Part) -> Errors {
+    let root = Field::root(object);
+    pod_spec::check_template(&root.at("template"))
+}
+
+/// Warns of what is unwise in a template that stands for itself.
+fn warn(object: &Object, old: Option<&Object>) -> Vec<String> {
+    let root = Field::root(object);
+    let template = root.at("template");
+    if old.and_then(|old| old.get("template")) == Some(template.value()) {
+        return Vec::new();
+    }
+    pod_spec::warn_of(&template.at("metadata"), &template.at("spec"), true)
+}
+
+fn row(view: &View<'_>) -> Row {
+    let [names, images] = view.containers("template.spec.containers");
+    Row::from([view.name(), names, images, view.labels("template.metadata.labels")])
+}

@@ -1,0 +1,71 @@
+//! Replication controllers: the older replica sets, with a selector that is a map of labels.
+
+use super::GROUP;
+use crate::kinds::field::{Errors, Field};
+use crate::kinds::fill::Fields;
+use crate::kinds::kind::{Deletion, Kind, Part, Subresource as Sub};
+use crate::kinds::pod_spec;
+use crate::kinds::printer::{Row, View};
+use crate::kinds::workload::{self, Counts, UNMATCHED};
+use flyball_core::Object;
+use serde_json::Value;
+
+pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ReplicationController", "replicationcontrollers")
+    .deletion(Deletion { orphans: true, ..Deletion::AT_ONCE })
+    .scale_selector(".spec.selector")
+    .registry_path("controllers")
+    .printed(row)
+    .default(default)
+    .warn(workload::warn)
+    .validate(validate)
+    .short(&["rc"])
+    .category("all")
+    .generation()
+    .subresources(&[Sub::SCALE, Sub::STATUS])
+    .paths(&["status.replicas"]);
+
+fn default(controller: &mut Object) {
+    workload::template(controller);
+    let labels = controller.at(&["spec", "template", "metadata", "labels"]).cloned();
+    let spec = controller.inner_or_new("spec");
+    spec.fill("replicas", 1);
+    let Some(labels) = labels.filter(Value::is_object) else { return };
+    if spec.get("selector").and_then(Value::as_object).is_none_or(serde_json::Map::is_empty) {
+        spec.set("selector", labels.clone());
+    }
+    workload::label(controller, labels);
+}
+
+fn validate(object: &Object, _: Option<&Object>, part: Part) -> Errors {
+    const STATUS: Counts = Counts {
+        all: &["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"],
+        of_replicas: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+        ready: "readyReplicas",
+    };
+    if part == Part::Status {
+        return STATUS.check(object, None);
+    }
+    let root = Field::root(object);
+    let spec = root.at("spec");
+    let mut errors = workload::not_negative(&spec, &["minReadySeconds"]);
+    let wanted = spec.at("selector");
+    errors.extend(wanted.must_be_set());
+    errors.extend(workload::not_negative(&spec, &["replicas"]));
+    let template = spec.at("template");
+    if !template.is_set() {
+        errors.push(template.required(""));
+        return errors;
+    }
+    let labels = template.at("metadata.labels");
+    let has = |(key, value): (&String, &Value)| labels.value().get(key) == Some(value);
+    if !wanted.value().as_object().into_iter().flatten().all(has) {
+        errors.push(labels.invalid(UNMATCHED));
+    }
+    errors.extend(pod_spec::check_template(&template));
+    errors.extend(workload::endless(&template, "ReplicationController"));
+    errors
+}
+
+fn row(view: &View<'_>) -> Row {
+    workload::replicas(view, view.labels("spec.selector"))
+}

@@ -1,0 +1,346 @@
+//! Services: their defaults, and what they are given.
+
+mod rules;
+
+use super::GROUP;
+use crate::kinds::field::{Errors, Field};
+use crate::kinds::fill::Fields;
+use crate::kinds::kind::{Kind, Part, Subresource as Sub};
+use crate::kinds::load_balancer;
+use crate::kinds::printer::{self, NONE, Row, View, int};
+use crate::kinds::rules::address;
+use flyball_core::field::FieldError;
+use flyball_core::names::dns_label;
+use flyball_core::{Clock, Object};
+use rules::{validate, warn};
+use serde_json::{Value, json};
+
+pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Service", "services")
+    .given_addresses()
+    .registry_path("services/specs")
+    .printed(row)
+    .default(default)
+    .name_rule(dns_label)
+    .warn(warn)
+    .prepare(prepare)
+    .validate(validate)
+    .short(&["svc"])
+    .category("all")
+    .create_on_update()
+    .deleted_as_object()
+    .subresources(&[Sub::SERVICE_PROXY, Sub::STATUS])
+    .paths(&["spec.clusterIP", "spec.type"]);
+
+pub(super) fn default(service: &mut Object) {
+    let spec = service.inner_or_new("spec");
+    spec.fill("sessionAffinity", "None");
+    match spec.text("sessionAffinity") {
+        "None" => {
+            spec.remove("sessionAffinityConfig");
+        }
+        "ClientIP" => {
+            let given = spec.get("sessionAffinityConfig").and_then(|config| config.pointer("/clientIP/timeoutSeconds"));
+            if given.is_none_or(Value::is_null) {
+                spec.set("sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10800}}));
+            }
+        }
+        _ => {}
+    }
+    spec.fill("type", "ClusterIP");
+    for port in spec.each("ports") {
+        port.fill("protocol", "TCP");
+        let unset = matches!(port.get("targetPort"), None | Some(Value::Null))
+            || port["targetPort"] == 0
+            || port["targetPort"] == "";
+        if let (true, Some(number)) = (unset, port.get("port").cloned()) {
+            port.set("targetPort", number);
+        }
+    }
+    let balanced = spec.text("type") == "LoadBalancer";
+    let exposed = balanced || spec.text("type") == "NodePort";
+    let addressed = spec.text("type") == "ClusterIP"
+        && spec.get("externalIPs").and_then(Value::as_array).is_some_and(|ips| !ips.is_empty());
+    if exposed || addressed {
+        spec.fill("externalTrafficPolicy", "Cluster");
+    }
+    if exposed || spec.text("type") == "ClusterIP" {
+        spec.fill("internalTrafficPolicy", "Cluster");
+    }
+    if balanced {
+        spec.fill("allocateLoadBalancerNodePorts", true);
+        if let Some(status) = service.inner("status").and_then(|status| status.inner("loadBalancer")) {
+            for ingress in status.each("ingress").filter(|ingress| !ingress.text("ip").is_empty()) {
+                ingress.fill("ipMode", "VIP");
+            }
+        }
+    }
+}
+
+/// The fields of services that the server allocates.
+pub(crate) struct Service;
+
+fn text<'o>(service: &'o Object, field: &str) -> &'o str {
+    service.at(&["spec", field]).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn list<'o>(service: &'o Object, field: &str) -> &'o [Value] {
+    service.at(&["spec", field]).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn is_headless(service: &Object) -> bool {
+    list(service, "clusterIPs").first().is_some_and(|ip| ip == "None")
+}
+
+impl Service {
+    pub(crate) fn is_external_name(service: &Object) -> bool {
+        text(service, "type") == "ExternalName"
+    }
+
+    /// Returns whether a service has an address, or has said that it wants none.
+    pub(crate) fn has_address(service: &Object) -> bool {
+        !list(service, "clusterIPs").is_empty()
+    }
+
+    /// Returns whether a service is reached by ports of the nodes.
+    pub(crate) fn is_exposed(service: &Object) -> bool {
+        matches!(text(service, "type"), "NodePort" | "LoadBalancer")
+    }
+
+    pub(crate) fn needs_health_check(service: &Object) -> bool {
+        text(service, "type") == "LoadBalancer" && text(service, "externalTrafficPolicy") == "Local"
+    }
+
+    /// Keeps what a service was given, if a change says nothing of it.
+    pub(crate) fn keep(service: &mut Object, old: Option<&Object>) {
+        let single = text(service, "clusterIP").to_owned();
+        let all = list(service, "clusterIPs").to_vec();
+        let Some(old) = old else {
+            if !single.is_empty() && all.is_empty() {
+                service.inner_or_new("spec").set("clusterIPs", json!([single]));
+            }
+            return;
+        };
+        let (old_single, old_all) = (text(old, "clusterIP"), list(old, "clusterIPs"));
+        let (exposed, checked) = (
+            Self::is_exposed(old) && Self::is_exposed(service),
+            Self::needs_health_check(old) && Self::needs_health_check(service),
+        );
+        let addressed = !Self::is_external_name(old) && !Self::is_external_name(service);
+        let spec = service.inner_or_new("spec");
+        if addressed {
+            if single.is_empty() && !old_single.is_empty() {
+                spec.set("clusterIP", old_single);
+            }
+            if all.is_empty() && !old_all.is_empty() {
+                spec.set("clusterIPs", old_all);
+            }
+        }
+        if exposed {
+            let used: Vec<i64> = list(old, "ports").iter().filter_map(|port| port["nodePort"].as_i64()).collect();
+            let named: Vec<i64> =
+                spec.each("ports").filter_map(|port| port.get("nodePort").and_then(Value::as_i64)).collect();
+            for port in spec.each("ports").filter(|port| port.get("nodePort").and_then(Value::as_i64).unwrap_or(0) == 0)
+            {
+                let name = port.text("name").to_owned();
+                let earlier = list(old, "ports").iter().rfind(|port| port["name"].as_str().unwrap_or_default() == name);
+                if let Some(number) = earlier
+                    .and_then(|port| port["nodePort"].as_i64())
+                    .filter(|number| used.contains(number) && !named.contains(number))
+                {
+                    port.set("nodePort", number);
+                }
+            }
+        }
+        if checked {
+            let port = old.at(&["spec", "healthCheckNodePort"]).cloned();
+            if let (Some(port), false) =
+                (port, spec.get("healthCheckNodePort").and_then(Value::as_i64).unwrap_or(0) != 0)
+            {
+                spec.set("healthCheckNodePort", port);
+            }
+        }
+        // The two ways to say the address follow one another.
+        let single = spec.text("clusterIP").to_owned();
+        let same = spec.get("clusterIPs").and_then(Value::as_array).map_or(&[][..], Vec::as_slice) == old_all;
+        if single != old_single && same {
+            if single.is_empty() {
+                spec.remove("clusterIPs");
+            } else {
+                spec.set("clusterIPs", json!([single]));
+            }
+        }
+    }
+
+    /// Works out which families of addresses a service has.
+    pub(crate) fn families(service: &mut Object, old: Option<&Object>) -> Result<(), Errors> {
+        let bare = service.at(&["spec", "selector"]).and_then(Value::as_object).is_none_or(serde_json::Map::is_empty);
+        let bare = text(service, "clusterIP") == "None" && bare;
+        let earlier = old.map(|old| text(old, "ipFamilyPolicy").to_owned()).filter(|policy| !policy.is_empty());
+        let spec = service.inner_or_new("spec");
+        let default = if bare { "RequireDualStack" } else { "SingleStack" };
+        spec.fill("ipFamilyPolicy", earlier.as_deref().unwrap_or(default));
+        let wrong = rules::addresses(&Field::root(service).at("spec"), old.map_or(&[], |old| list(old, "clusterIPs")));
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        let policy = text(service, "ipFamilyPolicy").to_owned();
+        let single = policy == "SingleStack";
+        let mut errors = Errors::new();
+        let at = |field: &str| format!("spec.{field}");
+        if let Some(old) = old.filter(|_| single) {
+            for field in ["clusterIPs", "ipFamilies"] {
+                if list(old, field) == list(service, field) && list(service, field).len() > 1 {
+                    let first = list(service, field)[..1].to_vec();
+                    service.inner_or_new("spec").set(field, first);
+                }
+            }
+        }
+        for (field, what) in [("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")] {
+            if single && list(service, field).len() == 2 {
+                let why = format!("must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified");
+                errors.push(FieldError::invalid(at("ipFamilyPolicy"), policy.as_str(), why));
+            }
+        }
+        let mut families = list(service, "ipFamilies").to_vec();
+        for (i, ip) in list(service, "clusterIPs").iter().filter_map(Value::as_str).enumerate() {
+            if ip == "None" {
+                break;
+            }
+            let family = if address::is_v6(ip) { "IPv6" } else { "IPv4" };
+            if i >= families.len() {
+                if family == "IPv6" {
+                    let shown = Value::from(list(service, "clusterIPs"));
+                    errors.push(FieldError::invalid(
+                        format!("spec.clusterIPs[{i}]"),
+                        shown,
+                        "IPv6 is not configured on this cluster",
+                    ));
+                } else {
+                    families.push(family.into());
+                }
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        if families.is_empty() {
+            families.push("IPv4".into());
+        }
+        if bare {
+            if families.len() < 2 && !single {
+                families.push(if families[0] == "IPv4" { "IPv6" } else { "IPv4" }.into());
+            }
+        } else {
+            if policy == "RequireDualStack" {
+                errors.push(FieldError::invalid(
+                    at("ipFamilyPolicy"),
+                    policy.as_str(),
+                    "this cluster is not configured for dual-stack services",
+                ));
+            }
+            for (i, family) in families.iter().enumerate().filter(|(_, family)| *family != "IPv4") {
+                errors.push(FieldError::invalid(
+                    format!("spec.ipFamilies[{i}]"),
+                    family.clone(),
+                    "not configured on this cluster",
+                ));
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        service.inner_or_new("spec").set("ipFamilies", families);
+        Ok(())
+    }
+}
+
+/// Takes back what a service of its new type has no use for.
+pub(super) fn prepare(service: &mut Object, old: Option<&Object>, part: Part, _: &Clock) {
+    let Some(old) = old.filter(|_| part == Part::Whole) else { return };
+    let same = |service: &Object, field: &str| service.at(&["spec", field]) == old.at(&["spec", field]);
+    let drop = |service: &mut Object, field: &str| {
+        service.inner_or_new("spec").remove(field);
+    };
+    if Service::is_external_name(service) && !Service::is_external_name(old) {
+        if same(service, "clusterIP") && same(service, "clusterIPs") {
+            drop(service, "clusterIP");
+            drop(service, "clusterIPs");
+        }
+        for field in ["ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
+            if same(service, field) {
+                drop(service, field);
+            }
+        }
+    }
+    let node_ports = |service: &Object| -> Vec<i64> {
+        list(service, "ports").iter().filter_map(|port| port["nodePort"].as_i64()).filter(|port| *port != 0).collect()
+    };
+    if Service::is_exposed(old) && !Service::is_exposed(service) {
+        let held = node_ports(old);
+        if node_ports(service).iter().all(|port| held.contains(port)) {
+            service.inner_or_new("spec").each("ports").for_each(|port| {
+                port.remove("nodePort");
+            });
+        }
+    }
+    if Service::needs_health_check(old) && !Service::needs_health_check(service) && same(service, "healthCheckNodePort")
+    {
+        drop(service, "healthCheckNodePort");
+    }
+    let balanced = |service: &Object| text(service, "type") == "LoadBalancer";
+    if balanced(old) && !balanced(service) {
+        for field in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
+            if same(service, field) {
+                drop(service, field);
+            }
+        }
+    }
+    let accessible = |service: &Object| {
+        Service::is_exposed(service) || text(service, "type") == "ClusterIP" && !list(service, "externalIPs").is_empty()
+    };
+    if accessible(old) && !accessible(service) && same(service, "externalTrafficPolicy") {
+        drop(service, "externalTrafficPolicy");
+    }
+    if !balanced(service) {
+        service.inner_or_new("status").set("loadBalancer", json!({}));
+    }
+}
+
+fn row(view: &View<'_>) -> Row {
+    let ports: Vec<String> = view.list("spec.ports").iter().map(port_cell).collect();
+    let address = view.list("spec.clusterIPs").first().and_then(Value::as_str).unwrap_or(NONE);
+    Row::from([
+        view.name(),
+        view.text("spec.type").into(),
+        address.into(),
+        external(view).into(),
+        if ports.is_empty() { NONE.into() } else { ports.join(",").into() },
+        view.age(),
+        view.labels("spec.selector"),
+    ])
+}
+
+fn port_cell(port: &Value) -> String {
+    let (number, protocol) = (int(port, "port"), printer::text(port, "protocol"));
+    match int(port, "nodePort") {
+        node_port if node_port > 0 => format!("{number}:{node_port}/{protocol}"),
+        _ => format!("{number}/{protocol}"),
+    }
+}
+
+/// Lists addresses by which a service is reached from outside.
+fn external(view: &View<'_>) -> String {
+    let given: Vec<&str> = view.list("spec.externalIPs").iter().filter_map(Value::as_str).collect();
+    match view.text("spec.type") {
+        "ClusterIP" | "NodePort" if given.is_empty() => NONE.into(),
+        "ClusterIP" | "NodePort" => given.join(","),
+        "LoadBalancer" => {
+            let balanced = load_balancer::addresses(view);
+            let all: Vec<&str> =
+                Some(balanced.as_str()).filter(|text| !text.is_empty()).into_iter().chain(given).collect();
+            if all.is_empty() { "<pending>".into() } else { all.join(",") }
+        }
+        "ExternalName" => view.text("spec.externalName").into(),
+        _ => printer::UNKNOWN.into(),
+    }
+}

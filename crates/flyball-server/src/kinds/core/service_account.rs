@@ -1,0 +1,23 @@
+//! Service accounts.
+
+use super::GROUP;
+use crate::kinds::kind::{Checks, Kind, Subresource as Sub};
+use crate::kinds::printer;
+use flyball_core::Object;
+
+pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ServiceAccount", "serviceaccounts")
+    .printed(printer::named)
+    .checks(Checks::Whole)
+    .warn(warn)
+    .short(&["sa"])
+    .subresources(&[Sub::TOKEN])
+    .deleted_as_object();
+
+/// Says what a service account that names secrets leads to believe.
+fn warn(object: &Object, old: Option<&Object>) -> Vec<String> {
+    const ENFORCED: &str = "kubernetes.io/enforce-mountable-secrets";
+    let set = |object: &Object| object.annotation(ENFORCED).is_some();
+    let new = set(object) && !old.is_some_and(set);
+    let warning = "metadata.annotations[kubernetes.io/enforce-mountable-secrets]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets";
+    new.then(|| warning.to_owned()).into_iter().collect()
+}

@@ -1,0 +1,28 @@
+//! Cells that volumes and claims share.
+
+use crate::kinds::printer::{UNSET, View};
+use serde_json::Value;
+
+/// Access modes in short, in an order of their own.
+const MODES: [(&str, &str); 4] =
+    [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
+
+pub(super) fn modes(given: &[Value]) -> Value {
+    let given = |mode: &str| given.iter().any(|given| given == mode);
+    let short: Vec<&str> = MODES.iter().filter(|(mode, _)| given(mode)).map(|(_, short)| *short).collect();
+    short.join(",").into()
+}
+
+/// Names the class of a volume or a claim, which an annotation named once.
+pub(super) fn class(view: &View<'_>) -> Value {
+    let old = view.object.annotation("volume.beta.kubernetes.io/storage-class");
+    old.unwrap_or_else(|| view.text("spec.storageClassName")).into()
+}
+
+pub(super) fn phase(view: &View<'_>) -> Value {
+    if view.is_deleted() { "Terminating".into() } else { view.text("status.phase").into() }
+}
+
+pub(super) fn given(view: &View<'_>, path: &str) -> Value {
+    view.at(path).as_str().unwrap_or(UNSET).into()
+}

@@ -1,0 +1,96 @@
+//! Events of `events.k8s.io`: core events in other words.
+
+use super::GROUP;
+use crate::kinds::core::event;
+use crate::kinds::field::{Errors, Field};
+use crate::kinds::kind::{Checks, Kind, Part};
+use crate::kinds::printer::{Row, View};
+use flyball_core::Object;
+use flyball_core::field::FieldError;
+use serde_json::Value;
+
+pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Event", "events")
+    .printed(row)
+    .checks(Checks::Once)
+    .validate(validate)
+    .short(&["ev"])
+    .create_on_update()
+    .fields(FIELDS, event::field)
+    .stored_as(CORE, event::to_core, event::from_core);
+
+/// The group that objects are stored in.
+const CORE: &str = "";
+
+/// The same in the words of the newer group, which does not know the last one.
+const FIELDS: &[&str] = &[
+    "regarding.kind",
+    "regarding.namespace",
+    "regarding.name",
+    "regarding.uid",
+    "regarding.apiVersion",
+    "regarding.resourceVersion",
+    "regarding.fieldPath",
+    "reason",
+    "reportingController",
+    "type",
+];
+
+/// Fields that an event of the newer group keeps.
+const FIXED: [&str; 9] =
+    ["involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "reason", "type"];
+
+const FIXED_LATER: [&str; 5] = ["eventTime", "action", "related", "reportingComponent", "reportingInstance"];
+
+fn validate(event: &Object, old: Option<&Object>, _: Part) -> Errors {
+    let core = |event: &Object| {
+        let mut event = event.clone();
+        event::to_core(&mut event);
+        event
+    };
+    let event = core(event);
+    let root = Field::root(&event);
+    let mut errors = event::check(&event, "reportingController");
+    let series = root.at("series");
+    let count = |errors: &mut Errors| {
+        if series.is_set() {
+            if series.at("count").int() < 2 {
+                errors.push(FieldError::invalid("series.count", "", "should be at least 2"));
+            }
+            if series.at("lastObservedTime").is_empty() {
+                errors.push(FieldError::required("series.lastObservedTime", ""));
+            }
+        }
+    };
+    let Some(old) = old.map(core) else {
+        count(&mut errors);
+        if root.at("eventTime").is_empty() {
+            errors.push(root.at("eventTime").required(""));
+        }
+        let ty = root.at("type");
+        if !matches!(ty.text(), "Normal" | "Warning") {
+            errors.push(ty.invalid_as("", format!("has invalid value: {}", ty.text())));
+        }
+        let unset = |field: &str| {
+            matches!(root.at(field).value(), Value::Null) || root.at(field).is_empty() || root.at(field).value() == 0
+        };
+        for field in ["firstTimestamp", "lastTimestamp", "count", "source"].into_iter().filter(|field| !unset(field)) {
+            errors.push(root.at(field).invalid_as("", "needs to be unset"));
+        }
+        return errors;
+    };
+    let before = Field::root(&old);
+    if series.value() != before.at("series").value() {
+        count(&mut errors);
+    }
+    for field in FIXED.into_iter().chain(FIXED_LATER) {
+        let label = if field == "reportingComponent" { "reportingController" } else { field };
+        errors.extend(root.at_as(field, label).unchanged_from(&before.at(field)));
+    }
+    errors
+}
+
+fn row(view: &View<'_>) -> Row {
+    let mut object = view.object.clone();
+    event::to_core(&mut object);
+    event::row(&View { object: &object, ..*view })
+}

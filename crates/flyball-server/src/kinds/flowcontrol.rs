@@ -1,0 +1,48 @@
+//! Kinds of `flowcontrol.apiserver.k8s.io`: what the server would queue requests by.
+//!
+//! They are stored and checked; the server's own bounds are others. See
+//! <https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>.
+
+mod bootstrap;
+mod flow_schema;
+mod priority_level_configuration;
+
+pub(crate) use bootstrap::objects;
+
+use crate::kinds::field::{Errors, Field};
+use crate::kinds::kind::Kind;
+use flyball_core::field::FieldError;
+use serde_json::Value;
+use std::collections::HashSet;
+
+const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+
+/// The kinds of the group, in the order of discovery.
+pub(super) static KINDS: &[&Kind] = &[&flow_schema::KIND, &priority_level_configuration::KIND];
+
+/// The name of the objects of both kinds that may not change.
+const EXEMPT: &str = "exempt";
+
+/// A status is checked the same way whatever it is of.
+fn check_status(root: &Field<'_>) -> Errors {
+    let status = root.at("status");
+    let conditions = status.at("conditions");
+    let mut errors = Errors::new();
+    let mut types = HashSet::new();
+    for (condition, value) in conditions.items().zip(conditions.list()) {
+        let ty = condition.at("type");
+        if !types.insert(&value["type"]) {
+            errors.push(ty.duplicate());
+        }
+        if ty.is_empty() {
+            errors.push(ty.required("must not be empty"));
+        }
+    }
+    errors
+}
+
+/// Rejects to change what must stay as it is.
+fn fixed(spec: &Field<'_>, name: &str, wanted: Option<Value>) -> Option<FieldError> {
+    let differs = wanted.is_some_and(|wanted| wanted != *spec.value());
+    differs.then(|| spec.invalid(format!("spec of '{name}' must equal the fixed value")))
+}

@@ -1,0 +1,26 @@
+//! Kinds of `networking.k8s.io`.
+
+mod ingress;
+mod ingress_class;
+mod ip_address;
+mod network_policy;
+mod service_cidr;
+
+use crate::kinds::field::{Errors, Field};
+use crate::kinds::kind::Kind;
+use flyball_core::names::{dns_subdomain, path_segment};
+
+const GROUP: &str = "networking.k8s.io";
+
+/// The kinds of the group, in the order of discovery.
+pub(super) static KINDS: &[&Kind] =
+    &[&ingress_class::KIND, &ingress::KIND, &ip_address::KIND, &network_policy::KIND, &service_cidr::KIND];
+
+/// A reference to an object by group, kind and name.
+fn reference(reference: &Field<'_>) -> Errors {
+    let group = reference.at("apiGroup");
+    let mut errors = if group.is_set() { group.obeys(dns_subdomain) } else { Errors::new() };
+    errors.extend(reference.at("kind").must_obey(path_segment));
+    errors.extend(reference.at("name").must_obey(path_segment));
+    errors
+}

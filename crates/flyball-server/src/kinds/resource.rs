@@ -1,0 +1,69 @@
+//! Kinds of `resource.k8s.io`, devices that pods claim: classes of them, claims, templates of claims, and the slices in which drivers publish them.
+//!
+//! They are stored and checked; nothing here allocates devices. See
+//! <https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/>.
+
+mod allocation;
+mod capacity;
+mod condition;
+mod configuration;
+mod device_class;
+mod name;
+mod resource_claim;
+mod resource_claim_template;
+mod resource_slice;
+mod selector;
+mod taint;
+
+use super::field::{Errors, Field};
+use crate::kinds::kind::Kind;
+use std::collections::BTreeSet;
+
+const GROUP: &str = "resource.k8s.io";
+
+/// The kinds of the group, in the order of discovery.
+pub(super) static KINDS: &[&Kind] =
+    &[&device_class::KIND, &resource_claim::KIND, &resource_claim_template::KIND, &resource_slice::KIND];
+
+/// The most requests of a claim, and the most devices that it is allocated.
+const MAX_REQUESTS: usize = 32;
+
+/// Checks the items of a list, unless there are too many.
+fn list(items: &Field<'_>, max: usize, check: impl Fn(&Field<'_>) -> Errors) -> Errors {
+    if items.len() > max {
+        return vec![items.too_many(max as u64)];
+    }
+    items.items().flat_map(|item| check(&item)).collect()
+}
+
+/// Checks the items of a list, unless there are too many, and that no two have the same key.
+fn set(
+    items: &Field<'_>,
+    max: usize,
+    key: impl Fn(&Field<'_>) -> String,
+    check: impl Fn(&Field<'_>) -> Errors,
+) -> Errors {
+    let mut errors = list(items, max, check);
+    if items.len() <= max {
+        let mut seen = BTreeSet::new();
+        for item in items.items() {
+            let key = key(&item);
+            if seen.contains(&key) {
+                errors.push(item.duplicate_of(key));
+            } else {
+                seen.insert(key);
+            }
+        }
+    }
+    errors
+}
+
+/// The key of items that have names.
+fn by_name(item: &Field<'_>) -> String {
+    item.at("name").text().to_owned()
+}
+
+/// The key of texts.
+fn by_text(item: &Field<'_>) -> String {
+    item.text().to_owned()
+}

@@ -1,0 +1,277 @@
+//! Slices: the devices of a pool, as a driver publishes them.
+
+use super::GROUP;
+use super::{Errors, by_name, capacity, list, name, set, taint};
+use crate::kinds::field::Field;
+use crate::kinds::fill::Fields;
+use crate::kinds::kind::{Kind, Part};
+use crate::kinds::printer::{Row, View};
+use crate::kinds::rules::{affinity, text};
+use flyball_core::field::{BadValue, go_quote};
+use flyball_core::names::{dns_label, dns_subdomain};
+use flyball_core::{Clock, Object};
+use serde_json::Value;
+
+pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ResourceSlice", "resourceslices")
+    .printed(row)
+    .prepare(prepare)
+    .warn(warn)
+    .validate(validate)
+    .cluster()
+    .generation()
+    .deleted_as_object()
+    .paths(&["spec.driver", "spec.nodeName"]);
+
+const MAX_DEVICES: usize = 128;
+/// The most devices where any has taints, counters or lists of values.
+const MAX_ADVANCED_DEVICES: usize = 64;
+const MAX_COUNTER_SETS: usize = 8;
+const MAX_COUNTERS: usize = 32;
+const MAX_CONSUMPTIONS: usize = 2;
+const MAX_ATTRIBUTES: usize = 32;
+const MAX_VALUE: usize = 64;
+const MAX_TAINTS: usize = 16;
+
+/// Fields of attributes that a feature gate of the real server drops.
+const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
+
+/// Drops fields of features that are off by default, and notes since when devices are tainted.
+fn prepare(slice: &mut Object, _: Option<&Object>, _: Part, clock: &Clock) {
+    let Some(spec) = slice.inner("spec") else { return };
+    for device in spec.each("devices") {
+        device.remove("nodeAllocatableResourceMappings");
+        device.each("taints").for_each(|taint| taint.fill("timeAdded", clock.now_rfc3339()));
+        let attributes = device.inner("attributes").into_iter().flat_map(|all| all.values_mut());
+        for attribute in attributes.filter_map(Value::as_object_mut) {
+            LISTS.iter().for_each(|list| drop(attribute.remove(*list)));
+        }
+    }
+}
+
+fn warn(slice: &Object, _: Option<&Object>) -> Vec<String> {
+    let driver = slice.at(&["spec", "driver"]).and_then(Value::as_str).unwrap_or_default();
+    let capital = driver.to_lowercase() != driver;
+    let driver = go_quote(driver);
+    let warning = || format!("spec.driver: driver names should be lowercase; {driver} contains uppercase characters");
+    capital.then(warning).into_iter().collect()
+}
+
+fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors {
+    let root = Field::root(object);
+    let spec = root.at("spec");
+    let (driver, pool, counters) = (spec.at("driver"), spec.at("pool"), spec.at("sharedCounters"));
+    let mut errors = text::csi_driver(&driver);
+    errors.extend(self::pool(&pool));
+    if let Some(old) = old {
+        let before = Field::root(old);
+        let before = before.at("spec");
+        errors.extend(pool.at("name").unchanged_from(&before.at("pool").at("name")));
+        errors.extend(driver.unchanged_from(&before.at("driver")));
+        errors.extend(spec.at("nodeName").unchanged_from(&before.at("nodeName")));
+    }
+    errors.extend(nodes(&spec));
+    let devices = spec.at("devices");
+    if counters.is_set() && devices.is_set() {
+        errors.push(spec.invalid_as("", "only one of `sharedCounters` or `devices` is allowed"));
+    }
+    let advanced = devices.list().iter().any(|device| {
+        let some = |field: &str| device[field].as_array().is_some_and(|list| !list.is_empty());
+        some("taints") || some("consumesCounters")
+    });
+    let max = if advanced { MAX_ADVANCED_DEVICES } else { MAX_DEVICES };
+    let per_device = spec.at("perDeviceNodeSelection").flag();
+    let before = old.and_then(|old| old.at(&["spec", "devices"])).and_then(Value::as_array);
+    errors.extend(set(&devices, max, by_name, |device| {
+        let before = before.and_then(|all| all.iter().find(|old| old["name"] == device.value()["name"]));
+        self::device(device, before, per_device)
+    }));
+    errors.extend(set(&counters, MAX_COUNTER_SETS, by_name, |counters| counted(counters, "name")));
+    errors
+}
+
+fn pool(pool: &Field<'_>) -> Errors {
+    let (slices, generation) = (pool.at("resourceSliceCount"), pool.at("generation"));
+    let mut errors = name::pool(&pool.at("name"));
+    errors.extend(slices.positive());
+    if generation.int() < 0 {
+        errors.push(generation.invalid("must be greater than or equal to zero"));
+    }
+    errors
+}
+
+/// Shows fields that exclude one another.
+fn shown(fields: &[&str]) -> BadValue {
+    let fields: Vec<String> = fields.iter().map(|field| format!("`{field}`")).collect();
+    format!("{{{}}}", fields.join(", ")).into()
+}
+
+/// A flag may be left out, but not be false.
+fn raised(flag: &Field<'_>) -> Errors {
+    let lowered = flag.value() == &Value::Bool(false);
+    lowered.then(|| flag.invalid("must be either unset or set to true")).into_iter().collect()
+}
+
+/// The nodes that have the devices are told in one way.
+fn nodes(spec: &Field<'_>) -> Errors {
+    const ONE: &str = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
+    let (node, selector) = (spec.at("nodeName"), spec.at("nodeSelector"));
+    let mut errors = Errors::new();
+    let mut given = Vec::new();
+    match node.given_text() {
+        Some("") => errors.push(node.invalid("must be either unset or set to a non-empty string")),
+        Some(_) => {
+            given.push("nodeName");
+            errors.extend(node.obeys(dns_subdomain));
+        }
+        None => {}
+    }
+    if selector.is_set() {
+        given.push("nodeSelector");
+        errors.extend(affinity::node_selector(&selector, true));
+        let terms = selector.at("nodeSelectorTerms");
+        if terms.len() != 1 {
+            let label = selector.at_as("nodeSelectorTerms", "nodeSelectorTerms");
+            errors.push(label.invalid("must have exactly one node selector term"));
+        }
+    }
+    for flag in ["allNodes", "perDeviceNodeSelection"] {
+        errors.extend(raised(&spec.at(flag)));
+        given.extend(spec.at(flag).flag().then_some(flag));
+    }
+    match given.len() {
+        0 => errors.push(spec.required(ONE)),
+        1 => {}
+        _ => errors.push(spec.invalid_as(shown(&given), format!("{ONE}, but multiple fields are set"))),
+    }
+    errors
+}
+
+/// The nodes of a single device, where the slice leaves them to its devices.
+fn nodes_of_device(device: &Field<'_>, per_device: bool) -> Errors {
+    let (node, selector, all) = (device.at("nodeName"), device.at("nodeSelector"), device.at("allNodes"));
+    if !per_device {
+        const UNASKED: &str = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
+        let given = node.is_set() || selector.is_set() || all.is_set();
+        return given.then(|| device.invalid_as(Value::Null, UNASKED)).into_iter().collect();
+    }
+    const ONE: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
+    let mut errors = Errors::new();
+    let mut given = Vec::new();
+    match node.given_text() {
+        Some("") => errors.push(node.invalid("must not be empty")),
+        Some(_) => {
+            given.push("nodeName");
+            errors.extend(node.obeys(dns_subdomain));
+        }
+        None => {}
+    }
+    if selector.is_set() {
+        given.push("nodeSelector");
+        errors.extend(affinity::node_selector(&selector, true));
+    }
+    errors.extend(raised(&all));
+    given.extend(all.flag().then_some("allNodes"));
+    match given.len() {
+        0 => errors.push(device.required(ONE)),
+        1 => {}
+        _ => errors.push(device.invalid_as(shown(&given), ONE)),
+    }
+    errors
+}
+
+fn device(device: &Field<'_>, before: Option<&Value>, per_device: bool) -> Errors {
+    let (attributes, capacities, taints) = (device.at("attributes"), device.at("capacity"), device.at("taints"));
+    let mut errors = device.at("name").obeys(dns_label);
+    let count = attributes.len() + capacities.len();
+    if count > MAX_ATTRIBUTES {
+        let why = format!("the total number of attributes and capacities must not exceed {MAX_ATTRIBUTES}");
+        errors.push(device.invalid_as(count as u64, why));
+    }
+    errors.extend(name::entries(&attributes, attribute));
+    // What is stored already may stay as it is.
+    let stored = |field: &Field<'_>, key: &str| before.is_some_and(|before| before[key] == *field.value());
+    if !stored(&capacities, "capacity") {
+        let shared = device.at("allowMultipleAllocations").flag();
+        errors.extend(name::entries(&capacities, |each| capacity::check(each, shared)));
+    }
+    if !stored(&taints, "taints") {
+        errors.extend(list(&taints, MAX_TAINTS, taint::check));
+    }
+    let consumed = device.at("consumesCounters");
+    let by_set = |each: &Field<'_>| each.at("counterSet").text().to_owned();
+    errors.extend(set(&consumed, MAX_CONSUMPTIONS, by_set, |each| counted(each, "counterSet")));
+    errors.extend(nodes_of_device(device, per_device));
+    errors.extend(taint::binding_conditions(device));
+    errors
+}
+
+/// Counters, in a set that has a name.
+fn counted(of: &Field<'_>, name: &str) -> Errors {
+    let counters = of.at("counters");
+    let mut errors = of.at(name).must_obey(dns_label);
+    if counters.is_empty() {
+        errors.push(counters.required(""));
+    } else if counters.len() > MAX_COUNTERS {
+        errors.push(counters.too_many(MAX_COUNTERS as u64));
+    } else {
+        for (key, _) in counters.entries() {
+            errors.extend(dns_label(key).into_iter().map(|why| counters.invalid_as(key, why)));
+        }
+    }
+    errors
+}
+
+fn attribute(attribute: &Field<'_>) -> Errors {
+    let mut errors = Errors::new();
+    for field in ["string", "version"] {
+        let field = attribute.at(field);
+        if field.given_text().is_some() && field.path().to_string().ends_with(".version") && !is_version(field.text()) {
+            errors.push(field.invalid("must be a string compatible with semver.org spec 2.0.0"));
+        }
+        if field.text().len() > MAX_VALUE {
+            errors.push(field.too_long(MAX_VALUE as u64));
+        }
+    }
+    const ONE: &str = "exactly one value must be specified";
+    match ["bool", "int", "string", "version"].iter().filter(|field| attribute.at(field).is_set()).count() {
+        0 => errors.push(attribute.invalid_as("", ONE)),
+        1 => {}
+        _ => errors.push(attribute.invalid(ONE)),
+    }
+    errors
+}
+
+/// Returns whether a text is a version as <https://semver.org> defines it.
+fn is_version(text: &str) -> bool {
+    let (rest, build) = text.split_once('+').map_or((text, None), |(rest, build)| (rest, Some(build)));
+    let (core, before) = rest.split_once('-').map_or((rest, None), |(core, before)| (core, Some(before)));
+    let number = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()) && (part == "0" || !part.starts_with('0'))
+    };
+    let word = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    core.split('.').count() == 3
+        && core.split('.').all(number)
+        && before.is_none_or(|before| before.split('.').all(|part| word(part) && (!digits(part) || number(part))))
+        && build.is_none_or(|build| build.split('.').all(word))
+}
+
+fn row(view: &View<'_>) -> Row {
+    let text = |path: &str| view.text(path).into();
+    Row::from([view.name(), text("spec.nodeName"), text("spec.driver"), text("spec.pool.name"), view.age()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_version;
+
+    #[test]
+    fn versions_have_three_numbers() {
+        for good in ["1.2.3", "0.0.0", "1.2.3-alpha.1", "1.2.3-0a", "1.2.3+build.007", "1.2.3-x-y+z-1"] {
+            assert!(is_version(good), "{good}");
+        }
+        for bad in ["", "1", "1.2", "01.2.3", "1.2.3-01", "1.2.3-", "1.2.3+", "1.2.3-a..b", "v1.2.3", "1.2.3+a+b"] {
+            assert!(!is_version(bad), "{bad}");
+        }
+    }
+}

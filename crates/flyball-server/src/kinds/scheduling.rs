@@ -1,0 +1,10 @@
+//! Kinds of `scheduling.k8s.io`.
+
+mod priority_class;
+
+use crate::kinds::kind::Kind;
+
+const GROUP: &str = "scheduling.k8s.io";
+
+/// The kinds of the group, in the order of discovery.
+pub(super) static KINDS: &[&Kind] = &[&priority_class::KIND];

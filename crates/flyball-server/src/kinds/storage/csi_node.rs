@@ -1,0 +1,40 @@
+//! CSI nodes: the drivers that are installed on a node.
+
+use super::GROUP;
+use crate::kinds::field::{Errors, Field};
+use crate::kinds::kind::{Kind, Part};
+use crate::kinds::printer::{Row, View};
+use flyball_core::Object;
+use std::collections::HashSet;
+
+pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "CSINode", "csinodes")
+    .printed(row)
+    .validate(validate)
+    .cluster()
+    .versioned_updates()
+    .deleted_as_object();
+
+fn validate(object: &Object, _: Option<&Object>, _: Part) -> Errors {
+    let root = Field::root(object);
+    let spec = root.at("spec");
+    let drivers = spec.at("drivers");
+    let mut errors = Errors::new();
+    let mut names = HashSet::new();
+    for (driver, value) in drivers.items().zip(drivers.list()) {
+        let (name, id, keys) = (driver.at("name"), driver.at("nodeID"), driver.at("topologyKeys"));
+        errors.extend(name.must_be_set());
+        errors.extend(id.must_be_set());
+        errors.extend(driver.at("allocatable.count").not_negative());
+        let mut seen = HashSet::new();
+        let repeated = keys.list().iter().filter(|key| !seen.insert(*key));
+        errors.extend(repeated.map(|key| driver.duplicate_of(key.clone())));
+        if !name.is_empty() && !names.insert(&value["name"]) {
+            errors.push(name.duplicate());
+        }
+    }
+    errors
+}
+
+fn row(view: &View<'_>) -> Row {
+    Row::from([view.name(), view.list("spec.drivers").len().into(), view.age()])
+}

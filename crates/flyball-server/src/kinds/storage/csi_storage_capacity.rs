@@ -1,0 +1,6 @@
+//! CSI storage capacities.
+
+use super::GROUP;
+use crate::kinds::kind::Kind;
+
+pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "CSIStorageCapacity", "csistoragecapacities").versioned_updates();
