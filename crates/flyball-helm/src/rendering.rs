@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::available_parallelism;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Steps of a rendering in a quick slot.
-const QUICK_STEPS: u64 = 5_000_000;
+/// Steps of a rendering in a quick slot: less than the 3,000,000 of `bcrypt`, which takes 50 ms and cannot be interrupted.
+const QUICK_STEPS: u64 = 2_500_000;
 /// Bytes that it may hold there.
 const QUICK_BYTES: usize = 16 << 20;
 /// Reconciles that may wait for a slow slot.
