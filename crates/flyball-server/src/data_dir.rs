@@ -5,6 +5,7 @@
 //! directory that others own or may use is refused, and no link in it is followed. What it holds is described in
 //! `docs/storage.md`.
 
+use flyball_files::{Durability, Replace, sync_parent};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -191,7 +192,7 @@ impl DataDir {
                 _ => return Err(DataDirError::Damaged { path: format, at: 0 }),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                save(&format, format!("{FORMAT}\n").as_bytes()).during("write", &format)?;
+                REPLACE.write(&format, format!("{FORMAT}\n")).during("write", &format)?;
             }
             Err(error) => return Err(error).during("read", &format),
         }
@@ -241,7 +242,7 @@ impl DataDir {
     /// When it cannot be written.
     pub fn save(&self, name: &str, bytes: &[u8]) -> Result<(), DataDirError> {
         let path = self.path().join(name);
-        save(&path, bytes).during("write", &path)
+        REPLACE.write(&path, bytes).during("write", &path)
     }
 }
 
@@ -320,39 +321,8 @@ fn lock(path: &Path) -> Result<File, DataDirError> {
     Ok(lock)
 }
 
-/// Writes a file whole, by way of another that takes its name once it is on disk.
-pub(crate) fn save(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
-    let new = PathBuf::from(new);
-    let written = create(&new).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    let done = written.and_then(|()| fs::rename(&new, path)).and_then(|()| sync_parent(path));
-    if done.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    done
-}
-
-/// Puts on disk that a file has its name.
-pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(folder) if cfg!(unix) => {
-            File::open(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })?.sync_all()
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Makes a file, in place of one that is left from before.
-pub(crate) fn create(path: &Path) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => owned(OpenOptions::new().write(true).create_new(true)).open(path),
-    }
-}
+/// Replaces a file, which is on disk then, and readable by its owner only.
+pub(crate) const REPLACE: Replace = Replace { is_private: true, durability: Durability::Name, is_locked: true };
 
 /// A file that is made is its owner's only, and one that is there is no link.
 pub(crate) fn owned(options: &mut OpenOptions) -> &mut OpenOptions {

@@ -11,6 +11,7 @@ use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, complain, paint, say};
 use crate::testing::{CHAOS, Count, Outcome, Program, Report, Suite, Targets, Voice, cargo_test, run};
 use clap::Args;
+use flyball_files::Replace;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -264,6 +265,5 @@ fn write(path: &Path, text: &str) -> Result<()> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder).when(what())?;
     }
-    let new = path.with_extension(format!("new-{}", std::process::id()));
-    fs::write(&new, text).and_then(|()| fs::rename(&new, path)).when(what())
+    Replace::default().write(path, text).when(what())
 }

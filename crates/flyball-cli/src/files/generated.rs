@@ -5,6 +5,7 @@
 
 use crate::error::{Result, ResultExt};
 use crate::render::diff;
+use flyball_files::Replace;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -69,7 +70,7 @@ pub(crate) fn compare(folder: &Path, files: &BTreeMap<String, String>, header: &
     Ok(changes)
 }
 
-/// Does what has to be done. A file is written aside and then moved, so that it is never half there.
+/// Carries out changes.
 pub(crate) fn carry_out(changes: &[Change]) -> Result<()> {
     for Change { path, step, new, .. } in changes {
         let what = || format!("cannot write {}", path.display());
@@ -79,13 +80,7 @@ pub(crate) fn carry_out(changes: &[Change]) -> Result<()> {
                 fs::create_dir_all(folder)
                     .when(what())
                     .map_err(|error| error.hint(format!("{} must exist and be writable", folder.display())))?;
-                let aside = path.with_extension(format!("yaml.{}", std::process::id()));
-                let moved = fs::write(&aside, new).and_then(|()| fs::rename(&aside, path));
-                if moved.is_err() {
-                    // It may not have come into being at all.
-                    let _ = fs::remove_file(&aside);
-                }
-                moved.when(what())?;
+                Replace::default().write(path, new).when(what())?;
             }
             Step::Removed => fs::remove_file(path).when(format!("cannot remove {}", path.display()))?,
             Step::Unchanged | Step::Kept => {}

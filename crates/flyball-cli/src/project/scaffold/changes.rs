@@ -4,6 +4,7 @@
 //! lines are added above a comment such as `// +flyball:api`, the anchor, or among the `use` lines.
 
 use crate::error::{Error, Result, ResultExt};
+use flyball_files::Replace;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
@@ -166,19 +167,17 @@ impl Changes {
         let mut folders = Vec::new();
         let mut done = 0;
         let mut write = || -> Result<()> {
+            let mut staged = Vec::new();
             for (path, change) in &changed {
                 let whole = self.root.join(path);
                 let what = || format!("cannot write {}", whole.display());
                 make_folders(whole.parent().unwrap_or(&self.root), &mut folders).when(what())?;
-                fs::write(aside(&whole), &change.after).when(what())?;
-                if change.before.is_some() {
-                    let permissions = fs::metadata(&whole).when(what())?.permissions();
-                    fs::set_permissions(aside(&whole), permissions).when(what())?;
-                }
+                let mut file = Replace::default().stage(&whole).when(what())?;
+                file.write_all(change.after.as_bytes()).when(what())?;
+                staged.push((file, whole));
             }
-            for (path, _) in &changed {
-                let whole = self.root.join(path);
-                fs::rename(aside(&whole), &whole).when(format!("cannot write {}", whole.display()))?;
+            for (file, whole) in staged {
+                file.commit().when(format!("cannot write {}", whole.display()))?;
                 done += 1;
             }
             Ok(())
@@ -186,15 +185,12 @@ impl Changes {
         let written = write();
         if let Err(error) = written {
             // As it was before, as far as that can be; what cannot be taken back is told by the first error.
-            for (at, (path, change)) in changed.iter().enumerate() {
+            for (path, change) in &changed[..done] {
                 let whole = self.root.join(path);
-                let _ = fs::remove_file(aside(&whole));
-                if at < done {
-                    let _ = match &change.before {
-                        Some(before) => fs::write(&whole, before),
-                        None => fs::remove_file(&whole),
-                    };
-                }
+                let _ = match &change.before {
+                    Some(before) => fs::write(&whole, before),
+                    None => fs::remove_file(&whole),
+                };
             }
             for folder in folders.iter().rev() {
                 let _ = fs::remove_dir(folder);
@@ -225,12 +221,6 @@ fn format(code: &str, root: &Path) -> Option<String> {
     rustfmt.stdin.take()?.write_all(code.as_bytes()).ok()?;
     let formatted = rustfmt.wait_with_output().ok()?;
     if formatted.status.success() { String::from_utf8(formatted.stdout).ok() } else { None }
-}
-
-/// Returns where a file is written before it is moved to its place.
-fn aside(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.flyball-new"))
 }
 
 /// Makes a folder and those above it, and records which ones were not there.

@@ -2,7 +2,7 @@
 
 use super::frame::{FRAME, Header};
 use super::{Kind, file_name, record};
-use crate::data_dir::{create, sync_parent};
+use crate::data_dir::REPLACE;
 use crate::storage::Image;
 use std::fs;
 use std::io::{self, Write};
@@ -14,28 +14,15 @@ const CHUNK: usize = 1 << 20;
 /// Writes a snapshot of what there is, from when the log of this number began or later, and removes what came before;
 /// returns its size. Recovery takes from that log what is newer than the snapshot.
 pub(super) fn compact(folder: &Path, number: u64, image: &Image) -> io::Result<u64> {
-    let path = folder.join(file_name(Kind::Snapshot, number));
-    let new = path.with_extension("snapshot.new");
-    let written = write(&new, number, image).and_then(|size| {
-        fs::rename(&new, &path)?;
-        sync_parent(&path)?;
-        Ok(size)
-    });
-    match written {
-        Ok(size) => {
-            remove_before(folder, number);
-            Ok(size)
-        }
-        Err(error) => {
-            let _ = fs::remove_file(&new);
-            Err(error)
-        }
-    }
+    let mut file = REPLACE.stage(&folder.join(file_name(Kind::Snapshot, number)))?;
+    let size = write(&mut file, number, image)?;
+    file.commit()?;
+    remove_before(folder, number);
+    Ok(size)
 }
 
-fn write(path: &Path, number: u64, image: &Image) -> io::Result<u64> {
+fn write(file: &mut impl Write, number: u64, image: &Image) -> io::Result<u64> {
     let header = Header::new(number)?;
-    let mut file = create(path)?;
     let head = header.write();
     file.write_all(&head)?;
     let mut at = head.len() as u64;
@@ -57,7 +44,6 @@ fn write(path: &Path, number: u64, image: &Image) -> io::Result<u64> {
     }
     record::end(&mut frame, image.revision(), count);
     put_down(&mut frame)?;
-    file.sync_all()?;
     Ok(at)
 }
 

@@ -1,7 +1,8 @@
 //! The log that is being written: frames at the end of a file, each on disk before the next begins.
 
 use super::frame::{FRAME, HEADER, Header};
-use crate::data_dir::{create, owned, sync_parent};
+use crate::data_dir::owned;
+use flyball_files::{create_private, sync_parent};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -32,7 +33,7 @@ impl Log {
     /// Begins a new log.
     pub(super) fn create(path: &Path, number: u64) -> io::Result<Self> {
         let header = Header::new(number)?;
-        let mut file = create(path)?;
+        let mut file = create_private(path)?;
         let begun = file.write_all(&header.write()).and_then(|()| file.sync_all()).and_then(|()| sync_parent(path));
         if let Err(error) = begun {
             // The log before it goes on, and must be the last one.

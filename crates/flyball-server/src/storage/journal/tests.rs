@@ -292,7 +292,7 @@ async fn snapshots_take_the_place_of_logs() {
     }
     fs::remove_file(&path).unwrap();
     assert!(matches!(folder.read(), Err(DataDirError::Missing { .. })));
-    crate::data_dir::save(&path, &whole).unwrap();
+    crate::data_dir::REPLACE.write(&path, &whole).unwrap();
     assert_eq!(Some(folder.read().unwrap()), before);
 }
 

@@ -1,0 +1,227 @@
+//! Atomic replacement of files: a reader finds the old content or the new, also after a crash if that is asked for.
+//!
+//! The new content is written to a file beside the old one, which then takes its name. This crate knows nothing of what
+//! the files hold, and never follows a link at the temporary name.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// When the new content is on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// When the operating system writes it: a crash of the machine may leave an empty file.
+    #[default]
+    Cached,
+    /// Before the file gets its name: after a crash there is the old content or the new.
+    Content,
+    /// Before the call returns: after a crash there is the new content.
+    Name,
+}
+
+/// How files are replaced.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Replace {
+    /// Only the owner can read and write the new file. Otherwise it has the permissions of the old one, and those of
+    /// any new file if there is none.
+    pub is_private: bool,
+    /// When the new content is on disk.
+    pub durability: Durability,
+    /// A lock of the caller keeps other processes from replacing the file at the same time. The temporary file is then
+    /// named `<name>.new`, and the next replacement removes one that a crash left.
+    pub is_locked: bool,
+}
+
+impl Replace {
+    /// Replaces the content of a file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the new content cannot be written; the old one remains.
+    pub fn write(self, path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
+        let mut staged = self.stage(path)?;
+        staged.write_all(content.as_ref())?;
+        staged.commit()
+    }
+
+    /// Begins a replacement, whose content is then written piece by piece.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no file can be made beside this one.
+    pub fn stage(self, path: &Path) -> io::Result<Staged> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".new");
+        if !self.is_locked {
+            name.push(format!("-{}", std::process::id()));
+        }
+        let new = PathBuf::from(name);
+        let file = if self.is_private { create_private(&new)? } else { create(&new, &mut OpenOptions::new())? };
+        let staged = Staged { path: path.to_owned(), new, file, durability: self.durability, is_done: false };
+        if !self.is_private {
+            match fs::metadata(path) {
+                Ok(old) => staged.file.set_permissions(old.permissions())?,
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(staged)
+    }
+}
+
+/// New content of a file. Dropped without a commit, it leaves the file as it is.
+#[derive(Debug)]
+pub struct Staged {
+    path: PathBuf,
+    new: PathBuf,
+    file: File,
+    durability: Durability,
+    is_done: bool,
+}
+
+impl Staged {
+    /// Puts the new content in place of the old one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content cannot be put on disk, or the file cannot be renamed.
+    pub fn commit(mut self) -> io::Result<()> {
+        if self.durability >= Durability::Content {
+            self.file.sync_all()?;
+        }
+        fs::rename(&self.new, &self.path)?;
+        self.is_done = true;
+        if self.durability >= Durability::Name { sync_parent(&self.path) } else { Ok(()) }
+    }
+}
+
+impl Write for Staged {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if !self.is_done {
+            let _ = fs::remove_file(&self.new);
+        }
+    }
+}
+
+/// Puts on disk that a file has its name.
+///
+/// # Errors
+///
+/// Fails if the directory cannot be opened, or put on disk.
+pub fn sync_parent(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(folder) if cfg!(unix) => {
+            File::open(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })?.sync_all()
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Creates a file that only its owner can read and write, in place of one that is left from before.
+///
+/// # Errors
+///
+/// Fails if there is something that cannot be removed, or the file cannot be created.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    create(path, &mut options)
+}
+
+/// Creates a file that is not there: a link that somebody put there is removed, and not followed.
+fn create(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => options.write(true).create_new(true).open(path),
+    }
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("flyball-files-{}-{name}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let mut names: Vec<String> = entries.collect();
+            names.sort();
+            names
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_replaced_file_keeps_its_permissions_unless_it_is_private() {
+        let folder = Folder::new("permissions");
+        let file = folder.0.join("f");
+        let private = Replace { is_private: true, durability: Durability::Name, is_locked: true };
+        private.write(&file, "one").unwrap();
+        assert_eq!((fs::read_to_string(&file).unwrap().as_str(), mode(&file)), ("one", 0o600));
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o751)).unwrap();
+        Replace::default().write(&file, "two").unwrap();
+        assert_eq!((fs::read_to_string(&file).unwrap().as_str(), mode(&file)), ("two", 0o751));
+        private.write(&file, "three").unwrap();
+        assert_eq!((fs::read_to_string(&file).unwrap().as_str(), mode(&file)), ("three", 0o600));
+        assert_eq!(folder.names(), ["f"]);
+    }
+
+    #[test]
+    fn what_is_not_committed_leaves_the_old_content() {
+        let folder = Folder::new("uncommitted");
+        let file = folder.0.join("f");
+        fs::write(&file, "old").unwrap();
+        let mut staged = Replace::default().stage(&file).unwrap();
+        staged.write_all(b"ne").unwrap();
+        assert_eq!(folder.names().len(), 2);
+        drop(staged);
+        assert_eq!((folder.names(), fs::read_to_string(&file).unwrap()), (vec!["f".to_owned()], "old".to_owned()));
+        fs::create_dir(folder.0.join("d")).unwrap();
+        assert!(Replace::default().write(&folder.0.join("d"), "").is_err());
+        assert!(Replace::default().write(&folder.0.join("none/f"), "").is_err());
+        assert_eq!(folder.names(), ["d", "f"]);
+    }
+
+    #[test]
+    fn what_is_at_the_temporary_name_is_removed_and_not_followed() {
+        let folder = Folder::new("link");
+        let (file, victim) = (folder.0.join("f"), folder.0.join("victim"));
+        fs::write(&victim, "theirs").unwrap();
+        for (is_locked, new) in [(true, "f.new".to_owned()), (false, format!("f.new-{}", std::process::id()))] {
+            symlink(&victim, folder.0.join(new)).unwrap();
+            Replace { is_locked, ..Replace::default() }.write(&file, "ours").unwrap();
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "theirs");
+            assert_eq!(folder.names(), ["f", "victim"]);
+        }
+    }
+}
