@@ -48,7 +48,6 @@
 //!   than the role names literally. `allowVariables` and `allowNamespaces` in `watches.yaml` allow more.
 
 mod ansible;
-mod duration;
 mod error;
 mod executor;
 mod fields;

@@ -5,12 +5,12 @@ use crate::job::{Job, Outcome};
 use crate::names::Names;
 use crate::offload::Slots;
 use crate::playbook::Kinds;
+use crate::status;
 use crate::template::Vars;
 use crate::variables::{self, RunVariables};
 use crate::watches::Watch;
-use crate::{duration, status};
 use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
-use flyball_core::time::rfc3339;
+use flyball_core::time::{parse_unsigned_duration, rfc3339};
 use futures_util::FutureExt;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -178,7 +178,7 @@ fn ended(outcome: Outcome) -> Result<()> {
 
 /// Reads the period of an annotation; none if it is zero.
 fn annotated_period(text: &str) -> Result<Option<Duration>, String> {
-    match duration::parse(text) {
+    match parse_unsigned_duration(text) {
         Some(period) => Ok(Some(period.max(MIN_ANNOTATED_PERIOD)).filter(|_| !period.is_zero())),
         None => Err(format!(
             "Unable to parse reconcile period annotation: {RECONCILE_PERIOD} is {text:?}, and a duration such as 30s is expected"

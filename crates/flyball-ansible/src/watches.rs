@@ -1,12 +1,12 @@
 //! `watches.yaml`: which kind is reconciled by which role or playbook.
 
-use crate::duration;
 use crate::error::{Error, Result};
 use crate::fields::{Fields, Mistake};
 use crate::names::{Reason, never_allowed, own_names};
 use crate::snake::snake;
 use crate::yaml::{self, what};
 use flyball::{GroupVersionKind, Kind};
+use flyball_core::time::parse_unsigned_duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -161,7 +161,7 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
     let period =
         match fields.text("reconcilePeriod")? {
             None => None,
-            Some(text) => Some(duration::parse(&text).ok_or_else(|| {
+            Some(text) => Some(parse_unsigned_duration(&text).ok_or_else(|| {
                 Mistake::new("reconcilePeriod", format!("{text} is no duration, such as 30s or 1h30m"))
             })?),
         };

@@ -122,9 +122,7 @@ fn zone(name: &str) -> Option<TimeZone> {
 
 fn interval(text: &str) -> Result<Schedule, String> {
     let Some(duration) = text.strip_prefix("@every ") else { return Err(format!("unrecognized descriptor: {text}")) };
-    let Some(nanoseconds) = parse_duration(duration) else {
-        return Err(format!("failed to parse duration {text}: time: invalid duration {}", go_quote(duration)));
-    };
+    let nanoseconds = parse_duration(duration).map_err(|error| format!("failed to parse duration {text}: {error}"))?;
     Ok(Schedule(Rule::Every(SignedDuration::from_secs((nanoseconds / 1_000_000_000).max(1)))))
 }
 

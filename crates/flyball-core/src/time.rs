@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use jiff::{SignedDuration, Timestamp};
 
@@ -118,42 +119,142 @@ pub fn human_duration(age: SignedDuration) -> String {
     }
 }
 
+/// Why a text is no duration; the messages are those of Go.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DurationError {
+    /// It has another form, or does not fit into 64 bits.
+    #[error("time: invalid duration {}", go_quote(.text))]
+    Invalid {
+        /// The text.
+        text: String,
+    },
+    /// A number has no unit.
+    #[error("time: missing unit in duration {}", go_quote(.text))]
+    MissingUnit {
+        /// The text.
+        text: String,
+    },
+    /// A unit is not known.
+    #[error("time: unknown unit {} in duration {}", go_quote(.unit), go_quote(.text))]
+    UnknownUnit {
+        /// The unit.
+        unit: String,
+        /// The text.
+        text: String,
+    },
+}
+
+/// Quotes as Go's package `time` does, byte by byte.
+fn go_quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => quoted.extend(['\\', char::from(byte)]),
+            b' '..0x80 => quoted.push(char::from(byte)),
+            _ => quoted += &format!("\\x{byte:02x}"),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
 /// Reads a duration such as `1h30m` into nanoseconds, as Go's `time.ParseDuration` does.
-pub fn parse_duration(text: &str) -> Option<i64> {
-    let (sign, mut rest) = match text.as_bytes().first()? {
-        b'-' => (-1, &text[1..]),
-        b'+' => (1, &text[1..]),
-        _ => (1, text),
+///
+/// # Errors
+///
+/// Fails if Go would not read it.
+pub fn parse_duration(text: &str) -> Result<i64, DurationError> {
+    let invalid = || DurationError::Invalid { text: text.to_owned() };
+    let (is_negative, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
     };
     if rest == "0" {
-        return Some(0);
+        return Ok(0);
     }
-    let mut total: f64 = 0.0;
-    let mut exact: i128 = 0;
     if rest.is_empty() {
-        return None;
+        return Err(invalid());
     }
+    let mut total: u64 = 0;
     while !rest.is_empty() {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, after) = rest.split_at(end);
-        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
-        let (unit, next) = after.split_at(unit_end);
-        let scale: i128 = match unit {
+        let (whole, after) = digits(rest);
+        let (fraction, after) = after.strip_prefix('.').map_or(("", after), digits);
+        if whole.is_empty() && fraction.is_empty() {
+            return Err(invalid());
+        }
+        let (unit, next) = after.split_at(after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len()));
+        let scale: u64 = match unit {
             "ns" => 1,
             "us" | "µs" | "μs" => 1_000,
             "ms" => 1_000_000,
             "s" => 1_000_000_000,
             "m" => 60_000_000_000,
             "h" => 3_600_000_000_000,
-            _ => return None,
+            "" => return Err(DurationError::MissingUnit { text: text.to_owned() }),
+            unit => return Err(DurationError::UnknownUnit { unit: unit.to_owned(), text: text.to_owned() }),
         };
-        match number.parse::<i64>() {
-            Ok(whole) => exact += i128::from(whole) * scale,
-            Err(_) => total += number.parse::<f64>().ok()? * scale as f64,
-        }
+        let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
+        let (numerator, denominator) = fraction_of(fraction);
+        let part = (numerator as f64 * (scale as f64 / denominator)) as u64;
+        let nanos = whole.checked_mul(scale).and_then(|nanos| nanos.checked_add(part)?.checked_add(total));
+        total = nanos.filter(|nanos| *nanos <= 1 << 63).ok_or_else(invalid)?;
         rest = next;
     }
-    i64::try_from(exact + total as i128).ok().map(|nanos| sign * nanos)
+    match is_negative {
+        true => Ok(0i64.wrapping_sub_unsigned(total)),
+        false => i64::try_from(total).map_err(|_| invalid()),
+    }
+}
+
+/// Splits off the digits at the beginning of a text.
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+/// Reads the digits after a point into a numerator and a denominator; digits that do not fit any more are dropped.
+fn fraction_of(digits: &str) -> (u64, f64) {
+    let (mut numerator, mut denominator) = (0, 1.0);
+    for digit in digits.bytes() {
+        let longer = (numerator <= i64::MAX as u64 / 10).then(|| numerator * 10 + u64::from(digit - b'0'));
+        let Some(longer) = longer.filter(|longer| *longer <= 1 << 63) else { break };
+        (numerator, denominator) = (longer, denominator * 10.0);
+    }
+    (numerator, denominator)
+}
+
+/// Reads a duration that is not negative, as [`parse_duration`] does.
+pub fn parse_unsigned_duration(text: &str) -> Option<Duration> {
+    parse_duration(text).ok().and_then(|nanos| u64::try_from(nanos).ok()).map(Duration::from_nanos)
+}
+
+/// Writes nanoseconds as Go prints a duration: `1h30m0s`, `1.5s`, `100ms`.
+pub fn format_duration(nanos: i64) -> String {
+    let sign = if nanos < 0 { "-" } else { "" };
+    let n = nanos.unsigned_abs();
+    let decimal = |whole: u64, unit: u64| {
+        let fraction = whole % unit;
+        if fraction == 0 {
+            return (whole / unit).to_string();
+        }
+        let digits = format!("{fraction:0width$}", width = unit.ilog10() as usize);
+        format!("{}.{}", whole / unit, digits.trim_end_matches('0'))
+    };
+    let text = match n {
+        0 => "0s".into(),
+        n if n < 1_000 => format!("{n}ns"),
+        n if n < 1_000_000 => format!("{}µs", decimal(n, 1_000)),
+        n if n < 1_000_000_000 => format!("{}ms", decimal(n, 1_000_000)),
+        n => {
+            let (minutes, seconds) = (n / 60_000_000_000, decimal(n % 60_000_000_000, 1_000_000_000));
+            match (minutes / 60, minutes % 60) {
+                (0, 0) => format!("{seconds}s"),
+                (0, m) => format!("{m}m{seconds}s"),
+                (h, m) => format!("{h}h{m}m{seconds}s"),
+            }
+        }
+    };
+    format!("{sign}{text}")
 }
 
 #[cfg(test)]
@@ -205,5 +306,45 @@ mod tests {
         for (seconds, text) in cases {
             assert_eq!(human_duration(SignedDuration::from_secs(seconds)), text, "{seconds}");
         }
+    }
+
+    #[test]
+    fn durations_are_read_and_printed_as_go_does() {
+        for (text, nanos, printed) in [
+            ("0", 0, "0s"),
+            ("+90s", 90_000_000_000, "1m30s"),
+            ("1.5h", 5_400_000_000_000, "1h30m0s"),
+            ("100ms", 100_000_000, "100ms"),
+            ("1500us", 1_500_000, "1.5ms"),
+            (".5µs", 500, "500ns"),
+            ("1.s", 1_000_000_000, "1s"),
+            ("-5m", -300_000_000_000, "-5m0s"),
+            ("1h1ns", 3_600_000_000_001, "1h0m0.000000001s"),
+            ("0.3333333333333333333h", 1_200_000_000_000, "20m0s"),
+            ("0.100000000000000000000h", 360_000_000_000, "6m0s"),
+            ("9223372036854775807ns", i64::MAX, "2562047h47m16.854775807s"),
+            ("-9223372036854775808ns", i64::MIN, "-2562047h47m16.854775808s"),
+        ] {
+            assert_eq!(parse_duration(text), Ok(nanos), "{text}");
+            assert_eq!(format_duration(nanos), printed, "{text}");
+        }
+        for (text, error) in [
+            ("", r#"time: invalid duration """#),
+            (".s", r#"time: invalid duration ".s""#),
+            ("--1s", r#"time: invalid duration "--1s""#),
+            ("s", r#"time: invalid duration "s""#),
+            ("9223372036854775808ns", r#"time: invalid duration "9223372036854775808ns""#),
+            ("99999999999999999999h", r#"time: invalid duration "99999999999999999999h""#),
+            ("3000000h", r#"time: invalid duration "3000000h""#),
+            ("5", r#"time: missing unit in duration "5""#),
+            ("1h5", r#"time: missing unit in duration "1h5""#),
+            ("1.2.3s", r#"time: missing unit in duration "1.2.3s""#),
+            ("1 s", r#"time: unknown unit " s" in duration "1 s""#),
+            ("1d\né\"", r#"time: unknown unit "d\x0a\xc3\xa9\"" in duration "1d\x0a\xc3\xa9\"""#),
+        ] {
+            assert_eq!(parse_duration(text).unwrap_err().to_string(), error);
+        }
+        assert_eq!(parse_unsigned_duration("1m"), Some(Duration::from_secs(60)));
+        assert_eq!(parse_unsigned_duration("-1m"), None);
     }
 }

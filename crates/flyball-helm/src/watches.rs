@@ -2,7 +2,7 @@
 
 use crate::selector;
 use flyball::{GroupVersionKind, Kind};
-use flyball_core::time::parse_duration;
+use flyball_core::time::{parse_duration, parse_unsigned_duration};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -282,15 +282,14 @@ fn text(entry: &Map<String, Value>, field: &str) -> Result<Option<String>, (Stri
 
 fn reconcile_period(entry: &Map<String, Value>) -> Result<Option<Duration>, (String, String)> {
     let field = "reconcilePeriod";
-    let Some(text) = text(entry, field)?.filter(|text| parse_duration(text) != Some(0)) else { return Ok(None) };
+    let Some(text) = text(entry, field)?.filter(|text| parse_duration(text) != Ok(0)) else { return Ok(None) };
     let wrong = || (field.to_owned(), format!("{text:?} is no duration of a second or more, such as 30s, 5m or 1h30m"));
     period(&text).map(Some).ok_or_else(wrong)
 }
 
 /// Reads a period as Go writes it; none that is shorter than a second.
 pub(crate) fn period(text: &str) -> Option<Duration> {
-    let nanos = parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok())?;
-    Some(Duration::from_nanos(nanos)).filter(|period| *period >= Duration::from_secs(1))
+    parse_unsigned_duration(text).filter(|period| *period >= Duration::from_secs(1))
 }
 
 fn override_values(

@@ -311,9 +311,9 @@ fn read_text(text: Text, s: String) -> Result<Value, Error> {
             Some(at) => Err(Error(format!("illegal base64 data at input byte {at}"))),
             None => Ok(Value::String(s)),
         },
-        Text::Duration => parse_duration(&s)
-            .map(|nanos| Value::String(print_duration(nanos)))
-            .ok_or_else(|| Error(format!("time: invalid duration {s:?}"))),
+        Text::Duration => time::parse_duration(&s)
+            .map(|nanos| Value::String(time::format_duration(nanos)))
+            .map_err(|error| Error(error.to_string())),
         Text::Time => time::parse_rfc3339(&s)
             .map(|t| Value::String(time::rfc3339(t)))
             .ok_or_else(|| time_error(&s, "2006-01-02T15:04:05Z07:00")),
@@ -387,37 +387,6 @@ pub(super) fn base64_error(s: &str) -> Option<usize> {
         }
     }
     ((count + padding) % 4 != 0).then(|| s.len().saturating_sub((count + padding) % 4))
-}
-
-pub use flyball_core::time::parse_duration;
-
-/// Writes nanoseconds as Go prints a duration: `1h30m0s`, `1.5s`, `100ms`.
-pub fn print_duration(nanos: i64) -> String {
-    let sign = if nanos < 0 { "-" } else { "" };
-    let n = nanos.unsigned_abs();
-    let decimal = |whole: u64, unit: u64| {
-        let fraction = whole % unit;
-        if fraction == 0 {
-            return (whole / unit).to_string();
-        }
-        let digits = format!("{fraction:0width$}", width = unit.ilog10() as usize);
-        format!("{}.{}", whole / unit, digits.trim_end_matches('0'))
-    };
-    let text = match n {
-        0 => "0s".into(),
-        n if n < 1_000 => format!("{n}ns"),
-        n if n < 1_000_000 => format!("{}µs", decimal(n, 1_000)),
-        n if n < 1_000_000_000 => format!("{}ms", decimal(n, 1_000_000)),
-        n => {
-            let (minutes, seconds) = (n / 60_000_000_000, decimal(n % 60_000_000_000, 1_000_000_000));
-            match (minutes / 60, minutes % 60) {
-                (0, 0) => format!("{seconds}s"),
-                (0, m) => format!("{m}m{seconds}s"),
-                (h, m) => format!("{h}h{m}m{seconds}s"),
-            }
-        }
-    };
-    format!("{sign}{text}")
 }
 
 #[cfg(test)]
@@ -503,23 +472,5 @@ mod tests {
             refused(json!({"spec": {"at": "tomorrow"}})),
             r#"parsing time "tomorrow" as "2006-01-02T15:04:05Z07:00": cannot parse "tomorrow" as "2006""#
         );
-    }
-
-    #[test]
-    fn durations_read_and_print_as_go_does() {
-        for (text, printed) in [
-            ("90s", "1m30s"),
-            ("1.5h", "1h30m0s"),
-            ("100ms", "100ms"),
-            ("1500us", "1.5ms"),
-            ("0", "0s"),
-            ("-5m", "-5m0s"),
-            ("1h1ns", "1h0m0.000000001s"),
-        ] {
-            assert_eq!(print_duration(parse_duration(text).unwrap()), printed, "{text}");
-        }
-        for bad in ["", "5", "5x", "h", "1h5", "--1s"] {
-            assert_eq!(parse_duration(bad), None, "{bad}");
-        }
     }
 }

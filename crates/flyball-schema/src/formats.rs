@@ -57,7 +57,7 @@ fn is_date(text: &str) -> bool {
 fn is_duration(text: &str) -> bool {
     const UNITS: [&str; 7] = ["ns", "us", "µs", "ms", "s", "m", "h"];
     const LONG: [&str; 7] = ["nano", "micro", "milli", "sec", "min", "h", "d"];
-    if parse_duration(text).is_some() {
+    if parse_duration(text).is_ok() {
         return true;
     }
     text.split(|c: char| c.is_ascii_digit()).skip(1).any(|after| {

@@ -221,7 +221,7 @@ fn message(node: Node<'_>, bytes: &[u8], at: At<'_>) -> Result<Value, Error> {
         Shape::Text(text @ (Text::Time | Text::MicroTime)) => moment(*text, bytes),
         Shape::Text(Text::Duration) => {
             let nanos = first(bytes, 1, |wire| wire.varint("Duration"))?.unwrap_or(0);
-            Ok(crate::decode::print_duration(nanos as i64).into())
+            Ok(flyball_core::time::format_duration(nanos as i64).into())
         }
         Shape::IntOrString => {
             let kind = first(bytes, 1, |wire| wire.varint("Type"))?.unwrap_or(0);

@@ -1,7 +1,7 @@
 //! Events of a run, as ansible-runner writes them.
 
-use crate::duration;
 use crate::job::{MIN_REQUEUE, Outcome, TaskError};
+use flyball_core::time::parse_unsigned_duration;
 use serde_json::Value;
 
 /// The events of a run so far.
@@ -37,7 +37,7 @@ impl Events {
                 let action = data["task_action"].as_str().unwrap_or_default();
                 if action.rsplit('.').next() == Some("requeue_after") {
                     self.outcome.requeue_after = said("period")
-                        .and_then(|period| duration::parse(&period))
+                        .and_then(|period| parse_unsigned_duration(&period))
                         .map(|period| period.max(MIN_REQUEUE));
                 }
             }

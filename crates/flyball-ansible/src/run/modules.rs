@@ -2,10 +2,10 @@
 
 use super::tasks::{Done, seconds};
 use super::{Frame, Run, Stop};
-use crate::duration;
 use crate::job::{MIN_REQUEUE, TaskError};
 use crate::playbook::{Literals, Module};
 use crate::template::{OMIT, Scope};
+use flyball_core::time::parse_unsigned_duration;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +75,7 @@ impl<'r> Run<'r> {
 
     fn requeue_after(&mut self, arguments: &Arguments) -> Result<Done, TaskError> {
         let time = arguments.get("time").map(text).unwrap_or_default();
-        let period = duration::parse(&time)
+        let period = parse_unsigned_duration(&time)
             .ok_or_else(|| TaskError::new(format!("time: {time} is no duration, such as 30s")))?;
         self.outcome.requeue_after = Some(period.max(MIN_REQUEUE));
         Ok(Done::with(json!({"period": time})))

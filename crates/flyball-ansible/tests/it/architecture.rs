@@ -2,7 +2,6 @@ use flyball_architecture::Sources;
 
 /// The layers from the ground up: each module, and the modules that it may import.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("duration", &[]),
     ("error", &[]),
     ("offload", &[]),
     ("snake", &[]),
@@ -10,19 +9,16 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("yaml", &["error"]),
     ("fields", &["yaml"]),
     ("template", &["error", "yaml"]),
-    ("watches", &["duration", "error", "fields", "names", "snake", "yaml"]),
+    ("watches", &["error", "fields", "names", "snake", "yaml"]),
     ("playbook", &["error", "fields", "template", "watches", "yaml"]),
     ("variables", &["names", "snake", "template", "watches"]),
     ("job", &["names", "playbook", "template", "watches"]),
     ("reach", &["job", "playbook"]),
-    ("ansible", &["duration", "job", "names", "reach", "template", "watches", "yaml"]),
-    ("run", &["duration", "job", "playbook", "reach", "template", "yaml"]),
+    ("ansible", &["job", "names", "reach", "template", "watches", "yaml"]),
+    ("run", &["job", "playbook", "reach", "template", "yaml"]),
     ("executor", &["ansible", "job", "offload", "playbook", "run"]),
     ("status", &["job", "run"]),
-    (
-        "reconcile",
-        &["duration", "executor", "job", "names", "offload", "playbook", "status", "template", "variables", "watches"],
-    ),
+    ("reconcile", &["executor", "job", "names", "offload", "playbook", "status", "template", "variables", "watches"]),
     (
         "operator",
         &[

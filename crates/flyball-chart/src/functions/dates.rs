@@ -3,10 +3,11 @@
 //! The local zone is UTC, so that what a chart renders to does not depend on where.
 
 use super::{ANY, STR, TIME, Table, cost, text};
-use crate::dates::{self, Moment, format_duration, parse_duration};
+use crate::dates::{self, Moment};
 use crate::number::parse_int;
 use crate::value::object::{Object, moment};
 use crate::value::{IntKind, Value};
+use flyball_core::time::{format_duration, parse_duration};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -34,7 +35,7 @@ pub(super) fn add(table: &mut Table) {
     }
     for name in ["mustDateModify", "must_date_modify"] {
         table.add(name, cost::letters, &[STR, TIME], |_, args| {
-            Ok(value(moment(&args[1]).plus(parse_duration(&text(&args[0]))?)))
+            Ok(value(moment(&args[1]).plus(parse_duration(&text(&args[0])).map_err(|error| error.to_string())?)))
         });
     }
     table.add("toDate", cost::letters, &[STR, STR], |_, args| {

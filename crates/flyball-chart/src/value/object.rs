@@ -4,8 +4,9 @@ mod moment;
 mod version;
 
 use super::{IntKind, Type, Value};
-use crate::dates::{Moment, format_duration, month_name, weekday_name};
+use crate::dates::{Moment, month_name, weekday_name};
 use crate::semver::Version;
+use flyball_core::time::format_duration;
 
 /// A struct, or something with a type of its own.
 pub(crate) enum Object {

@@ -10,7 +10,7 @@ use crate::operator::overlay::{OverlayArgs, parse_image};
 use crate::operator::removal;
 use crate::render::terminal::{Style, paint, say};
 use clap::Args;
-use flyball_core::time::parse_duration;
+use flyball_core::time::parse_unsigned_duration;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde::Serialize;
@@ -49,8 +49,7 @@ pub(crate) struct DeployArgs {
 
 /// Reads a time, which may be zero.
 pub(super) fn parse_wait(text: &str) -> Result<Duration, String> {
-    let nanos = parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok());
-    nanos.map(Duration::from_nanos).ok_or_else(|| "give a time such as 30s or 2m".into())
+    parse_unsigned_duration(text).ok_or_else(|| "give a time such as 30s or 2m".into())
 }
 
 /// Result of a deployment.

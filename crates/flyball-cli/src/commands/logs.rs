@@ -40,7 +40,7 @@ pub(crate) struct LogsArgs {
 }
 
 fn parse_since(text: &str) -> Result<i64, String> {
-    let seconds = parse_duration(text).map(|nanos| nanos.div_euclid(1_000_000_000)).filter(|seconds| *seconds > 0);
+    let seconds = parse_duration(text).ok().map(|nanos| nanos.div_euclid(1_000_000_000)).filter(|seconds| *seconds > 0);
     seconds.ok_or_else(|| "give a second or more, such as 30s or 10m".into())
 }
 

@@ -60,9 +60,8 @@ fn text_to_cel(node: Option<Node<'_>>, text: &str) -> Cel {
                 chrono::DateTime::from_timestamp(time.as_second(), time.subsec_nanosecond().unsigned_abs())
             })
             .map_or_else(plain, |time| Cel::Timestamp(time.fixed_offset())),
-        Some("duration") => {
-            time::parse_duration(text).map_or_else(plain, |nanos| Cel::Duration(chrono::Duration::nanoseconds(nanos)))
-        }
+        Some("duration") => time::parse_duration(text)
+            .map_or_else(|_| plain(), |nanos| Cel::Duration(chrono::Duration::nanoseconds(nanos))),
         _ => plain(),
     }
 }

@@ -7,7 +7,7 @@ use crate::error::chain;
 use crate::webhook::{Certificates, PORT};
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use flyball_core::names;
-use flyball_core::time::parse_duration;
+use flyball_core::time::parse_unsigned_duration;
 use futures_util::FutureExt;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
@@ -139,8 +139,9 @@ fn runtime(threads: NonZeroUsize) -> std::io::Result<Runtime> {
 }
 
 fn parse_positive(text: &str) -> Result<Duration, String> {
-    let nanos = parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok()).filter(|nanos| *nanos > 0);
-    nanos.map(Duration::from_nanos).ok_or_else(|| "give a time such as 15s or 1m30s".into())
+    parse_unsigned_duration(text)
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| "give a time such as 15s or 1m30s".into())
 }
 
 /// An address to listen on, or `0` for none.
