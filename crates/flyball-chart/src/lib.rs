@@ -38,4 +38,4 @@ pub use render::{DeletePolicy, Hook, HookEvent, Manifest, RenderError, RenderOpt
 pub use seed::Seed;
 pub use values::{ReadFile, Values, ValuesError};
 pub use world::{Budget, Guard, Lookup};
-pub use yaml::{BoundedYaml, Error as YamlError, from_yaml};
+pub use yaml::{BoundedYaml, Error as YamlError, from_yaml, to_yaml};

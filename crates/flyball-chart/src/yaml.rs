@@ -11,6 +11,7 @@ mod scanner;
 pub(crate) use emit::{Origin, Version};
 
 use crate::memory::{self, Held};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// The content of a document. Keys are texts, as in JSON.
@@ -112,12 +113,17 @@ pub(crate) fn read_map(bytes: &[u8]) -> Result<BTreeMap<String, Data>, Error> {
 
 /// Writes a document, with a line break at its end.
 pub(crate) fn write(data: &Data, version: Version) -> String {
-    emit::emit(data, &Origin::Chart, version).0
+    emit::emit(data, &Origin::Chart, version, emit::natural).0
 }
 
 /// The same, with the places of what is data.
 pub(crate) fn write_marked(data: &Data, origin: &Origin, version: Version) -> (String, Vec<std::ops::Range<usize>>) {
-    emit::emit(data, origin, version)
+    emit::emit(data, origin, version, emit::natural)
+}
+
+/// Writes a value as kubectl and Helm do, but with the keys of each mapping in this order.
+pub fn to_yaml(value: &serde_json::Value, order: fn(&str, &str) -> Ordering) -> String {
+    emit::emit(&Data::of_json(value), &Origin::Chart, Version::Two, order).0
 }
 
 fn check_encoding(bytes: &[u8]) -> Result<&str, Error> {
@@ -180,6 +186,23 @@ impl Data {
             Data::List(items) => items.iter().try_for_each(Data::check_numbers),
             Data::Map(entries) => entries.values().try_for_each(Data::check_numbers),
             _ => Ok(()),
+        }
+    }
+
+    fn of_json(value: &serde_json::Value) -> Data {
+        match value {
+            serde_json::Value::Null => Data::Null,
+            serde_json::Value::Bool(is) => Data::Bool(*is),
+            serde_json::Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+                (Some(whole), _) => Data::Int(whole),
+                (None, Some(whole)) => Data::Uint(whole),
+                _ => Data::Float(number.as_f64().unwrap_or_default()),
+            },
+            serde_json::Value::String(text) => Data::Str(text.clone()),
+            serde_json::Value::Array(items) => Data::List(items.iter().map(Data::of_json).collect()),
+            serde_json::Value::Object(fields) => {
+                Data::Map(fields.iter().map(|(key, value)| (key.clone(), Data::of_json(value))).collect())
+            }
         }
     }
 

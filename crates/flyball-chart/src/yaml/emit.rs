@@ -17,9 +17,12 @@ pub(crate) enum Version {
     Three,
 }
 
+/// The order of the keys of a mapping.
+pub(super) type Order = fn(&str, &str) -> Ordering;
+
 /// A document, with a line break at its end; and which parts of it say what is data.
-pub(super) fn emit(data: &Data, origin: &Origin, version: Version) -> (String, Vec<Range<usize>>) {
-    let mut emitter = Emitter { out: String::new(), marks: Vec::new(), version };
+pub(super) fn emit(data: &Data, origin: &Origin, version: Version, order: Order) -> (String, Vec<Range<usize>>) {
+    let mut emitter = Emitter { out: String::new(), marks: Vec::new(), version, order };
     emitter.value(data, origin, 0, Context::Root);
     (emitter.out, emitter.marks)
 }
@@ -48,6 +51,7 @@ struct Emitter {
     out: String,
     marks: Vec<Range<usize>>,
     version: Version,
+    order: Order,
 }
 
 /// The context of a value.
@@ -71,7 +75,7 @@ impl Emitter {
                     self.out.push('\n');
                 }
                 let mut keys: Vec<&String> = entries.keys().collect();
-                keys.sort_by(|a, b| natural(a, b));
+                keys.sort_by(|a, b| (self.order)(a, b));
                 for (at, key) in keys.into_iter().enumerate() {
                     if at > 0 || place == Context::Entry {
                         self.indent(columns);
@@ -311,7 +315,7 @@ fn is_base_60(text: &str) -> bool {
 }
 
 /// The order of keys: numbers within texts by their value.
-fn natural(a: &str, b: &str) -> Ordering {
+pub(super) fn natural(a: &str, b: &str) -> Ordering {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     for at in 0..a.len().min(b.len()) {
         let (x, y) = (a[at], b[at]);

@@ -4,6 +4,7 @@
 
 use crate::error::{Error, Result, ResultExt};
 use crate::files::private;
+use crate::render::yaml;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Map, Value, json};
@@ -72,15 +73,12 @@ fn remove_entry(config: &mut Map<String, Value>, list: &str, name: &str) {
 /// Writes a file that only its owner can read, in one go.
 pub(crate) fn write(path: &Path, config: &Value) -> Result<()> {
     let what = || format!("cannot write {}", path.display());
-    // A certificate on one line, as kubectl writes it, is found by those too who look for it without reading YAML.
-    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
-    let yaml = serde_saphyr::to_string_with_options(config, options).when(what())?;
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).when(what())?;
     }
     // What links to the file goes on to do so.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    private::write(&target, yaml.as_bytes()).when(what())
+    private::write(&target, yaml::write(config).as_bytes()).when(what())
 }
 
 fn change<T>(path: &Path, change: impl FnOnce(&mut Map<String, Value>) -> T) -> Result<T> {

@@ -2,6 +2,7 @@
 
 use crate::error::{Result, ResultExt};
 use crate::render::terminal::say;
+use crate::render::yaml;
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -36,7 +37,10 @@ impl Output {
     fn write(self, value: &impl Serialize) -> Result<String> {
         match self {
             Self::Json => serde_json::to_string_pretty(value).when("cannot write JSON"),
-            Self::Yaml => Ok(serde_saphyr::to_string(value).when("cannot write YAML")?.trim_end().to_owned()),
+            Self::Yaml => {
+                let value = serde_json::to_value(value).when("cannot write YAML")?;
+                Ok(yaml::write(&value).trim_end().to_owned())
+            }
         }
     }
 }

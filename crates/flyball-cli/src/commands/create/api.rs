@@ -4,7 +4,7 @@ use super::misused;
 use crate::cluster::apply;
 use crate::cluster::connection::{ContextArgs, block_on};
 use crate::commands::init::print_written;
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result};
 use crate::project::plugins::{Asking, PluginArgs};
 use crate::project::scaffold::api::{self, Names, known_resource};
 use crate::project::scaffold::changes::Changes;
@@ -14,6 +14,7 @@ use crate::project::{FILE, Project, Resource, names};
 use crate::render::ask;
 use crate::render::output::Output;
 use crate::render::terminal::say;
+use crate::render::yaml;
 use clap::{ArgAction, Args};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -266,8 +267,7 @@ fn first_of<'a>(project: &'a Project, resource: &Resource) -> Option<&'a Resourc
 
 fn foreign(changes: &mut Changes, names: &Names, wanted: &NewApi, now: &mut Resource, force: bool) -> Result<()> {
     let Some((definition, kept)) = &wanted.definition else { return Ok(()) };
-    let kept = serde_saphyr::to_string(kept).when("cannot write the definition")?;
-    api::foreign(changes, names, definition.code(names), &kept, force)?;
+    api::foreign(changes, names, definition.code(names), &yaml::write(kept), force)?;
     if wanted.controller {
         let path = format!("crate::api::{}::{}", names.module(), names.kind_type);
         api::controller_of_known(changes, names, &path, Some(&api::definition_path(names)), force)?;

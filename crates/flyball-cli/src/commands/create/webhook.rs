@@ -3,7 +3,7 @@
 use super::api::defined;
 use super::misused;
 use crate::commands::init::print_written;
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result};
 use crate::operator::installation::sample;
 use crate::project::plugins::{Asking, PluginArgs};
 use crate::project::scaffold::api::{self, Names, definition_path, known_resource};
@@ -13,6 +13,7 @@ use crate::project::scaffold::{built_in, webhook};
 use crate::project::{FILE, Project, Resource, names};
 use crate::render::output::Output;
 use crate::render::terminal::say;
+use crate::render::yaml;
 use clap::Args;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -200,8 +201,7 @@ fn foreign(changes: &mut Changes, project: &mut Project, definition: &Definition
     let resource = add(project, definition.resource.clone());
     let names = Names::new(project, &resource);
     if changes.read(&format!("src/api/{}.rs", names.module()))?.is_none() {
-        let text = serde_saphyr::to_string(kept).when("cannot write the definition")?;
-        api::foreign(changes, &names, definition.code(&names), &text, false)?;
+        api::foreign(changes, &names, definition.code(&names), &yaml::write(kept), false)?;
     }
     Ok(resource)
 }

@@ -5,6 +5,7 @@ use crate::error::{Error, Result, ResultExt};
 use crate::render::last_seen::summary;
 use crate::render::table;
 use crate::render::terminal::{Board, Style, paint, say};
+use crate::render::yaml;
 use kube::{Api, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -82,7 +83,7 @@ pub(super) fn how_to_go_on(stage: &Stage, keep: bool, sample: &Value, commands: 
     let name = format!("{}.yaml", sample["metadata"]["name"].as_str().unwrap_or("sample"));
     let path = stage.kubeconfig.with_file_name(&name);
     let flags = stage.kubectl_flags();
-    let file = serde_saphyr::to_string(sample).when("cannot write the sample")?;
+    let file = yaml::write(sample);
     // Beside a kubeconfig of somebody's nothing is written.
     let apply = if stage.is_own() && fs::write(&path, &file).is_ok() {
         format!("apply -f {}", path.display())
