@@ -153,13 +153,22 @@ pub(super) fn is_builtin(key: &str, name: &str) -> bool {
     rest == name && collection.is_none_or(|collection| BUILTIN.contains(&collection))
 }
 
+/// Finds a module by its name.
+fn find(name: &str) -> Option<&'static ModuleArguments> {
+    let (collection, rest) = split(name);
+    MODULES.iter().find(|known| {
+        known.names.contains(&rest) && collection.is_none_or(|collection| known.collections.contains(&collection))
+    })
+}
+
+/// Returns true if there is a module of this name.
+pub(super) fn is_module(name: &str) -> bool {
+    find(name).is_some()
+}
+
 /// Finds a module by its name and checks its arguments.
 pub(super) fn module(name: &str, arguments: Value) -> Result<(Module, Map<String, Value>), String> {
-    let (collection, rest) = split(name);
-    let known = MODULES.iter().find(|known| {
-        known.names.contains(&rest) && collection.is_none_or(|collection| known.collections.contains(&collection))
-    });
-    let Some(known) = known else {
+    let Some(known) = find(name) else {
         let names: Vec<_> = MODULES.iter().map(|known| known.names[0]).collect();
         return Err(format!(
             "the built-in executor has no module {name}; there are {}, block, include_tasks, import_tasks, include_role, \

@@ -1,6 +1,6 @@
 //! One task, as it stands in a file.
 
-use super::args::{is_builtin, module, pairs};
+use super::args::{is_builtin, is_module, module, pairs};
 use super::{Action, Module, Over, Repeat, Task};
 use crate::error::{Error, Result};
 use crate::template::{check_expression, check_text, is_template, templates};
@@ -139,8 +139,7 @@ fn read_action(
         ["include", "include_tasks", "import_tasks", "include_vars", "include_role", "import_role"]
             .iter()
             .any(|name| is_builtin(key, name))
-            || module(key, Value::Null).is_ok_and(|_| true)
-            || module(key, Value::Null).is_err_and(|problem| !problem.contains("no module"))
+            || is_module(key)
     };
     let Some(key) = fields.keys().find(|key| is_action(key)).or_else(|| fields.keys().next()).cloned() else {
         return Err(refuse("it names no module: say what is to be done".into()));

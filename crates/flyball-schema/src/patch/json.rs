@@ -35,6 +35,9 @@ pub enum Error {
     /// It is malformed, or does not go with the document.
     #[error("{0}")]
     Misfit(String),
+    /// A test failed: the value at this path is another one.
+    #[error("testing value {0} failed: test failed")]
+    TestFailed(String),
 }
 
 impl From<Error> for super::Error {
@@ -87,7 +90,7 @@ fn step(document: &mut Value, operation: &Value, budget: &mut Budget) -> Result<
         Some("test") => match if path.is_whole() { Some(&*document) } else { path.get(document) } {
             Some(found) if found == value => Ok(()),
             None if value.is_null() => Ok(()),
-            _ => Err(Misfit(format!("testing value {} failed: test failed", path.text))),
+            _ => Err(Error::TestFailed(path.text.to_owned())),
         },
         other => Err(Misfit(format!("Unexpected kind: {}", other.unwrap_or("unknown")))),
     }

@@ -172,7 +172,7 @@ impl Webhook {
         let mut value = object.as_value().clone();
         json::apply(&mut value, &operations).map_err(|failure| match failure {
             json::Error::TooLarge(why) => Refusal::Refused(Status::too_large(why)),
-            json::Error::Misfit(why) => internal(why),
+            error => internal(error.to_string()),
         })?;
         let patched = Object::try_from(value).map_err(|_| internal("the patch leaves no object".into()))?;
         let (mut patched, _) = decode::read_as(shown_as, patched).map_err(internal)?;
