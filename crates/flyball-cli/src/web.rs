@@ -2,13 +2,10 @@
 
 use crate::error::{Result, ResultExt};
 use bytes::Bytes;
-use flyball::proxy::{Connector, Proxies};
+use flyball::proxy::Proxies;
+use flyball::web::{Client, Trust};
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
-use rustls::{ClientConfig, RootCertStore};
+use http_body_util::{BodyExt, Limited};
 use std::time::Duration;
 
 /// Maximum size of a response body. Manifests, indices and tokens are far smaller.
@@ -17,21 +14,14 @@ const MAX_RESPONSE_BYTES: usize = 16 << 20;
 /// A client that trusts whom this machine trusts, and uses the proxies of the environment.
 #[derive(Clone)]
 pub(crate) struct Web {
-    client: Client<HttpsConnector<Connector>, Full<Bytes>>,
+    client: Client,
     timeout: Duration,
 }
 
 impl Web {
     /// Makes one that waits so long for each answer.
     pub(crate) fn new(timeout: Duration) -> Result<Self> {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let provider = rustls::crypto::ring::default_provider();
-        let config = ClientConfig::builder_with_provider(provider.into()).with_safe_default_protocol_versions();
-        let config = config.when("cannot use TLS")?.with_root_certificates(roots).with_no_client_auth();
-        let connector = Connector::new(Proxies::from_env()).connect_timeout(Duration::from_secs(10));
-        let https = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1();
-        Ok(Self { client: Client::builder(TokioExecutor::new()).build(https.wrap_connector(connector)), timeout })
+        Ok(Self { client: Client::new(Trust::System, Proxies::from_env()).when("cannot use TLS")?, timeout })
     }
 
     /// Sends a request and returns the whole answer.
@@ -43,7 +33,7 @@ impl Web {
         let uri = request.uri();
         let host = uri.authority().map(ToString::to_string).unwrap_or_default();
         let work = async {
-            let answer = self.client.request(request.map(Full::new)).await.when(format!("cannot reach {host}"))?;
+            let answer = self.client.send(request).await.when(format!("cannot reach {host}"))?;
             let (parts, body) = answer.into_parts();
             let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
             let body = body.when(format!("cannot read the response of {host}"))?;

@@ -5,23 +5,18 @@
 
 use crate::webhook::{Caller, WebhookAnswer, WebhookCall, WebhookFuture};
 use bytes::Bytes;
+use flyball_tls::Trust;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{Method, Request, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::pki_types::ServerName;
+use rustls::{CertificateError, Error};
 use std::io;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// The most bytes of an answer.
 const MAX_ANSWER: usize = 16 << 20;
@@ -146,92 +141,7 @@ fn broken(error: &hyper::Error) -> String {
 }
 
 fn connector(bundle: &[u8]) -> Result<TlsConnector, Error> {
-    let certificates: Vec<CertificateDer<'static>> = if bundle.iter().all(u8::is_ascii_whitespace) {
-        rustls_native_certs::load_native_certs().certs
-    } else {
-        CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok).collect()
-    };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = Arc::new(Verifier::new(certificates, provider.clone()));
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let config = config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
-}
-
-/// Verifies as Go does: a certificate that is itself in the bundle is believed, even if it is an authority's.
-#[derive(Debug)]
-struct Verifier {
-    /// The verifier of chains; `None` if the bundle has nothing that a chain could end in.
-    chains: Option<Arc<WebPkiServerVerifier>>,
-    known: Vec<CertificateDer<'static>>,
-    provider: Arc<CryptoProvider>,
-}
-
-impl Verifier {
-    fn new(known: Vec<CertificateDer<'static>>, provider: Arc<CryptoProvider>) -> Self {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(known.iter().cloned());
-        let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().ok();
-        Self { chains, known, provider }
-    }
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        if self.known.iter().any(|known| known.as_ref() == certificate.as_ref()) {
-            check_time(certificate, now)?;
-            rustls::client::verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
-            return Ok(ServerCertVerified::assertion());
-        }
-        match &self.chains {
-            Some(chains) => chains.verify_server_cert(certificate, intermediates, name, ocsp, now),
-            None => Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)),
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// Rejects a certificate that is not good now.
-fn check_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
-    let bad = || Error::InvalidCertificate(CertificateError::BadEncoding);
-    let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| bad())?;
-    let now = i64::try_from(now.as_secs()).map_err(|_| bad())?;
-    let validity = parsed.validity();
-    if now < validity.not_before.timestamp() {
-        return Err(Error::InvalidCertificate(CertificateError::NotValidYet));
-    }
-    if now > validity.not_after.timestamp() {
-        return Err(Error::InvalidCertificate(CertificateError::Expired));
-    }
-    Ok(())
+    let is_blank = bundle.iter().all(u8::is_ascii_whitespace);
+    let trust = if is_blank { Trust::System } else { Trust::Bundle(bundle) };
+    Ok(TlsConnector::from(Arc::new(flyball_tls::client_config(trust)?)))
 }

@@ -107,6 +107,7 @@ mod rbac;
 mod serve;
 
 pub mod proxy;
+pub mod web;
 
 mod client;
 

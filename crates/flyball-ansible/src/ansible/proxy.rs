@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flyball::Kind;
 use flyball_core::scope::CLUSTER_SCOPED;
+use flyball_tls::{Authority, Purpose, Validity};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
@@ -19,7 +20,6 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use kube::Client;
 use kube::client::Body;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
 use ring::digest;
 use serde_json::{Value, json};
 use std::convert::Infallible;
@@ -31,8 +31,6 @@ use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 /// Bytes of a request body: more than an API server accepts.
 const MAX_BODY_BYTES: usize = 4 << 20;
@@ -124,22 +122,10 @@ pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
 
 /// Makes an authority and a certificate that it signed, good for this run; no key is kept anywhere.
 fn identity() -> Result<(String, TlsAcceptor), Box<dyn std::error::Error + Send + Sync>> {
-    let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, "flyball ansible authority");
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
-    let key = KeyPair::generate()?;
-    let mut params = CertificateParams::new([LOOPBACK.to_owned()])?;
-    params.distinguished_name.push(DnType::CommonName, "flyball ansible");
-    params.use_authority_key_identifier_extension = true;
-    let certificate = params.signed_by(&key, &issuer)?;
-    let key = PrivateKeyDer::try_from(key.serialize_der())?;
-    let config = ServerConfig::builder_with_provider(Arc::new(tokio_rustls::rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], key)?;
-    Ok((issuer.pem(), TlsAcceptor::from(Arc::new(config))))
+    let authority = Authority::new("flyball ansible authority", Validity::UNLIMITED)?;
+    let issued = authority.issue("flyball ansible", Purpose::Server(&[LOOPBACK.to_owned()]), Validity::UNLIMITED)?;
+    let config = flyball_tls::server_config(&issued, None)?;
+    Ok((authority.certificate().to_owned(), TlsAcceptor::from(Arc::new(config))))
 }
 
 impl Proxy {

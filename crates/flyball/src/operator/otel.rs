@@ -4,13 +4,10 @@
 //! <https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>.
 
 use super::log::SpanLayer;
-use crate::proxy::{Connector, Proxies};
+use crate::proxy::Proxies;
+use crate::web::{Client, Trust};
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
@@ -76,18 +73,13 @@ impl Export {
 
 /// Sends HTTP requests from whatever thread, on the operator's runtime.
 struct Sender {
-    client: Client<HttpsConnector<Connector>, Full<Bytes>>,
+    client: Client,
     runtime: Handle,
 }
 
 impl Sender {
     fn new(runtime: &Handle) -> Result<Self, BoxError> {
-        let connector = HttpsConnectorBuilder::new()
-            .with_provider_and_native_roots(rustls::crypto::ring::default_provider())?
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(Connector::new(Proxies::from_env()));
-        Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector), runtime: runtime.clone() })
+        Ok(Self { client: Client::new(Trust::System, Proxies::from_env())?, runtime: runtime.clone() })
     }
 }
 
@@ -100,12 +92,8 @@ impl HttpClient for Sender {
         's: 'f,
         Self: 'f,
     {
-        let answer = self.client.request(request.map(Full::new));
-        let exchange = self.runtime.spawn(async move {
-            let (head, body) = answer.await?.into_parts();
-            let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await?.to_bytes();
-            Ok::<_, BoxError>(Response::from_parts(head, body))
-        });
+        let client = self.client.clone();
+        let exchange = self.runtime.spawn(async move { client.fetch(request, MAX_RESPONSE_BYTES).await });
         Box::pin(async move { exchange.await? })
     }
 }

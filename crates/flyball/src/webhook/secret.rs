@@ -17,6 +17,7 @@ use super::certificate::{Identity, Now, validity};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flyball_core::time::SignedDuration;
+use flyball_tls::IssueError;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -84,13 +85,7 @@ impl CertificateSecret {
     }
 
     /// Does what is due, and tells whether something was. `known` says that everybody trusts the whole bundle.
-    pub(super) fn step(
-        &mut self,
-        operator: &str,
-        names: &[String],
-        now: Now,
-        known: bool,
-    ) -> Result<bool, rcgen::Error> {
+    pub(super) fn step(&mut self, operator: &str, names: &[String], now: Now, known: bool) -> Result<bool, IssueError> {
         let before = self.clone();
         let time = now.time();
         let age = |identity: &Identity| identity.made().map_or(SignedDuration::MAX, |made| time.duration_since(made));
@@ -100,7 +95,7 @@ impl CertificateSecret {
             let names: Vec<String> = names.iter().cloned().collect();
             Identity::make(operator, &names, time)
         };
-        self.last.take_if(|last| validity(last).is_none_or(|(_, to)| to <= time));
+        self.last.take_if(|last| validity(last).is_none_or(|validity| validity.until <= time));
         self.next.take_if(|next| !covered || !next.is_good(now));
         match &mut self.current {
             Some(current) if covered && current.is_good(now) => {

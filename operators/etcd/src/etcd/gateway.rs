@@ -2,13 +2,12 @@ use super::{Chunks, Error, Etcd, Member, MemberStatus, Result};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::{Bytes, BytesMut};
+use flyball::proxy::Proxies;
+use flyball::web::{Client, Trust};
 use futures_util::{StreamExt, stream};
 use http::Request;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::fmt::Display;
@@ -31,11 +30,14 @@ const PREFIXES: [&str; 3] = ["v3", "v3beta", "v3alpha"];
 
 /// Asks etcd over its JSON gateway, which every member serves beside gRPC.
 #[derive(Clone, Debug)]
-pub struct Gateway(Client<HttpConnector, Full<Bytes>>);
+pub struct Gateway(Client);
 
 impl Default for Gateway {
     fn default() -> Self {
-        Self(Client::builder(TokioExecutor::new()).build(HttpConnector::new()))
+        Self(
+            Client::new(Trust::Bundle(&[]), Proxies::default())
+                .expect("the provider supports the default versions of TLS"),
+        )
     }
 }
 
@@ -65,9 +67,9 @@ impl Gateway {
     async fn begin(&self, endpoint: &str, method: &str, body: &Value) -> Result<Incoming> {
         for prefix in PREFIXES {
             let request = Request::post(format!("{endpoint}/{prefix}/{method}"))
-                .body(Full::from(body.to_string()))
+                .body(Bytes::from(body.to_string()))
                 .map_err(|error| unreachable(endpoint, error))?;
-            let answer = self.0.request(request).await.map_err(|error| unreachable(endpoint, error))?;
+            let answer = self.0.send(request).await.map_err(|error| unreachable(endpoint, error))?;
             if answer.status().is_success() {
                 return Ok(answer.into_body());
             }

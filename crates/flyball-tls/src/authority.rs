@@ -1,0 +1,116 @@
+//! Issuing of certificates.
+
+use crate::Validity;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, Error, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose,
+};
+use std::fmt;
+
+/// A certificate and its key, both in PEM.
+#[derive(Clone)]
+pub struct Identity {
+    /// The certificate.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").field("certificate", &self.certificate).finish_non_exhaustive()
+    }
+}
+
+/// The peers that a certificate is for.
+#[derive(Clone, Copy, Debug)]
+pub enum Purpose<'a> {
+    /// A server that is reached by these names and addresses.
+    Server(&'a [String]),
+    /// A client, which may be in a group: the organization of its name.
+    Client(Option<&'a str>),
+}
+
+/// An authority that signs certificates.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: String,
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authority").field("certificate", &self.certificate).finish_non_exhaustive()
+    }
+}
+
+impl Authority {
+    /// Makes an authority with a new key.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the operating system has no randomness to give.
+    pub fn new(name: &str, validity: Validity) -> Result<Self, Error> {
+        let (mut params, key) = (authority(name), KeyPair::generate()?);
+        validity.limit(&mut params);
+        let certificate = params.self_signed(&key)?.pem();
+        Ok(Self { issuer: Issuer::new(params, key), certificate })
+    }
+
+    /// Restores the authority of this name from its certificate and key in PEM.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the key cannot be read.
+    pub fn from_pem(name: &str, certificate: String, key: &str) -> Result<Self, Error> {
+        Ok(Self { issuer: Issuer::new(authority(name), KeyPair::from_pem(key)?), certificate })
+    }
+
+    /// Returns its certificate in PEM, which peers trust.
+    pub fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
+    /// Returns its private key in PEM.
+    pub fn key(&self) -> String {
+        self.issuer.key().serialize_pem()
+    }
+
+    /// Issues a certificate with a new key.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a name of a server is none, or if the operating system has no randomness to give.
+    pub fn issue(&self, name: &str, purpose: Purpose<'_>, validity: Validity) -> Result<Identity, Error> {
+        let (names, group, usage) = match purpose {
+            Purpose::Server(names) => (names.to_vec(), None, ExtendedKeyUsagePurpose::ServerAuth),
+            Purpose::Client(group) => (Vec::new(), group, ExtendedKeyUsagePurpose::ClientAuth),
+        };
+        let mut params = CertificateParams::new(names)?;
+        params.distinguished_name = named(name, group);
+        params.extended_key_usages = vec![usage];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        // Python's strict verification wants it.
+        params.use_authority_key_identifier_extension = true;
+        validity.limit(&mut params);
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok(Identity { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+}
+
+fn authority(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = named(name, None);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    params
+}
+
+fn named(name: &str, group: Option<&str>) -> DistinguishedName {
+    let mut names = DistinguishedName::new();
+    if let Some(group) = group {
+        names.push(DnType::OrganizationName, group);
+    }
+    names.push(DnType::CommonName, name);
+    names
+}

@@ -1,0 +1,59 @@
+//! HTTP to servers other than the API server: registries, collectors, external systems.
+//!
+//! One client for operators and the command line. It speaks HTTP/1.1, keeps idle connections, and follows no redirect.
+//! Timeouts and retries are the caller's; requests to an API server take the path of [`Context`](crate::Context).
+
+use crate::proxy::{Connector, Proxies};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy;
+use hyper_util::rt::TokioExecutor;
+use std::time::Duration;
+use tower::BoxError;
+
+pub use flyball_tls::Trust;
+
+/// Timeout of a TCP connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An HTTP client. Clones share their connections.
+#[derive(Clone, Debug)]
+pub struct Client(legacy::Client<HttpsConnector<Connector>, Full<Bytes>>);
+
+impl Client {
+    /// Makes a client that trusts these servers, and connects through these proxies.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no version of TLS is supported.
+    pub fn new(trust: Trust<'_>, proxies: Proxies) -> Result<Self, BoxError> {
+        let https = HttpsConnectorBuilder::new()
+            .with_tls_config(flyball_tls::client_config(trust)?)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(Connector::new(proxies).connect_timeout(CONNECT_TIMEOUT));
+        Ok(Self(legacy::Client::builder(TokioExecutor::new()).build(https)))
+    }
+
+    /// Sends a request, and returns the response as soon as its head has arrived.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no response. A response of any status is none.
+    pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, BoxError> {
+        Ok(self.0.request(request.map(Full::new)).await?)
+    }
+
+    /// Sends a request, and returns the response with its body.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no response, or if its body has more bytes than this.
+    pub async fn fetch(&self, request: Request<Bytes>, max_bytes: usize) -> Result<Response<Bytes>, BoxError> {
+        let (head, body) = self.send(request).await?.into_parts();
+        Ok(Response::from_parts(head, Limited::new(body, max_bytes).collect().await?.to_bytes()))
+    }
+}
