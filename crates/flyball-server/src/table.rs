@@ -35,15 +35,11 @@ impl Include {
 
 /// Writes the headings of a table.
 pub(crate) fn headings(resource: &Resource) -> Value {
-    let heading = |name: &str, ty: &str, format: &str, description: &str, priority: i64| // In the list of columns a line is a line.
-        json!({"name": name, "type": ty, "format": format, "description": description.replace("\\n", "\n"), "priority": priority});
+    let heading = |name: &str, ty: &str, format: &str, description: &str, priority: i64| json!({"name": name, "type": ty, "format": format, "description": description, "priority": priority});
+    let built_in = |h: &Heading| heading(h.name, h.ty, h.format, h.description, h.priority);
     match &resource.behavior {
-        Behavior::BuiltIn(kind) => {
-            let headings = kind.columns().iter();
-            headings.map(|h| heading(h.name, h.ty, h.format, describe(h), h.priority)).collect()
-        }
+        Behavior::BuiltIn(kind) => kind.columns.iter().map(built_in).collect(),
         Behavior::Custom(custom) => {
-            let name = heading("Name", "string", "name", describe(&Heading::NAME), 0);
             let own = custom.columns.iter().map(|c: &Column| {
                 let description = if c.description.is_empty() {
                     format!("Custom resource definition column (in JSONPath format): {}", c.path)
@@ -52,27 +48,8 @@ pub(crate) fn headings(resource: &Resource) -> Value {
                 };
                 heading(&c.name, &c.ty, &c.format, &description, c.priority)
             });
-            std::iter::once(name).chain(own).collect()
+            std::iter::once(built_in(&Heading::NAME)).chain(own).collect()
         }
-    }
-}
-
-/// The description of the column of names.
-const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request \
-                    the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration \
-                    definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
-
-/// The description of the column of ages.
-const CREATED: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in \
-                       happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in \
-                       UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/\
-                       sig-architecture/api-conventions.md#metadata";
-
-fn describe(heading: &Heading) -> &'static str {
-    match heading.name {
-        "Name" => NAME,
-        "Age" | "Created At" => CREATED,
-        _ => heading.description,
     }
 }
 

@@ -94,7 +94,7 @@ mod tests {
         for kind in built_in() {
             let row = (kind.printer)(&View { object: &object, clock: &clock });
             let extra = usize::from(kind.kind == "IPAddress");
-            assert_eq!(row.cells.len(), kind.columns().len() + extra, "{}", kind.kind);
+            assert_eq!(row.cells.len(), kind.columns.len() + extra, "{}", kind.kind);
         }
     }
 }

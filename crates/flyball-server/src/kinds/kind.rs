@@ -44,7 +44,8 @@ pub(crate) struct Kind {
     pub(crate) prepare: fn(&mut Object, Option<&Object>, Part, &Clock),
     /// Validates an object or its change; metadata is looked at elsewhere.
     pub(crate) validate: fn(&Object, Option<&Object>, Part) -> Vec<FieldError>,
-    /// The printer of rows of tables.
+    /// The columns of tables, and the printer of their rows.
+    pub(crate) columns: &'static [Heading],
     pub(crate) printer: Printer,
     /// Warns of what is allowed but unwise.
     pub(crate) warn: fn(&Object, Option<&Object>) -> Vec<String>,
@@ -270,6 +271,7 @@ impl Kind {
             default: |_| {},
             prepare: |_, _, _, _| {},
             validate: |_, _, _| Vec::new(),
+            columns: printer::PLAIN,
             printer: printer::plain,
             warn: |_, _| Vec::new(),
             deletion: Deletion::AT_ONCE,
@@ -320,8 +322,8 @@ impl Kind {
         Self { warn, ..self }
     }
 
-    pub(super) const fn printed(self, printer: Printer) -> Self {
-        Self { printer, ..self }
+    pub(super) const fn printed(self, columns: &'static [Heading], printer: Printer) -> Self {
+        Self { columns, printer, ..self }
     }
 
     pub(super) const fn fields(self, fields: &'static [&'static str], field: fn(&Object, &str) -> String) -> Self {
@@ -432,11 +434,6 @@ impl Kind {
             "policy",
         ];
         !LENIENT.contains(&self.group) && self.checks != Checks::Once
-    }
-
-    /// The columns of tables.
-    pub(crate) fn columns(&self) -> &'static [Heading] {
-        printer::columns(&self.package(), self.kind)
     }
 
     /// The package in which the notation declares the kind.

@@ -1,12 +1,9 @@
 //! The base of printers: rows and columns of tables, and an object as a printer reads it.
 //!
-//! Columns stand in `types/columns.txt`. See
-//! <https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>.
+//! See <https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>.
 
 use flyball_core::{Clock, Object, time};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
 /// A column of a built-in kind.
 #[derive(Clone, Copy, Debug)]
@@ -19,11 +16,38 @@ pub(crate) struct Heading {
     pub(crate) description: &'static str,
 }
 
+/// The description of the column of names.
+const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request \
+                    the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration \
+                    definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
+
+/// The description of the column of ages.
+const CREATED: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in \
+                       happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in \
+                       UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/\
+                       sig-architecture/api-conventions.md#metadata";
+
 impl Heading {
-    pub(crate) const NAME: Self = Self { name: "Name", ty: "string", format: "name", priority: 0, description: "" };
-    const CREATED: Self = Self { name: "Created At", ty: "date", format: "", ..Self::NAME };
-    /// The columns of a kind that has none of its own.
-    const PLAIN: [Self; 2] = [Self::NAME, Self::CREATED];
+    pub(crate) const NAME: Self = Self { format: "name", ..Self::text("Name", NAME) };
+    pub(super) const AGE: Self = Self::text("Age", CREATED);
+    const CREATED: Self = Self { ty: "date", ..Self::text("Created At", CREATED) };
+
+    pub(super) const fn text(name: &'static str, description: &'static str) -> Self {
+        Self { name, ty: "string", format: "", priority: 0, description }
+    }
+
+    pub(super) const fn number(name: &'static str, description: &'static str) -> Self {
+        Self { ty: "integer", ..Self::text(name, description) }
+    }
+
+    pub(super) const fn flag(name: &'static str, description: &'static str) -> Self {
+        Self { ty: "boolean", ..Self::text(name, description) }
+    }
+
+    /// The column is shown only when more is asked for.
+    pub(super) const fn wide(self) -> Self {
+        Self { priority: 1, ..self }
+    }
 }
 
 /// A row of a table.
@@ -43,40 +67,20 @@ impl<const N: usize> From<[Value; N]> for Row {
 /// Shows an object in a row.
 pub(crate) type Printer = fn(&View<'_>) -> Row;
 
+/// The columns of a kind that has none of its own.
+pub(super) const PLAIN: &[Heading] = &[Heading::NAME, Heading::CREATED];
+
 /// Shows an object of which nothing else is known.
 pub(super) fn plain(view: &View<'_>) -> Row {
     Row::from([view.name(), view.text("metadata.creationTimestamp").into()])
 }
 
+/// The columns of [`named`].
+pub(super) const NAMED: &[Heading] = &[Heading::NAME, Heading::AGE];
+
 /// Shows the name and the age of an object.
 pub(super) fn named(view: &View<'_>) -> Row {
     Row::from([view.name(), view.age()])
-}
-
-type Columns = BTreeMap<&'static str, Vec<Heading>>;
-
-static COLUMNS: LazyLock<Columns> = LazyLock::new(|| {
-    let mut columns = Columns::new();
-    let mut kind = "";
-    for line in include_str!("types/columns.txt").lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
-        match line.split_once(" | ") {
-            None => kind = line,
-            Some((name, rest)) => columns.entry(kind).or_default().push(heading(name, rest)),
-        }
-    }
-    columns
-});
-
-fn heading(name: &'static str, rest: &'static str) -> Heading {
-    let (shape, description) = rest.split_once(" | ").unwrap_or((rest, ""));
-    let (shape, priority) = shape.strip_suffix(" wide").map_or((shape, 0), |shape| (shape, 1));
-    let (ty, format) = shape.split_once('/').unwrap_or((shape, ""));
-    Heading { name, ty, format, priority, description }
-}
-
-/// Returns the columns of a kind in a package, such as `apps/v1`.
-pub(super) fn columns(package: &str, kind: &str) -> &'static [Heading] {
-    COLUMNS.get(format!("{package}.{kind}").as_str()).map_or(&Heading::PLAIN, Vec::as_slice)
 }
 
 /// An object as a printer looks at it; what is absent reads as empty.

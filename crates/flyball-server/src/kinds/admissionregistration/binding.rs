@@ -3,10 +3,17 @@
 use super::{default_matching, policy};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::printer::{Row, UNSET, View, text};
+use crate::kinds::printer::{Heading, Row, UNSET, View, text};
 use crate::kinds::rules::label;
 use flyball_core::Object;
 use flyball_core::names::{dns_subdomain, path_segment};
+
+pub(super) const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text("PolicyName", "PolicyName indicates the policy definition which the policy binding binded to"),
+    Heading::text("ParamRef", "ParamRef indicates the param resource which sets the configuration param"),
+    Heading::AGE,
+];
 
 pub(super) fn default(binding: &mut Object) {
     binding.inner_or_new("spec").inner("matchResources").into_iter().for_each(default_matching);

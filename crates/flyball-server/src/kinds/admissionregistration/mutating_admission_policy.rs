@@ -4,19 +4,26 @@ use super::{GROUP, policy};
 use crate::kinds::expression::{self, Made, Variables};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::{EXTENSIONS, Kind, Part};
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use flyball_core::Object;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies")
     .exempt_from_webhooks()
     .exempt_from_policies()
     .validate(validate)
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(policy::default)
     .category(EXTENSIONS)
     .cluster()
     .generation()
     .versioned_updates();
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::number("Mutations", "Mutation indicates the number of mutations rules defined in this configuration"),
+    Heading::text("ParamKind", "ParamKind specifies the kind of resources used to parameterize this policy"),
+    Heading::AGE,
+];
 
 fn validate(object: &Object, _: Option<&Object>, _: Part) -> Errors {
     let root = Field::root(object);

@@ -10,7 +10,7 @@ pub(super) static KIND: Kind =
         .exempt_from_webhooks()
         .exempt_from_policies()
         .validate(validate)
-        .printed(binding::row)
+        .printed(binding::COLUMNS, binding::row)
         .default(binding::default)
         .category(EXTENSIONS)
         .cluster()

@@ -8,7 +8,7 @@ use flyball_core::Object;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations")
     .exempt_from_webhooks()
-    .printed(webhooks::row)
+    .printed(webhooks::COLUMNS, webhooks::row)
     .default(default)
     .validate(validate)
     .category(EXTENSIONS)

@@ -5,7 +5,7 @@ use super::policy::{self, MAX_ANNOTATION_EXPRESSION, MAX_ANNOTATIONS};
 use crate::kinds::expression::{self, Made, Variables};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::{EXTENSIONS, Kind, Part, Subresource as Sub};
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use flyball_core::Object;
 use flyball_core::names::qualified_name;
 use serde_json::Value;
@@ -15,13 +15,23 @@ pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ValidatingAdmissionPolicy
     .exempt_from_webhooks()
     .exempt_from_policies()
     .validate(validate)
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(policy::default)
     .category(EXTENSIONS)
     .cluster()
     .generation()
     .versioned_updates()
     .subresources(&[Sub::STATUS]);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::number(
+        "Validations",
+        "Validations indicates the number of validation rules defined in this configuration",
+    ),
+    Heading::text("ParamKind", "ParamKind specifies the kind of resources used to parameterize this policy"),
+    Heading::AGE,
+];
 
 fn validate(object: &Object, _: Option<&Object>, part: Part) -> Errors {
     if part == Part::Status {

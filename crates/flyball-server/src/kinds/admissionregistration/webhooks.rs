@@ -3,11 +3,17 @@
 use super::{conditions, default_matching, rule};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::{label, text};
 use crate::kinds::webhook_client;
 use flyball_core::Object;
 use std::collections::BTreeSet;
+
+pub(super) const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::number("Webhooks", "Webhooks indicates the number of webhooks registered in this configuration"),
+    Heading::AGE,
+];
 
 pub(super) fn default(configuration: &mut Object) {
     for hook in configuration.each("webhooks") {

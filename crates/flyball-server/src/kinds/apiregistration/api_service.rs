@@ -4,7 +4,7 @@ use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Checks, EXTENSIONS, Kind, Part, Subresource as Sub};
-use crate::kinds::printer::{Row, View, text};
+use crate::kinds::printer::{Heading, Row, View, text};
 use crate::kinds::rules::port;
 use flyball_core::names::{dns_1035_label, dns_subdomain};
 use flyball_core::{Clock, Object};
@@ -13,7 +13,7 @@ use serde_json::json;
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "APIService", "apiservices")
     .stored_as_json()
     .registry_path("apiregistration.k8s.io/apiservices")
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .prepare(prepare)
     .validate(validate)
@@ -21,6 +21,13 @@ pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "APIService", "apiservices
     .category(EXTENSIONS)
     .cluster()
     .subresources(&[Sub::STATUS]);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text("Service", "The reference to the service that hosts this API endpoint."),
+    Heading::text("Available", "Whether this service is available."),
+    Heading::AGE,
+];
 
 fn default(registration: &mut Object) {
     if let Some(service) = registration.inner_or_new("spec").inner("service") {

@@ -3,14 +3,21 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::{Checks, Kind, Part};
-use crate::kinds::printer::{NONE, Row, View};
+use crate::kinds::printer::{Heading, NONE, Row, View};
 use crate::kinds::workload;
 use flyball_core::Object;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ControllerRevision", "controllerrevisions")
-    .printed(row)
+    .printed(COLUMNS, row)
     .checks(Checks::Whole)
     .validate(validate);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text("Controller", "Controller of the object"),
+    Heading::text("Revision", "Revision indicates the revision of the state represented by Data."),
+    Heading::AGE,
+];
 
 fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors {
     let root = Field::root(object);

@@ -5,7 +5,7 @@ use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Kind, Part, Subresource as Sub};
 use crate::kinds::pod_spec;
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::{label, number};
 use crate::kinds::shown::{internal, selector};
 use crate::kinds::workload::{self, CONTAINERS, Counts};
@@ -14,7 +14,7 @@ use flyball_core::{Clock, Object};
 use serde_json::Value;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "DaemonSet", "daemonsets")
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .warn(workload::warn)
     .prepare(prepare)
@@ -23,6 +23,47 @@ pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "DaemonSet", "daemonsets")
     .category("all")
     .generation()
     .subresources(&[Sub::STATUS]);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::number(
+        "Desired",
+        "The total number of nodes that should be running the daemon pod (including nodes correctly running the \
+         daemon pod). More info: https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/",
+    ),
+    Heading::number(
+        "Current",
+        "The number of nodes that are running at least 1 daemon pod and are supposed to run the daemon pod. More \
+         info: https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/",
+    ),
+    Heading::number(
+        "Ready",
+        "numberReady is the number of nodes that should be running the daemon pod and have one or more of the daemon \
+         pod running with a Ready Condition.",
+    ),
+    Heading::number("Up-to-date", "The total number of nodes that are running updated daemon pod"),
+    Heading::number(
+        "Available",
+        "The number of nodes that should be running the daemon pod and have one or more of the daemon pod running \
+         and available (ready for at least spec.minReadySeconds)",
+    ),
+    Heading::text(
+        "Node Selector",
+        "NodeSelector is a selector which must be true for the pod to fit on a node. Selector which must match a \
+         node's labels for the pod to be scheduled on that node. More info: \
+         https://kubernetes.io/docs/concepts/configuration/assign-pod-node/",
+    ),
+    Heading::AGE,
+    Heading::text("Containers", "Names of each container in the template.").wide(),
+    Heading::text("Images", "Images referenced by each container in the template.").wide(),
+    Heading::text(
+        "Selector",
+        "A label query over pods that are managed by the daemon set. Must match in order to be controlled. It must \
+         match the pod template's labels. More info: \
+         https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors",
+    )
+    .wide(),
+];
 
 /// Counts the templates that a daemon set has had, in an annotation.
 const TEMPLATES: &str = "deprecated.daemonset.template.generation";

@@ -4,7 +4,7 @@ use super::{GROUP, demanding, replicated, same_selector};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Kind, Part, Subresource as Sub};
-use crate::kinds::printer::{self, Row, View};
+use crate::kinds::printer::{self, Heading, Row, View};
 use crate::kinds::rules::number;
 use crate::kinds::shown::internal;
 use crate::kinds::workload::{self, CONTAINERS, Counts};
@@ -14,7 +14,7 @@ use flyball_core::field::FieldError;
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Deployment", "deployments")
     .status_keeps_labels()
     .generation_counts_annotations()
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .warn(warn)
     .validate(validate)
@@ -22,6 +22,29 @@ pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Deployment", "deployments
     .category("all")
     .generation()
     .subresources(&[Sub::SCALE, Sub::STATUS]);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text("Ready", "Number of the pod with ready state"),
+    Heading::text(
+        "Up-to-date",
+        "Total number of non-terminating pods targeted by this deployment that have the desired template spec.",
+    ),
+    Heading::text(
+        "Available",
+        "Total number of available non-terminating pods (ready for at least minReadySeconds) targeted by this \
+         deployment.",
+    ),
+    Heading::AGE,
+    Heading::text("Containers", "Names of each container in the template.").wide(),
+    Heading::text("Images", "Images referenced by each container in the template.").wide(),
+    Heading::text(
+        "Selector",
+        "Label selector for pods. Existing ReplicaSets whose pods are selected by this will be the ones affected by \
+         this deployment. It must match the pod template's labels.",
+    )
+    .wide(),
+];
 
 fn default(deployment: &mut Object) {
     workload::template(deployment);

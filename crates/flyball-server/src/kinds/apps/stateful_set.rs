@@ -4,7 +4,7 @@ use super::{GROUP, demanding, selected};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Kind, Part, Subresource as Sub};
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::label;
 use crate::kinds::shown::{internal, selector};
 use crate::kinds::workload::{self, CONTAINERS, Counts};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "StatefulSet", "statefulsets")
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .name_rule(dns_label)
     .prepare(prepare)
@@ -25,6 +25,14 @@ pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "StatefulSet", "statefulse
     .category("all")
     .generation()
     .subresources(&[Sub::SCALE, Sub::STATUS]);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text("Ready", "Number of the pod with ready state"),
+    Heading::AGE,
+    Heading::text("Containers", "Names of each container in the template.").wide(),
+    Heading::text("Images", "Images referenced by each container in the template.").wide(),
+];
 
 fn default(set: &mut Object) {
     workload::template(set);

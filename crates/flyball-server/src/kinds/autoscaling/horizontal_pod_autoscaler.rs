@@ -4,19 +4,55 @@ use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Kind, Part, Subresource as Sub};
-use crate::kinds::printer::{NONE, Row, UNKNOWN, UNSET, View, at, text};
+use crate::kinds::printer::{Heading, NONE, Row, UNKNOWN, UNSET, View, at, text};
 use crate::kinds::rules::{number, resource};
 use flyball_core::Object;
 use flyball_core::names::{dns_label, path_segment};
 use serde_json::{Value, json};
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .validate(validate)
     .short(&["hpa"])
     .category("all")
     .subresources(&[Sub::STATUS]);
+
+pub(super) const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text(
+        "Reference",
+        "scaleTargetRef points to the target resource to scale, and is used to the pods for which metrics should be \
+         collected, as well as to actually change the replica count.",
+    ),
+    Heading::text(
+        "Targets",
+        "metrics contains the specifications for which to use to calculate the desired replica count (the maximum \
+         replica count across all metrics will be used).  The desired replica count is calculated multiplying the \
+         ratio between the target value and the current value by the current number of pods.  Ergo, metrics used \
+         must decrease as the pod count is increased, and vice-versa.  See the individual metric source types for \
+         more information about how each type of metric must respond. If not set, the default metric will be set to \
+         80% average CPU utilization.",
+    ),
+    Heading::text(
+        "MinPods",
+        "minReplicas is the lower limit for the number of replicas to which the autoscaler can scale down.  It \
+         defaults to 1 pod.  minReplicas is allowed to be 0 if the alpha feature gate HPAScaleToZero is enabled and \
+         at least one Object or External metric is configured.  Scaling is active as long as at least one metric \
+         value is available.",
+    ),
+    Heading::text(
+        "MaxPods",
+        "maxReplicas is the upper limit for the number of replicas to which the autoscaler can scale up. It cannot \
+         be less that minReplicas.",
+    ),
+    Heading::text(
+        "Replicas",
+        "currentReplicas is current number of replicas of pods managed by this autoscaler, as last seen by the \
+         autoscaler.",
+    ),
+    Heading::AGE,
+];
 
 pub(super) fn default(scaler: &mut Object) {
     let spec = scaler.inner_or_new("spec");

@@ -4,7 +4,7 @@ use super::{GROUP, job};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Kind, Part, Subresource as Sub};
-use crate::kinds::printer::{NONE, Row, UNSET, View};
+use crate::kinds::printer::{Heading, NONE, Row, UNSET, View};
 use crate::kinds::shown::selector;
 use flyball_core::Object;
 use flyball_core::cron::Schedule;
@@ -12,7 +12,7 @@ use flyball_core::field::FieldError;
 use serde_json::Value;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "CronJob", "cronjobs")
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .warn(warn)
     .validate(validate)
@@ -20,6 +20,39 @@ pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "CronJob", "cronjobs")
     .category("all")
     .generation()
     .subresources(&[Sub::STATUS]);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text("Schedule", "The schedule in Cron format, see https://en.wikipedia.org/wiki/Cron."),
+    Heading::text(
+        "Timezone",
+        "The time zone name for the given schedule, see \
+         https://en.wikipedia.org/wiki/List_of_tz_database_time_zones. If not specified, this will default to the \
+         time zone of the kube-controller-manager process. The set of valid time zone names and the time zone offset \
+         is loaded from the system-wide time zone database by the API server during CronJob validation and the \
+         controller manager during execution. If no system-wide time zone database can be found a bundled version of \
+         the database is used instead. If the time zone name becomes invalid during the lifetime of a CronJob or due \
+         to a change in host configuration, the controller will stop creating new new Jobs and will create a system \
+         event with the reason UnknownTimeZone. More information can be found in \
+         https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/#time-zones",
+    ),
+    Heading::flag(
+        "Suspend",
+        "This flag tells the controller to suspend subsequent executions, it does not apply to already started \
+         executions.  Defaults to false.",
+    ),
+    Heading::number("Active", "A list of pointers to currently running jobs."),
+    Heading::text("Last Schedule", "Information when was the last time the job was successfully scheduled."),
+    Heading::AGE,
+    Heading::text("Containers", "Names of each container in the template.").wide(),
+    Heading::text("Images", "Images referenced by each container in the template.").wide(),
+    Heading::text(
+        "Selector",
+        "A label query over pods that should match the pod count. Normally, the system sets this field for you. More \
+         info: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors",
+    )
+    .wide(),
+];
 
 fn default(job: &mut Object) {
     let spec = job.inner_or_new("spec");

@@ -8,7 +8,7 @@ use crate::kinds::field::{Errors, Field, IMMUTABLE};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Checks, Deletion, Kind, Part, Subresource as Sub};
 use crate::kinds::pod_spec;
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::{label, text};
 use crate::kinds::shown::{internal, selector};
 use crate::kinds::workload::{self, CONTAINERS};
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Job", "jobs")
     .deletion(DELETION)
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .checks(Checks::Whole)
     .warn(warn)
@@ -30,6 +30,26 @@ pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Job", "jobs")
     .generation()
     .subresources(&[Sub::STATUS])
     .fields(&["status.successful"], successful);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text("Status", "Status of the job."),
+    Heading::text(
+        "Completions",
+        "The number of pods which reached phase Succeeded. The value increases monotonically for a given spec. \
+         However, it may decrease in reaction to scale down of elastic indexed jobs.",
+    ),
+    Heading::text("Duration", "Time required to complete the job."),
+    Heading::AGE,
+    Heading::text("Containers", "Names of each container in the template.").wide(),
+    Heading::text("Images", "Images referenced by each container in the template.").wide(),
+    Heading::text(
+        "Selector",
+        "A label query over pods that should match the pod count. Normally, the system sets this field for you. More \
+         info: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors",
+    )
+    .wide(),
+];
 
 /// The pods of a job stay unless the client says otherwise.
 const DELETION: Deletion = Deletion {

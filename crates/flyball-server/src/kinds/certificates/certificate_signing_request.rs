@@ -4,7 +4,7 @@ use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Kind, Part, Subresource as Sub};
-use crate::kinds::printer::{self, NONE, Row, View};
+use crate::kinds::printer::{self, Heading, NONE, Row, View};
 use crate::kinds::rules::{pem, text};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,13 +14,42 @@ use std::collections::{BTreeSet, HashSet};
 use x509_parser::prelude::{FromDer, X509Certificate, X509CertificationRequest};
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "CertificateSigningRequest", "certificatesigningrequests")
-    .printed(row)
+    .printed(COLUMNS, row)
     .prepare(prepare)
     .validate(validate)
     .short(&["csr"])
     .cluster()
     .subresources(&[Sub::APPROVAL, Sub::STATUS])
     .paths(&["spec.signerName"]);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::AGE,
+    Heading::text(
+        "SignerName",
+        "Requested signer for the request. It is a qualified name in the form: `scope-hostname.io/name`. If empty, \
+         it will be defaulted:\n 1. If it's a kubelet client certificate, it is assigned\n    \
+         \"kubernetes.io/kube-apiserver-client-kubelet\".\n 2. If it's a kubelet serving certificate, it is \
+         assigned\n    \"kubernetes.io/kubelet-serving\".\n 3. Otherwise, it is assigned \
+         \"kubernetes.io/legacy-unknown\".\nDistribution of trust for signers happens out of band. You can select on \
+         this field using `spec.signerName`.",
+    ),
+    Heading::text("Requestor", "Base64-encoded PKCS#10 CSR data"),
+    Heading::text(
+        "RequestedDuration",
+        "expirationSeconds is the requested duration of validity of the issued certificate. The certificate signer \
+         may issue a certificate with a different validity duration so a client must check the delta between the \
+         notBefore and and notAfter fields in the issued certificate to determine the actual duration.\n\nThe v1.22+ \
+         in-tree implementations of the well-known Kubernetes signers will honor this field as long as the requested \
+         duration is not greater than the maximum duration they will honor per the --cluster-signing-duration CLI \
+         flag to the Kubernetes controller manager.\n\nCertificate signers may not honor this field for various \
+         reasons:\n\n  1. Old signer that is unaware of the field (such as the in-tree\n     implementations prior \
+         to v1.22)\n  2. Signer whose configured maximum is shorter than the requested duration\n  3. Signer whose \
+         configured minimum is longer than the requested duration\n\nThe minimum valid value for expirationSeconds \
+         is 600, i.e. 10 minutes.",
+    ),
+    Heading::text("Condition", "Conditions applied to the request, such as approval or denial."),
+];
 
 fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     if let Some(old) = old.filter(|_| part != Part::Whole) {

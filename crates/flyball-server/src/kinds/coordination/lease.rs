@@ -3,16 +3,26 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::{Kind, Part};
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use flyball_core::{Clock, Object};
 use serde_json::Value;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Lease", "leases")
-    .printed(row)
+    .printed(COLUMNS, row)
     .prepare(prepare)
     .validate(validate)
     .create_on_update()
     .versioned_updates();
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text(
+        "Holder",
+        "holderIdentity contains the identity of the holder of a current lease. If Coordinated Leader Election is \
+         used, the holder identity must be equal to the elected LeaseCandidate.metadata.name field.",
+    ),
+    Heading::AGE,
+];
 
 /// Drops the choice of holders, which leases cannot set yet.
 fn prepare(lease: &mut Object, _: Option<&Object>, _: Part, _: &Clock) {

@@ -2,14 +2,21 @@
 
 use super::GROUP;
 use crate::kinds::kind::{Kind, Verbs};
-use crate::kinds::printer::{Row, View, text};
+use crate::kinds::printer::{Heading, Row, View, text};
 use serde_json::Value;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ComponentStatus", "componentstatuses")
-    .printed(row)
+    .printed(COLUMNS, row)
     .short(&["cs"])
     .cluster()
     .verbs(Verbs::ReadOnly);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text("Status", "Status of the component conditions"),
+    Heading::text("Message", "Message of the component conditions"),
+    Heading::text("Error", "Error of the component conditions"),
+];
 
 fn row(view: &View<'_>) -> Row {
     let healthy = view.list("conditions").iter().find(|condition| text(condition, "type") == "Healthy");

@@ -4,16 +4,27 @@ use super::GROUP;
 use super::data::{self, MAX_SIZE};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::{Checks, Kind, Part};
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use flyball_core::Object;
 use flyball_core::field::FieldError;
 use flyball_core::names::config_key;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ConfigMap", "configmaps")
-    .printed(row)
+    .printed(COLUMNS, row)
     .checks(Checks::Whole)
     .validate(validate)
     .short(&["cm"]);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text(
+        "Data",
+        "Data contains the configuration data. Each key must consist of alphanumeric characters, '-', '_' or '.'. \
+         Values with non-UTF-8 byte sequences must use the BinaryData field. The keys stored in Data must not \
+         overlap with the keys in the BinaryData field, this is enforced during validation process.",
+    ),
+    Heading::AGE,
+];
 
 fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors {
     let root = Field::root(object);

@@ -4,7 +4,7 @@ use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Checks, Kind, Part};
-use crate::kinds::printer::{NONE, Row, View, first, int, list, text};
+use crate::kinds::printer::{Heading, NONE, Row, View, first, int, list, text};
 use crate::kinds::rules::{address, port};
 use flyball_core::Object;
 use flyball_core::names::{dns_label, dns_subdomain, qualified_name};
@@ -12,12 +12,25 @@ use flyball_core::names::{dns_label, dns_subdomain, qualified_name};
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Endpoints", "endpoints")
     .registry_path("services/endpoints")
     .deprecated(DEPRECATION)
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .checks(Checks::Whole)
     .validate(validate)
     .short(&["ep"])
     .create_on_update();
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text(
+        "Endpoints",
+        "The set of all endpoints is the union of all subsets. Addresses are placed into subsets according to the \
+         IPs they share. A single address with multiple ports, some of which are ready and some of which are not \
+         (because they come from different containers) will result in the address being displayed in different \
+         subsets for the different ports. No address will appear in both Addresses and NotReadyAddresses in the same \
+         subset. Sets of addresses and ports that comprise a service.",
+    ),
+    Heading::AGE,
+];
 
 const DEPRECATION: &str = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
 

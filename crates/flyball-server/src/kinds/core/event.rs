@@ -3,19 +3,50 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::{Checks, Kind, Part};
-use crate::kinds::printer::{Row, View, text};
+use crate::kinds::printer::{Heading, Row, View, text};
 use flyball_core::Object;
 use flyball_core::field::FieldError;
 use flyball_core::names::{dns_subdomain, qualified_name};
 use serde_json::{Value, json};
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Event", "events")
-    .printed(row)
+    .printed(COLUMNS, row)
     .checks(Checks::Once)
     .validate(validate)
     .short(&["ev"])
     .create_on_update()
     .fields(FIELDS, field);
+
+pub(in crate::kinds) const COLUMNS: &[Heading] = &[
+    Heading::text("Last Seen", "The time at which the most recent occurrence of this event was recorded."),
+    Heading::text("Type", "Type of this event (Normal, Warning), new types could be added in the future"),
+    Heading::text(
+        "Reason",
+        "This should be a short, machine understandable string that gives the reason for the transition into the \
+         object's current status.",
+    ),
+    Heading::text("Object", "The object that this event is about."),
+    Heading::text(
+        "Subobject",
+        "If referring to a piece of an object instead of an entire object, this string should contain a valid \
+         JSON/Go field access statement, such as desiredState.manifest.containers[2]. For example, if the object \
+         reference is to a container within a pod, this would take on a value like: \"spec.containers{name}\" (where \
+         \"name\" refers to the name of the container that triggered the event) or if no container name is specified \
+         \"spec.containers[2]\" (container with index 2 in this pod). This syntax is chosen only to have some \
+         well-defined way of referencing a part of an object.",
+    )
+    .wide(),
+    Heading::text("Source", "The component reporting this event. Should be a short machine understandable string.")
+        .wide(),
+    Heading::text("Message", "A human-readable description of the status of this operation."),
+    Heading::text(
+        "First Seen",
+        "The time at which the event was first recorded. (Time of server receipt is in TypeMeta.)",
+    )
+    .wide(),
+    Heading::text("Count", "The number of times this event has occurred.").wide(),
+    Heading::NAME.wide(),
+];
 
 /// The selectable fields of core events.
 const FIELDS: &[&str] = &[

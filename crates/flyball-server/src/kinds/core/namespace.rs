@@ -3,14 +3,14 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::{Checks, Deletion, Kind, Part, Subresource as Sub, Verbs};
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use flyball_core::names::{dns_label, qualified_name};
 use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Namespace", "namespaces")
     .deletion(Deletion { outlives: is_held, mark, ..Deletion::AT_ONCE })
-    .printed(row)
+    .printed(COLUMNS, row)
     .validate(validate)
     .checks(Checks::Whole)
     .short(&["ns"])
@@ -22,6 +22,8 @@ pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Namespace", "namespaces")
     .paths(&["status.phase"])
     .default(default)
     .prepare(prepare);
+
+const COLUMNS: &[Heading] = &[Heading::NAME, Heading::text("Status", "The status of the namespace"), Heading::AGE];
 
 const LABEL: &str = "kubernetes.io/metadata.name";
 

@@ -4,7 +4,7 @@ use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Checks, Kind, Part, Subresource as Sub};
-use crate::kinds::printer::{NONE, Row, UNKNOWN, View, text};
+use crate::kinds::printer::{Heading, NONE, Row, UNKNOWN, View, text};
 use crate::kinds::rules::{address, label, resource};
 use crate::kinds::shown::internal;
 use flyball_core::Object;
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Node", "nodes")
     .registry_path("minions")
     .created_with_status()
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .checks(Checks::Whole)
     .prepare(|node, _, _, _| unite_pod_cidrs(node))
@@ -25,6 +25,45 @@ pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Node", "nodes")
     .cluster()
     .subresources(&[Sub::NODE_PROXY, Sub::STATUS])
     .fields(&["spec.unschedulable"], unschedulable);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text("Status", "The status of the node"),
+    Heading::text("Roles", "The roles of the node"),
+    Heading::AGE,
+    Heading::text("Version", "Kubelet Version reported by the node."),
+    Heading::text(
+        "Internal-IP",
+        "List of addresses reachable to the node. Queried from cloud provider, if available. More info: \
+         https://kubernetes.io/docs/reference/node/node-status/#addresses Note: This field is declared as mergeable, \
+         but the merge key is not sufficiently unique, which can cause data corruption when it is merged. Callers \
+         should instead use a full-replacement patch. See https://pr.k8s.io/79391 for an example. Consumers should \
+         assume that addresses can change during the lifetime of a Node. However, there are some exceptions where \
+         this may not be possible, such as Pods that inherit a Node's address in its own status or consumers of the \
+         downward API (status.hostIP).",
+    )
+    .wide(),
+    Heading::text(
+        "External-IP",
+        "List of addresses reachable to the node. Queried from cloud provider, if available. More info: \
+         https://kubernetes.io/docs/reference/node/node-status/#addresses Note: This field is declared as mergeable, \
+         but the merge key is not sufficiently unique, which can cause data corruption when it is merged. Callers \
+         should instead use a full-replacement patch. See https://pr.k8s.io/79391 for an example. Consumers should \
+         assume that addresses can change during the lifetime of a Node. However, there are some exceptions where \
+         this may not be possible, such as Pods that inherit a Node's address in its own status or consumers of the \
+         downward API (status.hostIP).",
+    )
+    .wide(),
+    Heading::text("OS-Image", "OS Image reported by the node from /etc/os-release (e.g. Debian GNU/Linux 7 (wheezy)).")
+        .wide(),
+    Heading::text("Kernel-Version", "Kernel Version reported by the node from 'uname -r' (e.g. 3.16.0-0.bpo.4-amd64).")
+        .wide(),
+    Heading::text(
+        "Container-Runtime",
+        "ContainerRuntime Version reported by the node through runtime remote API (e.g. containerd://1.4.2).",
+    )
+    .wide(),
+];
 
 fn default(node: &mut Object) {
     let status = node.inner_or_new("status");

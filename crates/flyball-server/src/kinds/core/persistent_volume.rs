@@ -7,7 +7,7 @@ use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Checks, Kind, Part, Subresource as Sub};
 use crate::kinds::pod_spec::volume;
-use crate::kinds::printer::{self, Row, View};
+use crate::kinds::printer::{self, Heading, Row, View};
 use crate::kinds::rules::{affinity, resource, text};
 use crate::kinds::shown::internal;
 use flyball_core::field::FieldError;
@@ -16,7 +16,7 @@ use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "PersistentVolume", "persistentvolumes")
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .checks(Checks::Whole)
     .prepare(prepare)
@@ -26,6 +26,53 @@ pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "PersistentVolume", "persi
     .cluster()
     .subresources(&[Sub::STATUS])
     .deleted_as_object();
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text(
+        "Capacity",
+        "capacity is the description of the persistent volume's resources and capacity. More info: \
+         https://kubernetes.io/docs/concepts/storage/persistent-volumes#capacity",
+    ),
+    Heading::text(
+        "Access Modes",
+        "accessModes contains all ways the volume can be mounted. More info: \
+         https://kubernetes.io/docs/concepts/storage/persistent-volumes#access-modes",
+    ),
+    Heading::text(
+        "Reclaim Policy",
+        "persistentVolumeReclaimPolicy defines what happens to a persistent volume when released from its claim. \
+         Valid options are Retain (default for manually created PersistentVolumes), Delete (default for dynamically \
+         provisioned PersistentVolumes), and Recycle (deprecated). Recycle must be supported by the volume plugin \
+         underlying this PersistentVolume. More info: \
+         https://kubernetes.io/docs/concepts/storage/persistent-volumes#reclaiming",
+    ),
+    Heading::text(
+        "Status",
+        "phase indicates if a volume is available, bound to a claim, or released by a claim. More info: \
+         https://kubernetes.io/docs/concepts/storage/persistent-volumes#phase",
+    ),
+    Heading::text(
+        "Claim",
+        "claimRef is part of a bi-directional binding between PersistentVolume and PersistentVolumeClaim. Expected \
+         to be non-nil when bound. claim.VolumeName is the authoritative bind between PV and PVC. More info: \
+         https://kubernetes.io/docs/concepts/storage/persistent-volumes#binding",
+    ),
+    Heading::text("StorageClass", "StorageClass of the pv"),
+    Heading::text("VolumeAttributesClass", "VolumeAttributesClass of the pv"),
+    Heading::text(
+        "Reason",
+        "reason is a brief CamelCase string that describes any failure and is meant for machine parsing and tidy \
+         display in the CLI.",
+    ),
+    Heading::AGE,
+    Heading::text(
+        "VolumeMode",
+        "volumeMode defines if a volume is intended to be used with a formatted filesystem or to remain in raw block \
+         state. Value of Filesystem is implied when not included in spec.",
+    )
+    .wide(),
+];
 
 fn default(volume: &mut Object) {
     volume.inner_or_new("status").fill("phase", "Pending");

@@ -6,14 +6,14 @@ use crate::kinds::difference::difference;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Checks, Kind, Part, Subresource as Sub};
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::resource;
 use flyball_core::field::FieldError;
 use flyball_core::{Clock, Object};
 use serde_json::{Map, Value, json};
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .checks(Checks::Whole)
     .prepare(prepare)
@@ -21,6 +21,27 @@ pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "PersistentVolumeClaim", "
     .short(&["pvc"])
     .subresources(&[Sub::STATUS])
     .deleted_as_object();
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text("Status", "phase represents the current phase of PersistentVolumeClaim."),
+    Heading::text("Volume", "volumeName is the binding reference to the PersistentVolume backing this claim."),
+    Heading::text("Capacity", "capacity represents the actual resources of the underlying volume."),
+    Heading::text(
+        "Access Modes",
+        "accessModes contains the actual access modes the volume backing the PVC has. More info: \
+         https://kubernetes.io/docs/concepts/storage/persistent-volumes#access-modes-1",
+    ),
+    Heading::text("StorageClass", "StorageClass of the pvc"),
+    Heading::text("VolumeAttributesClass", "VolumeAttributesClass of the pvc"),
+    Heading::AGE,
+    Heading::text(
+        "VolumeMode",
+        "volumeMode defines what type of volume is required by the claim. Value of Filesystem is implied when not \
+         included in claim spec.",
+    )
+    .wide(),
+];
 
 fn default(claim: &mut Object) {
     claim.inner_or_new("status").fill("phase", "Pending");

@@ -5,16 +5,23 @@ use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Kind, Part};
 use crate::kinds::pod_spec;
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use flyball_core::Object;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "PodTemplate", "podtemplates")
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .warn(warn)
     .validate(validate)
     .generation()
     .deleted_as_object();
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text("Containers", "Names of each container in the template."),
+    Heading::text("Images", "Images referenced by each container in the template."),
+    Heading::text("Pod Labels", "The labels for the pod template."),
+];
 
 fn default(object: &mut Object) {
     object.inner("template").into_iter().for_each(pod_spec::template);

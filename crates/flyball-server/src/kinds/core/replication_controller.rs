@@ -5,7 +5,7 @@ use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Deletion, Kind, Part, Subresource as Sub};
 use crate::kinds::pod_spec;
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::workload::{self, Counts, UNMATCHED};
 use flyball_core::Object;
 use serde_json::Value;
@@ -14,7 +14,7 @@ pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ReplicationController", "
     .deletion(Deletion { orphans: true, ..Deletion::AT_ONCE })
     .scale_selector(".spec.selector")
     .registry_path("controllers")
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .warn(workload::warn)
     .validate(validate)
@@ -23,6 +23,33 @@ pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ReplicationController", "
     .generation()
     .subresources(&[Sub::SCALE, Sub::STATUS])
     .paths(&["status.replicas"]);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::number(
+        "Desired",
+        "Replicas is the number of desired replicas. This is a pointer to distinguish between explicit zero and \
+         unspecified. Defaults to 1. More info: \
+         https://kubernetes.io/docs/concepts/workloads/controllers/replicationcontroller#what-is-a-replicationcontroller",
+    ),
+    Heading::number(
+        "Current",
+        "Replicas is the most recently observed number of replicas. More info: \
+         https://kubernetes.io/docs/concepts/workloads/controllers/replicationcontroller#what-is-a-replicationcontroller",
+    ),
+    Heading::number("Ready", "The number of ready replicas for this replication controller."),
+    Heading::AGE,
+    Heading::text("Containers", "Names of each container in the template.").wide(),
+    Heading::text("Images", "Images referenced by each container in the template.").wide(),
+    Heading::text(
+        "Selector",
+        "Selector is a label query over pods that should match the Replicas count. If Selector is empty, it is \
+         defaulted to the labels present on the Pod template. Label keys and values that must match in order to be \
+         controlled by this replication controller, if empty defaulted to labels on Pod template. More info: \
+         https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors",
+    )
+    .wide(),
+];
 
 fn default(controller: &mut Object) {
     workload::template(controller);

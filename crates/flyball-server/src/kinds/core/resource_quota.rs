@@ -3,7 +3,7 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field, IMMUTABLE};
 use crate::kinds::kind::{Kind, Part, Subresource as Sub};
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::resource;
 use crate::kinds::shown::internal;
 use flyball_core::Object;
@@ -11,11 +11,22 @@ use flyball_core::status::MAX_CAUSES;
 use serde_json::Value;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ResourceQuota", "resourcequotas")
-    .printed(row)
+    .printed(COLUMNS, row)
     .validate(validate)
     .short(&["quota"])
     .subresources(&[Sub::STATUS])
     .deleted_as_object();
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text("Request", "Request represents a minimum amount of cpu/memory that a container may consume."),
+    Heading::text(
+        "Limit",
+        "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the \
+         node.",
+    ),
+    Heading::AGE,
+];
 
 fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     let root = Field::root(object);

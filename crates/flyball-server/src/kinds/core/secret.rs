@@ -5,7 +5,7 @@ use super::data::{self, MAX_SIZE};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Checks, Kind, Part};
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flyball_core::Object;
@@ -13,12 +13,28 @@ use flyball_core::field::FieldError;
 use serde_json::Value;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Secret", "secrets")
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .warn(warn)
     .checks(Checks::Whole)
     .validate(validate)
     .paths(&["type"]);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text(
+        "Type",
+        "Used to facilitate programmatic handling of secret data. More info: \
+         https://kubernetes.io/docs/concepts/configuration/secret/#secret-types",
+    ),
+    Heading::text(
+        "Data",
+        "Data contains the secret data. Each key must consist of alphanumeric characters, '-', '_' or '.'. The \
+         serialized form of the secret data is a base64 encoded string, representing the arbitrary (possibly \
+         non-string) data value here. Described in https://tools.ietf.org/html/rfc4648#section-4",
+    ),
+    Heading::AGE,
+];
 
 fn default(secret: &mut Object) {
     // What is given as text is kept with the rest, over it.

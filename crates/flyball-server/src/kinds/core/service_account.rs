@@ -6,7 +6,7 @@ use crate::kinds::printer;
 use flyball_core::Object;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ServiceAccount", "serviceaccounts")
-    .printed(printer::named)
+    .printed(printer::NAMED, printer::named)
     .checks(Checks::Whole)
     .warn(warn)
     .short(&["sa"])

@@ -10,7 +10,7 @@ use flyball_core::field::FieldError;
 use serde_json::Value;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Event", "events")
-    .printed(row)
+    .printed(event::COLUMNS, row)
     .checks(Checks::Once)
     .validate(validate)
     .short(&["ev"])

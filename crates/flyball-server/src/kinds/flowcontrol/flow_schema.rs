@@ -4,19 +4,38 @@ use super::{EXEMPT, GROUP, bootstrap, check_status, fixed};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Checks, Kind, Part, Subresource as Sub};
-use crate::kinds::printer::{NONE, Row, View, text};
+use crate::kinds::printer::{Heading, NONE, Row, View, text};
 use flyball_core::Object;
 use flyball_core::names::{dns_label, dns_subdomain};
 use serde_json::Value;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "FlowSchema", "flowschemas")
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .checks(Checks::Whole)
     .validate(validate)
     .cluster()
     .generation()
     .subresources(&[Sub::STATUS]);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text("PriorityLevel", "`name` is the name of the priority level configuration being referenced Required."),
+    Heading::text(
+        "MatchingPrecedence",
+        "`matchingPrecedence` is used to choose among the FlowSchemas that match a given request. The chosen \
+         FlowSchema is among those with the numerically lowest (which we take to be logically highest) \
+         MatchingPrecedence.  Each MatchingPrecedence value must be ranged in [1,10000]. Note that if the precedence \
+         is not specified, it will be set to 1000 as default.",
+    ),
+    Heading::text(
+        "DistinguisherMethod",
+        "`distinguisherMethod` defines how to compute the flow distinguisher for requests that match this schema. \
+         `nil` specifies that the distinguisher is disabled and thus will always be the empty string.",
+    ),
+    Heading::AGE,
+    Heading::text("MissingPL", "`conditions` is a list of the current states of FlowSchema."),
+];
 
 const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 

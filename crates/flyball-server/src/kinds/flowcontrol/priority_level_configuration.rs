@@ -4,18 +4,58 @@ use super::{EXEMPT, GROUP, bootstrap, check_status, fixed};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Checks, Kind, Part, Subresource as Sub};
-use crate::kinds::printer::{NONE, Row, View};
+use crate::kinds::printer::{Heading, NONE, Row, View};
 use flyball_core::Object;
 use serde_json::Value;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations")
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .checks(Checks::Whole)
     .validate(validate)
     .cluster()
     .generation()
     .subresources(&[Sub::STATUS]);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text(
+        "Type",
+        "`type` indicates whether this priority level is subject to limitation on request execution.  A value of \
+         `\"Exempt\"` means that requests of this priority level are not subject to a limit (and thus are never \
+         queued) and do not detract from the capacity made available to other priority levels.  A value of \
+         `\"Limited\"` means that (a) requests of this priority level _are_ subject to limits and (b) some of the \
+         server's limited capacity is made available exclusively to this priority level. Required.",
+    ),
+    Heading::text(
+        "NominalConcurrencyShares",
+        "`nominalConcurrencyShares` (NCS) contributes to the computation of the NominalConcurrencyLimit (NominalCL) \
+         of this level. This is the number of execution seats available at this priority level.",
+    ),
+    Heading::text(
+        "Queues",
+        "`queues` is the number of queues for this priority level. The queues exist independently at each apiserver. \
+         The value must be positive.  Setting it to 1 effectively precludes shufflesharding and thus makes the \
+         distinguisher method of associated flow schemas irrelevant.  This field has a default value of 64.",
+    ),
+    Heading::text(
+        "HandSize",
+        "`handSize` is a small positive number that configures the shuffle sharding of requests into queues.  When \
+         enqueuing a request at this priority level the request's flow identifier (a string pair) is hashed and the \
+         hash value is used to shuffle the list of queues and deal a hand of the size specified here.  The request \
+         is put into one of the shortest queues in that hand. `handSize` must be no larger than `queues`, and should \
+         be significantly smaller (so that a few heavy flows do not saturate most of the queues).  See the \
+         user-facing documentation for more extensive guidance on setting this field.  This field has a default \
+         value of 8.",
+    ),
+    Heading::text(
+        "QueueLengthLimit",
+        "`queueLengthLimit` is the maximum number of requests allowed to be waiting in a given queue of this \
+         priority level at a time; excess requests are rejected.  This value must be positive.  If not specified, it \
+         will be defaulted to 50.",
+    ),
+    Heading::AGE,
+];
 
 /// Bits of a flow's hash by which hands of queues are dealt.
 const MAX_HASH_BITS: f64 = 60.0;

@@ -4,7 +4,7 @@ use super::{GROUP, reference};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::{Checks, Kind, Part, Subresource as Sub};
 use crate::kinds::load_balancer;
-use crate::kinds::printer::{self, NONE, Row, View};
+use crate::kinds::printer::{self, Heading, NONE, Row, View};
 use crate::kinds::rules::{address, port, text};
 use flyball_core::Object;
 use flyball_core::field::FieldError;
@@ -13,13 +13,22 @@ use serde_json::Value;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Ingress", "ingresses")
     .registry_path("ingress")
-    .printed(row)
+    .printed(COLUMNS, row)
     .checks(Checks::Whole)
     .warn(warn)
     .validate(validate)
     .short(&["ing"])
     .generation()
     .subresources(&[Sub::STATUS]);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text("Class", "The name of the IngressClass resource that should be used for additional configuration"),
+    Heading::text("Hosts", "Hosts that incoming requests are matched against before the ingress rule"),
+    Heading::text("Address", "Address is a list containing ingress points for the load-balancer"),
+    Heading::text("Ports", "Ports of TLS configurations that open"),
+    Heading::AGE,
+];
 
 fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     let root = Field::root(object);

@@ -4,19 +4,26 @@ use super::{GROUP, reference};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Checks, Kind, Part};
-use crate::kinds::printer::{self, NONE, Row, View};
+use crate::kinds::printer::{self, Heading, NONE, Row, View};
 use crate::kinds::rules::text;
 use flyball_core::Object;
 use flyball_core::names::dns_label;
 use serde_json::Value;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "IngressClass", "ingressclasses")
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .checks(Checks::Whole)
     .validate(validate)
     .cluster()
     .generation();
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text("Controller", "Controller that is responsible for handling this class"),
+    Heading::text("Parameters", "A reference to a resource with additional parameters"),
+    Heading::AGE,
+];
 
 fn default(class: &mut Object) {
     if let Some(parameters) = class.inner_or_new("spec").inner("parameters") {

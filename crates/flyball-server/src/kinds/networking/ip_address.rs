@@ -2,9 +2,19 @@
 
 use super::GROUP;
 use crate::kinds::kind::Kind;
-use crate::kinds::printer::{NONE, Row, View, text};
+use crate::kinds::printer::{Heading, NONE, Row, View, text};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "IPAddress", "ipaddresses").printed(row).short(&["ip"]).cluster();
+pub(super) static KIND: Kind =
+    Kind::new(GROUP, "v1", "IPAddress", "ipaddresses").printed(COLUMNS, row).short(&["ip"]).cluster();
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text(
+        "ParentRef",
+        "ParentRef references the resource that an IPAddress is attached to. An IPAddress must reference a parent \
+         object.",
+    ),
+];
 
 /// The last cell, the age, has no column.
 fn row(view: &View<'_>) -> Row {

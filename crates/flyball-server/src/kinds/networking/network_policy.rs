@@ -4,18 +4,30 @@ use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Kind, Part};
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::{address, label, port};
 use flyball_core::Object;
 use serde_json::{Value, json};
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "NetworkPolicy", "networkpolicies")
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .warn(warn)
     .validate(validate)
     .short(&["netpol"])
     .generation();
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text(
+        "Pod-Selector",
+        "podSelector selects the pods to which this NetworkPolicy object applies. The array of rules is applied to \
+         any pods selected by this field. An empty selector matches all pods in the policy's namespace. Multiple \
+         network policies can select the same set of pods. In this case, the ingress rules for each are combined \
+         additively. This field is optional. If it is not specified, it defaults to an empty selector.",
+    ),
+    Heading::AGE,
+];
 
 fn default(policy: &mut Object) {
     let spec = policy.inner_or_new("spec");

@@ -4,18 +4,20 @@ use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::{Checks, Kind, Part};
 use crate::kinds::pod_spec;
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::{label, resource};
 use flyball_core::Object;
 use flyball_core::names::dns_label;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "RuntimeClass", "runtimeclasses")
-    .printed(row)
+    .printed(COLUMNS, row)
     .validate(validate)
     .checks(Checks::Whole)
     .cluster()
     .create_on_update()
     .versioned_updates();
+
+const COLUMNS: &[Heading] = &[Heading::NAME, Heading::text("Handler", ""), Heading::AGE];
 
 fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors {
     let root = Field::root(object);

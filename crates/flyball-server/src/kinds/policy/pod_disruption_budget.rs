@@ -3,20 +3,28 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::{Checks, Kind, Part, Subresource as Sub};
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::{label, number};
 use crate::kinds::shown::internal;
 use flyball_core::Object;
 use serde_json::Value;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "PodDisruptionBudget", "poddisruptionbudgets")
-    .printed(row)
+    .printed(COLUMNS, row)
     .checks(Checks::Once)
     .validate(validate)
     .short(&["pdb"])
     .generation()
     .versioned_updates()
     .subresources(&[Sub::STATUS]);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text("Min Available", "The minimum number of pods that must be available."),
+    Heading::text("Max Unavailable", "The maximum number of pods that may be unavailable."),
+    Heading::number("Allowed Disruptions", "Calculated number of pods that may be disrupted at this time."),
+    Heading::AGE,
+];
 
 fn validate(object: &Object, _: Option<&Object>, part: Part) -> Errors {
     let root = Field::root(object);

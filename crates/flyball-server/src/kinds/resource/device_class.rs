@@ -10,7 +10,7 @@ use crate::kinds::rules::resource;
 use flyball_core::Object;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "DeviceClass", "deviceclasses")
-    .printed(printer::named)
+    .printed(printer::NAMED, printer::named)
     .checks(Checks::Whole)
     .validate(validate)
     .cluster()

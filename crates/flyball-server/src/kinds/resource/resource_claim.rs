@@ -6,20 +6,26 @@ use super::{Errors, MAX_REQUESTS, allocation, by_name, list, name, selector, set
 use crate::kinds::field::{Field, IMMUTABLE};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Checks, Kind, Part, Subresource as Sub};
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::shown::internal;
 use flyball_core::names::{dns_label, dns_subdomain};
 use flyball_core::{Clock, Object};
 use serde_json::{Map, Value};
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ResourceClaim", "resourceclaims")
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .prepare(prepare)
     .checks(Checks::Whole)
     .validate(validate)
     .deleted_as_object()
     .subresources(&[Sub::STATUS]);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text("State", "A summary of the current state (allocated, pending, reserved, etc.)."),
+    Heading::AGE,
+];
 
 const MAX_CONSTRAINTS: usize = 32;
 const MAX_ALTERNATIVES: usize = 8;

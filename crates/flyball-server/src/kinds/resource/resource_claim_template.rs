@@ -12,7 +12,7 @@ use flyball_core::Object;
 use flyball_core::metadata::validate_annotations;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ResourceClaimTemplate", "resourceclaimtemplates")
-    .printed(printer::named)
+    .printed(printer::NAMED, printer::named)
     .default(default)
     .validate(validate)
     .deleted_as_object();

@@ -5,7 +5,7 @@ use super::{Errors, by_name, capacity, list, name, set, taint};
 use crate::kinds::field::Field;
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Kind, Part};
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::{affinity, text};
 use flyball_core::field::{BadValue, go_quote};
 use flyball_core::names::{dns_label, dns_subdomain};
@@ -13,7 +13,7 @@ use flyball_core::{Clock, Object};
 use serde_json::Value;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ResourceSlice", "resourceslices")
-    .printed(row)
+    .printed(COLUMNS, row)
     .prepare(prepare)
     .warn(warn)
     .validate(validate)
@@ -21,6 +21,32 @@ pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ResourceSlice", "resource
     .generation()
     .deleted_as_object()
     .paths(&["spec.driver", "spec.nodeName"]);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text(
+        "Node",
+        "NodeName identifies the node which provides the resources in this pool. A field selector can be used to \
+         list only ResourceSlice objects belonging to a certain node.  This field can be used to limit access from \
+         nodes to ResourceSlices with the same node name. It also indicates to autoscalers that adding new nodes of \
+         the same type as some old node might also make new resources available.  Exactly one of NodeName, \
+         NodeSelector, AllNodes, and PerDeviceNodeSelection must be set. This field is immutable.",
+    ),
+    Heading::text(
+        "Driver",
+        "Driver identifies the DRA driver providing the capacity information. A field selector can be used to list \
+         only ResourceSlice objects with a certain driver name.  Must be a DNS subdomain and should end with a DNS \
+         domain owned by the vendor of the driver. It should use only lower case characters. This field is \
+         immutable.",
+    ),
+    Heading::text(
+        "Pool",
+        "Name is used to identify the pool. For node-local devices, this is often the node name, but this is not \
+         required.  It must not be longer than 253 characters and must consist of one or more DNS sub-domains \
+         separated by slashes. This field is immutable.",
+    ),
+    Heading::AGE,
+];
 
 const MAX_DEVICES: usize = 128;
 /// The most devices where any has taints, counters or lists of values.

@@ -4,17 +4,39 @@ use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Kind, Part};
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use flyball_core::field::FieldError;
 use flyball_core::{Clock, Object};
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "PriorityClass", "priorityclasses")
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .prepare(prepare)
     .validate(validate)
     .short(&["pc"])
     .cluster();
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::number(
+        "Value",
+        "value represents the integer value of this priority class. This is the actual priority that pods receive \
+         when they have the name of this class in their pod spec.",
+    ),
+    Heading::flag(
+        "Global-Default",
+        "globalDefault specifies whether this PriorityClass should be considered as the default priority for pods \
+         that do not have any priority class. Only one PriorityClass can be marked as `globalDefault`. However, if \
+         more than one PriorityClasses exists with their `globalDefault` field set to true, the smallest value of \
+         such global default PriorityClasses will be used as the default priority.",
+    ),
+    Heading::AGE,
+    Heading::text(
+        "PreemptionPolicy",
+        "preemptionPolicy is the Policy for preempting pods with lower priority. One of Never, PreemptLowerPriority. \
+         Defaults to PreemptLowerPriority if unset.",
+    ),
+];
 
 fn default(class: &mut Object) {
     class.fill("preemptionPolicy", "PreemptLowerPriority");

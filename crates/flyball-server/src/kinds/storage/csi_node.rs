@@ -3,16 +3,22 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::{Kind, Part};
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use flyball_core::Object;
 use std::collections::HashSet;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "CSINode", "csinodes")
-    .printed(row)
+    .printed(COLUMNS, row)
     .validate(validate)
     .cluster()
     .versioned_updates()
     .deleted_as_object();
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::number("Drivers", "Drivers indicates the number of CSI drivers registered on the node"),
+    Heading::AGE,
+];
 
 fn validate(object: &Object, _: Option<&Object>, _: Part) -> Errors {
     let root = Field::root(object);

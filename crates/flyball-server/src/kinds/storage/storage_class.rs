@@ -4,7 +4,7 @@ use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Checks, Kind, Part};
-use crate::kinds::printer::{self, Row, View};
+use crate::kinds::printer::{self, Heading, Row, View};
 use crate::kinds::rules::label;
 use flyball_core::Object;
 use flyball_core::field::FieldError;
@@ -12,13 +12,31 @@ use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "StorageClass", "storageclasses")
-    .printed(row)
+    .printed(COLUMNS, row)
     .default(default)
     .checks(Checks::Whole)
     .validate(validate)
     .short(&["sc"])
     .cluster()
     .deleted_as_object();
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading::text("Provisioner", "provisioner indicates the type of the provisioner."),
+    Heading::text(
+        "ReclaimPolicy",
+        "reclaimPolicy controls the reclaimPolicy for dynamically provisioned PersistentVolumes of this storage \
+         class. Defaults to Delete.",
+    ),
+    Heading::text(
+        "VolumeBindingMode",
+        "volumeBindingMode indicates how PersistentVolumeClaims should be provisioned and bound.  When unset, \
+         VolumeBindingImmediate is used. This field is only honored by servers that enable the VolumeScheduling \
+         feature.",
+    ),
+    Heading::text("AllowVolumeExpansion", "allowVolumeExpansion shows whether the storage class allow volume expand."),
+    Heading::AGE,
+];
 
 fn default(class: &mut Object) {
     class.fill("reclaimPolicy", "Delete");

@@ -3,17 +3,37 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::{Kind, Part, Subresource as Sub};
-use crate::kinds::printer::{Row, View};
+use crate::kinds::printer::{Heading, Row, View};
 use flyball_core::Object;
 use flyball_core::names::dns_subdomain;
 
 pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "VolumeAttachment", "volumeattachments")
-    .printed(row)
+    .printed(COLUMNS, row)
     .validate(validate)
     .cluster()
     .versioned_updates()
     .deleted_as_object()
     .subresources(&[Sub::STATUS]);
+
+const COLUMNS: &[Heading] = &[
+    Heading::NAME,
+    Heading {
+        format: "name",
+        ..Heading::text(
+            "Attacher",
+            "attacher indicates the name of the volume driver that MUST handle this request. This is the name returned \
+         by GetPluginName().",
+        )
+    },
+    Heading::text("PV", "persistentVolumeName represents the name of the persistent volume to attach."),
+    Heading::text("Node", "nodeName represents the node that the volume should be attached to."),
+    Heading::flag(
+        "Attached",
+        "attached indicates the volume is successfully attached. This field must only be set by the entity \
+         completing the attach operation, i.e. the external-attacher.",
+    ),
+    Heading::AGE,
+];
 
 fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     let mut errors = Errors::new();
