@@ -25,6 +25,7 @@ pub(crate) use quota::{Edit, Editor};
 
 use crate::auth::Authorizer;
 use crate::codec::Codec;
+use crate::kinds::{Kind, NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD};
 use crate::storage::Store;
 use crate::webhook::Webhooks;
 use flyball_core::{Clock, Object, Rng, Status};
@@ -61,26 +62,23 @@ trait Plugin: Send + Sync {
     }
 }
 
-/// Group and plural name of a resource.
-type ResourceName = (&'static str, &'static str);
-
 /// A plugin, and the built-in kinds whose writes it is asked about; all requests if there are none.
 struct Enabled {
     plugin: Box<dyn Plugin>,
-    resources: &'static [ResourceName],
+    kinds: Box<[&'static Kind]>,
 }
 
 impl Enabled {
     fn on_all(plugin: impl Plugin + 'static) -> Self {
-        Self::on(&[], plugin)
+        Self::on([], plugin)
     }
 
-    fn on(resources: &'static [ResourceName], plugin: impl Plugin + 'static) -> Self {
-        Self { plugin: Box::new(plugin), resources }
+    fn on<const N: usize>(kinds: [&'static Kind; N], plugin: impl Plugin + 'static) -> Self {
+        Self { plugin: Box::new(plugin), kinds: kinds.into() }
     }
 
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
-        self.resources.is_empty() || self.resources.iter().any(|(group, plural)| attributes.writes(group, plural))
+        self.kinds.is_empty() || self.kinds.iter().any(|kind| attributes.writes(kind))
     }
 }
 
@@ -98,8 +96,6 @@ impl Admission {
         (clock, rng): (&Clock, &Rng),
         editor: Weak<dyn Editor>,
     ) -> Self {
-        const PODS: ResourceName = ("", "pods");
-        const CLAIMS: ResourceName = ("", "persistentvolumeclaims");
         let env = dynamic::Environment {
             store: store.clone(),
             codec: codec.clone(),
@@ -108,18 +104,18 @@ impl Admission {
         };
         Self(vec![
             Enabled::on_all(namespace_lifecycle::NamespaceLifecycle::new(store.clone())),
-            Enabled::on(&[PODS, CLAIMS], limit_ranger::LimitRanger::new(store.clone())),
-            Enabled::on(&[PODS], service_account::ServiceAccount::new(store.clone(), rng.clone())),
-            Enabled::on(&[("", "nodes")], node_taint::TaintNodesByCondition),
-            Enabled::on(&[PODS], priority::Priority::new(store.clone())),
-            Enabled::on(&[PODS], default_tolerations::DefaultTolerationSeconds),
-            Enabled::on(&[CLAIMS], storage::DefaultStorageClass::new(store.clone())),
-            Enabled::on(&[CLAIMS, ("", "persistentvolumes")], storage::StorageObjectInUseProtection),
-            Enabled::on(&[CLAIMS], storage::PersistentVolumeClaimResize::new(store.clone())),
-            Enabled::on(&[PODS], runtime_class::RuntimeClass::new(store.clone())),
-            Enabled::on(certificates::RESOURCES, certificates::Certificates::new(authorizer.clone())),
-            Enabled::on(escalation::RESOURCES, escalation::EscalationCheck::new(authorizer.clone())),
-            Enabled::on(device_access::RESOURCES, device_access::DeviceAdminAccess::new(store.clone())),
+            Enabled::on([&POD, &PERSISTENT_VOLUME_CLAIM], limit_ranger::LimitRanger::new(store.clone())),
+            Enabled::on([&POD], service_account::ServiceAccount::new(store.clone(), rng.clone())),
+            Enabled::on([&NODE], node_taint::TaintNodesByCondition),
+            Enabled::on([&POD], priority::Priority::new(store.clone())),
+            Enabled::on([&POD], default_tolerations::DefaultTolerationSeconds),
+            Enabled::on([&PERSISTENT_VOLUME_CLAIM], storage::DefaultStorageClass::new(store.clone())),
+            Enabled::on([&PERSISTENT_VOLUME_CLAIM, &PERSISTENT_VOLUME], storage::StorageObjectInUseProtection),
+            Enabled::on([&PERSISTENT_VOLUME_CLAIM], storage::PersistentVolumeClaimResize::new(store.clone())),
+            Enabled::on([&POD], runtime_class::RuntimeClass::new(store.clone())),
+            Enabled::on(certificates::KINDS, certificates::Certificates::new(authorizer.clone())),
+            Enabled::on(escalation::KINDS, escalation::EscalationCheck::new(authorizer.clone())),
+            Enabled::on(device_access::KINDS, device_access::DeviceAdminAccess::new(store.clone())),
             Enabled::on_all(dynamic::MutatingAdmissionPolicy::new(env.clone())),
             Enabled::on_all(dynamic::MutatingAdmissionWebhook::new(env.clone())),
             Enabled::on_all(dynamic::ValidatingAdmissionPolicy::new(env.clone())),

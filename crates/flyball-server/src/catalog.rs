@@ -16,7 +16,7 @@ pub(crate) use resource::{Behavior, Resource};
 pub(crate) use target::{Target, undeterminable};
 
 use crate::custom::schema_number;
-use crate::kinds::{self, ACTIONS};
+use crate::kinds::{self, ACTIONS, Kind};
 use flyball_core::{GroupResource, GroupVersion};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
@@ -133,6 +133,11 @@ impl Catalog {
             Lookup::Found(resource) => Some(resource),
             Lookup::NotInGroup { .. } | Lookup::NoGroup => None,
         }
+    }
+
+    /// Returns the resource of a built-in kind.
+    pub(crate) fn of(&self, kind: &Kind) -> Arc<Resource> {
+        self.get(kind.group, kind.version, kind.plural).expect("built-in kinds are always served")
     }
 
     /// Finds the version of a stored kind that a group version serves.

@@ -10,9 +10,9 @@ mod cache;
 use crate::admission::Writer;
 use crate::auth::User;
 use crate::catalog::{Catalog, Resource, Target};
-use crate::kinds::Part;
 use crate::kinds::definition::CLEANUP;
 use crate::kinds::definition::acceptance::{self, AcceptedNames};
+use crate::kinds::{CUSTOM_RESOURCE_DEFINITION, Part};
 use crate::registry::{Change, Registry};
 use crate::request::options::DeleteOptions;
 use crate::response::Warnings;
@@ -20,9 +20,6 @@ use cache::{Cache, Definition};
 use flyball_core::{Object, Status};
 use serde_json::json;
 use std::sync::Arc;
-
-const GROUP: &str = "apiextensions.k8s.io";
-const PLURAL: &str = "customresourcedefinitions";
 
 /// Keeps the catalog at what the stored CRDs say.
 pub(crate) struct Definitions {
@@ -120,7 +117,7 @@ impl Definitions {
         name: &str,
         with: impl Fn(&mut Object) -> Result<(), Status> + Send + Sync + 'static,
     ) -> bool {
-        let Some(resource) = self.registry.catalog.get().get(GROUP, "v1", PLURAL) else { return false };
+        let resource = self.registry.catalog.get().of(&CUSTOM_RESOURCE_DEFINITION);
         let target = Target { resource, namespace: None, name: Some(name.to_owned()), part: Part::Status };
         let (user, warnings) = (User::admin(), Warnings::default());
         let writer = Writer::server(&user, &warnings);
@@ -180,7 +177,7 @@ impl Definitions {
     }
 
     async fn release(&self, crd: &Object) -> bool {
-        let Some(resource) = self.registry.catalog.get().get(GROUP, "v1", PLURAL) else { return false };
+        let resource = self.registry.catalog.get().of(&CUSTOM_RESOURCE_DEFINITION);
         let target = Target { resource, namespace: None, name: Some(crd.name().to_owned()), part: Part::Whole };
         let (user, warnings) = (User::admin(), Warnings::default());
         let writer = Writer::server(&user, &warnings);

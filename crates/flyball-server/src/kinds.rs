@@ -48,7 +48,25 @@ mod built_in;
 pub(crate) use apiextensions::custom_resource_definition::{self as definition, validate_embedded};
 pub use built_in::built_in_schema;
 pub(crate) use built_in::{ACTIONS, built_in, library};
-pub(crate) use core::Service;
 pub(crate) use flowcontrol::objects as flow_objects;
-pub(crate) use kind::{Answer, Checks, Deletion, Kind, Part, ScalePaths, Subresource, Verbs};
+pub(crate) use kind::{Answer, Checks, Deletion, Kind, Part, Review, ScalePaths, Subresource, Verbs};
 pub(crate) use printer::{Heading, Row, View};
+
+// Kinds that other modules name.
+pub(crate) use admissionregistration::{
+    MUTATING_ADMISSION_POLICY, MUTATING_ADMISSION_POLICY_BINDING, MUTATING_WEBHOOK_CONFIGURATION,
+    VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING, VALIDATING_WEBHOOK_CONFIGURATION,
+};
+pub(crate) use apiextensions::CUSTOM_RESOURCE_DEFINITION;
+pub(crate) use certificates::CERTIFICATE_SIGNING_REQUEST;
+pub(crate) use core::Service;
+pub(crate) use core::{
+    BINDING, EVENT, LIMIT_RANGE, NAMESPACE, NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_QUOTA,
+    SECRET, SERVICE, SERVICE_ACCOUNT,
+};
+pub(crate) use node::RUNTIME_CLASS;
+pub(crate) use policy::POD_DISRUPTION_BUDGET;
+pub(crate) use rbac::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING};
+pub(crate) use resource::{RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE};
+pub(crate) use scheduling::PRIORITY_CLASS;
+pub(crate) use storage::STORAGE_CLASS;

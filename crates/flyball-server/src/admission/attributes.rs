@@ -2,10 +2,10 @@
 
 use crate::auth::User;
 use crate::catalog::{Catalog, Resource, Target};
-use crate::kinds::Part;
+use crate::kinds::{Kind, NAMESPACE, Part};
 use crate::request::options::{DeleteOptions, WriteOptions};
 use crate::response::Warnings;
-use flyball_core::Object;
+use flyball_core::{Object, Status};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -112,12 +112,17 @@ impl<'a> Attributes<'a> {
 
     /// The namespace of the request: a namespace's own is itself.
     pub(super) fn namespace_name(&self) -> &str {
-        if self.is("", "namespaces") { self.name } else { self.namespace.unwrap_or_default() }
+        if self.is(&NAMESPACE) { self.name } else { self.namespace.unwrap_or_default() }
     }
 
     /// The name by which a refusal calls what it is about.
     pub(crate) fn known_name(&self) -> &str {
         if self.name.is_empty() { "Unknown" } else { self.name }
+    }
+
+    /// Rejects the request.
+    pub(super) fn forbidden(&self, why: impl std::fmt::Display) -> Status {
+        Status::forbidden(&self.resource.group_resource(), self.known_name(), why)
     }
 
     /// Returns whether webhooks see the request.
@@ -131,18 +136,18 @@ impl<'a> Attributes<'a> {
     }
 
     /// Returns whether an object of a built-in kind is written, or a part of it.
-    pub(super) fn writes(&self, group: &str, plural: &str) -> bool {
-        !self.is_action() && self.is(group, plural)
+    pub(super) fn writes(&self, kind: &Kind) -> bool {
+        !self.is_action() && self.is(kind)
     }
 
     /// Returns whether an object of a built-in kind is created.
-    pub(super) fn creates(&self, group: &str, plural: &str) -> bool {
-        self.operation == Operation::Create && self.writes(group, plural)
+    pub(super) fn creates(&self, kind: &Kind) -> bool {
+        self.operation == Operation::Create && self.writes(kind)
     }
 
     /// Returns whether the request is about a built-in kind.
-    pub(super) fn is(&self, group: &str, plural: &str) -> bool {
-        self.resource.custom().is_none() && *self.resource.kind.group == *group && *self.resource.plural == *plural
+    pub(super) fn is(&self, kind: &Kind) -> bool {
+        self.resource.is(kind)
     }
 }
 

@@ -2,17 +2,15 @@
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/>.
 
-use super::{Answer, Attributes, Operation, Plugin, Reinvocation, ResourceName, decided, pass};
+use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided, pass};
 use crate::auth::{Action, Authorizer, On};
-use crate::kinds::Part;
+use crate::kinds::{CERTIFICATE_SIGNING_REQUEST, Kind, Part};
 use flyball_core::field::go_quote;
 use flyball_core::{Object, Status};
 use serde_json::Value;
 use std::sync::Arc;
 
-const GROUP: &str = "certificates.k8s.io";
-
-pub(super) const RESOURCES: &[ResourceName] = &[(GROUP, "certificatesigningrequests")];
+pub(super) static KINDS: [&Kind; 1] = [&CERTIFICATE_SIGNING_REQUEST];
 
 /// CertificateApproval and CertificateSigning; also records who requests a certificate.
 pub(super) struct Certificates {
@@ -65,7 +63,13 @@ fn check(authorizer: &Authorizer, attributes: &Attributes<'_>, object: &Object, 
     let signer = old.at(&["spec", "signerName"]).and_then(Value::as_str).unwrap_or_default();
     let domain = format!("{}/*", signer.split('/').next().unwrap_or_default());
     let may = |name: &str| {
-        let on = On::Resource { group: GROUP, resource: "signers", subresource: "", namespace: "", name };
+        let on = On::Resource {
+            group: CERTIFICATE_SIGNING_REQUEST.group,
+            resource: "signers",
+            subresource: "",
+            namespace: "",
+            name,
+        };
         authorizer.authorize(&Action { user: attributes.user, verb, on }).is_ok()
     };
     if may(signer) || may(&domain) {

@@ -2,17 +2,15 @@
 //!
 //! See <https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#admin-access>.
 
-use super::{Answer, Attributes, Plugin, ResourceName, decided, pass};
-use crate::kinds::Part;
+use super::{Answer, Attributes, Plugin, decided, pass};
+use crate::kinds::{Kind, NAMESPACE, Part, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE};
 use crate::storage::Store;
 use flyball_core::field::FieldError;
-use flyball_core::{GroupResource, Object, ObjectKey, Status};
+use flyball_core::{Object, ObjectKey, Status};
 use serde_json::Value;
 use std::sync::Arc;
 
-const GROUP: &str = "resource.k8s.io";
-
-pub(super) const RESOURCES: &[ResourceName] = &[(GROUP, "resourceclaims"), (GROUP, "resourceclaimtemplates")];
+pub(super) static KINDS: [&Kind; 2] = [&RESOURCE_CLAIM, &RESOURCE_CLAIM_TEMPLATE];
 
 const LABEL: &str = "resource.kubernetes.io/admin-access";
 
@@ -34,10 +32,10 @@ impl Plugin for DeviceAdminAccess {
 }
 
 fn check(store: &Store, attributes: &Attributes<'_>, object: &Object, old: Option<&Object>) -> Result<(), Status> {
-    let claims = attributes.writes(GROUP, "resourceclaims");
-    let asked = if attributes.creates(GROUP, "resourceclaims") {
+    let claims = attributes.writes(&RESOURCE_CLAIM);
+    let asked = if attributes.creates(&RESOURCE_CLAIM) {
         request(object, &["spec", "devices", "requests"])
-    } else if attributes.creates(GROUP, "resourceclaimtemplates") {
+    } else if attributes.creates(&RESOURCE_CLAIM_TEMPLATE) {
         request(object, &["spec", "spec", "devices", "requests"])
     } else if claims && attributes.part == Part::Status && old.and_then(result).is_none() {
         result(object)
@@ -46,7 +44,7 @@ fn check(store: &Store, attributes: &Attributes<'_>, object: &Object, old: Optio
     };
     let Some(path) = asked else { return Ok(()) };
     let key = ObjectKey::new(None, attributes.namespace.unwrap_or_default());
-    let namespace = store.get(&GroupResource::new("", "namespaces"), &key).and_then(|entry| entry.object().ok());
+    let namespace = store.get(&NAMESPACE.table(), &key).and_then(|entry| entry.object().ok());
     if namespace.is_some_and(|namespace| namespace.at(&["metadata", "labels", LABEL]) == Some(&"true".into())) {
         return Ok(());
     }

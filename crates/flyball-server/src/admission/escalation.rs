@@ -2,16 +2,14 @@
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping>.
 
-use super::{Answer, Attributes, Plugin, ResourceName, decided, pass};
+use super::{Answer, Attributes, Plugin, decided, pass};
 use crate::auth::{self, Action, Authorizer, Missing, On, Rule};
+use crate::kinds::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, ROLE, ROLE_BINDING};
 use flyball_core::{Object, Status};
 use serde_json::Value;
 use std::sync::Arc;
 
-const GROUP: &str = "rbac.authorization.k8s.io";
-
-pub(super) const RESOURCES: &[ResourceName] =
-    &[(GROUP, "roles"), (GROUP, "clusterroles"), (GROUP, "rolebindings"), (GROUP, "clusterrolebindings")];
+pub(super) static KINDS: [&Kind; 4] = [&ROLE, &CLUSTER_ROLE, &ROLE_BINDING, &CLUSTER_ROLE_BINDING];
 
 /// Rejects roles and bindings that give more than the client holds.
 pub(super) struct EscalationCheck {
@@ -36,8 +34,9 @@ fn check(
     object: &Object,
     old: Option<&Object>,
 ) -> Result<(), Status> {
-    let (rules, verb, on): (Vec<Rule>, &str, (String, String)) = match &*attributes.resource.plural {
-        plural @ ("roles" | "clusterroles") => {
+    let (rules, verb, on): (Vec<Rule>, &str, (&str, &str)) = match attributes.is(&ROLE) || attributes.is(&CLUSTER_ROLE)
+    {
+        true => {
             if old.is_some_and(|old| {
                 old.get("rules") == object.get("rules") && old.get("aggregationRule") == object.get("aggregationRule")
             }) {
@@ -53,28 +52,27 @@ fn check(
                     Rule { paths: all(), verbs: all(), ..Rule::default() },
                 ];
             }
-            (rules, "escalate", (plural.to_owned(), object.name().to_owned()))
+            (rules, "escalate", (&attributes.resource.plural, object.name()))
         }
-        _ => {
+        false => {
             if old.is_some_and(|old| {
                 old.get("subjects") == object.get("subjects") && old.get("roleRef") == object.get("roleRef")
             }) {
                 return Ok(());
             }
-            let role = object.get("roleRef").cloned().unwrap_or_default();
-            let (kind, name) = (role["kind"].as_str().unwrap_or_default(), role["name"].as_str().unwrap_or_default());
-            let (resource, namespace) =
-                if kind == "Role" { ("roles", object.namespace()) } else { ("clusterroles", None) };
-            if allowed(authorizer, attributes, "bind", resource, name) || is_admin(authorizer, attributes) {
+            let text = |field: &str| object.at(&["roleRef", field]).and_then(Value::as_str).unwrap_or_default();
+            let (kind, name) = (text("kind"), text("name"));
+            let (role, namespace) = if kind == ROLE.kind { (&ROLE, object.namespace()) } else { (&CLUSTER_ROLE, None) };
+            if allowed(authorizer, attributes, "bind", role.plural, name) || is_admin(authorizer, attributes) {
                 return Ok(());
             }
             let Some(rules) = authorizer.rules_of_role(namespace, name) else {
                 return Err(Status::not_found(&attributes.resource.group_resource(), name));
             };
-            (rules, "bind", (resource.to_owned(), name.to_owned()))
+            (rules, "bind", (role.plural, name))
         }
     };
-    if allowed(authorizer, attributes, verb, &on.0, &on.1) {
+    if allowed(authorizer, attributes, verb, on.0, on.1) {
         return Ok(());
     }
     let mut held = authorizer.rules_of(attributes.user, "");
@@ -98,7 +96,7 @@ fn check(
 
 fn allowed(authorizer: &Authorizer, attributes: &Attributes<'_>, verb: &str, resource: &str, name: &str) -> bool {
     let on = On::Resource {
-        group: GROUP,
+        group: ROLE.group,
         resource,
         subresource: "",
         namespace: attributes.namespace.unwrap_or_default(),

@@ -4,11 +4,11 @@
 
 use super::pod::check_room;
 use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided, pass};
-use crate::kinds::Part;
+use crate::kinds::{LIMIT_RANGE, PERSISTENT_VOLUME_CLAIM, POD, Part};
 use crate::quota::{Amounts, amounts, pod_requirements};
 use crate::storage::Store;
 use flyball_core::memory::NODE;
-use flyball_core::{GroupResource, Object, Quantity, Status};
+use flyball_core::{Object, Quantity, Status};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Plugin for LimitRanger {
         object: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
     ) -> Answer<'a> {
-        match object.filter(|_| attributes.creates("", "pods")) {
+        match object.filter(|_| attributes.creates(&POD)) {
             Some(pod) => decided(admit(&self.store, attributes, pod)),
             None => pass(),
         }
@@ -42,7 +42,7 @@ impl Plugin for LimitRanger {
 }
 
 fn ranges(store: &Store, attributes: &Attributes<'_>) -> Vec<Object> {
-    let all = store.list(&GroupResource::new("", "limitranges"), attributes.namespace).entries;
+    let all = store.list(&LIMIT_RANGE.table(), attributes.namespace).entries;
     all.iter().filter_map(|entry| entry.object().ok()).collect()
 }
 
@@ -110,8 +110,8 @@ fn fill(container: &mut Map<String, Value>, defaults: &[Map<String, Value>; 2], 
 
 /// Rejects what goes beyond the bounds.
 fn validate(store: &Store, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
-    let pods = attributes.creates("", "pods");
-    let claims = attributes.writes("", "persistentvolumeclaims") && attributes.operation != Operation::Delete;
+    let pods = attributes.creates(&POD);
+    let claims = attributes.writes(&PERSISTENT_VOLUME_CLAIM) && attributes.operation != Operation::Delete;
     if attributes.part != Part::Whole || !pods && !claims {
         return Ok(());
     }
@@ -120,7 +120,7 @@ fn validate(store: &Store, attributes: &Attributes<'_>, object: &Object) -> Resu
         for limit in limits(&range) {
             let ty = limit["type"].as_str().unwrap_or_default();
             match ty {
-                "PersistentVolumeClaim" if claims => wrong.extend(claim(limit, object)),
+                _ if claims && ty == PERSISTENT_VOLUME_CLAIM.kind => wrong.extend(claim(limit, object)),
                 "Container" if pods => {
                     for list in ["containers", "initContainers"] {
                         let containers = object.at(&["spec", list]).and_then(Value::as_array);
@@ -130,7 +130,7 @@ fn validate(store: &Store, attributes: &Attributes<'_>, object: &Object) -> Resu
                         }
                     }
                 }
-                "Pod" if pods => wrong.extend(beyond(
+                _ if pods && ty == POD.kind => wrong.extend(beyond(
                     limit,
                     ty,
                     &["requests", "limits"].map(|field| pod_requirements(object, field)),
@@ -140,7 +140,7 @@ fn validate(store: &Store, attributes: &Attributes<'_>, object: &Object) -> Resu
         }
         if !wrong.is_empty() {
             let why = flyball_core::field::aggregate(wrong);
-            return Err(Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), why));
+            return Err(attributes.forbidden(why));
         }
     }
     Ok(())

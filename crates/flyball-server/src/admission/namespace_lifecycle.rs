@@ -3,9 +3,10 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#namespacelifecycle>.
 
 use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided};
+use crate::kinds::NAMESPACE;
 use crate::storage::Store;
 use flyball_core::status::Cause;
-use flyball_core::{GroupResource, Object, ObjectKey, Status};
+use flyball_core::{Object, ObjectKey, Status};
 use std::sync::Arc;
 
 /// Namespaces without which nothing works.
@@ -34,14 +35,14 @@ impl Plugin for NamespaceLifecycle {
 }
 
 fn check(store: &Store, attributes: &Attributes<'_>) -> Result<(), Status> {
-    let namespaces = GroupResource::new("", "namespaces");
-    if attributes.is("", "namespaces") {
+    let namespaces = NAMESPACE.table();
+    if attributes.is(&NAMESPACE) {
         if attributes.operation == Operation::Delete && IMMORTAL.contains(&attributes.name) {
-            return Err(Status::forbidden(&namespaces, attributes.known_name(), "this namespace may not be deleted"));
+            return Err(attributes.forbidden("this namespace may not be deleted"));
         }
         return Ok(());
     }
-    if attributes.is("authorization.k8s.io", "localsubjectaccessreviews") {
+    if attributes.resource.review().is_some() {
         // It is an answer, not an object: it needs no namespace to stand in.
         return Ok(());
     }
@@ -57,7 +58,7 @@ fn check(store: &Store, attributes: &Attributes<'_>) -> Result<(), Status> {
         return Ok(());
     }
     let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
-    let mut status = Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), why);
+    let mut status = attributes.forbidden(why);
     if let Some(details) = &mut status.details {
         details.causes.push(Cause {
             reason: "NamespaceTerminating".into(),

@@ -4,9 +4,9 @@
 
 use super::pod::spec;
 use super::{Answer, Attributes, Plugin, Reinvocation, decided, pass};
-use crate::kinds::Part;
+use crate::kinds::{PRIORITY_CLASS, Part};
 use crate::storage::Store;
-use flyball_core::{GroupResource, Object, ObjectKey, Status};
+use flyball_core::{Object, ObjectKey, Status};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ fn keep_priority(pod: &mut Object, old: &Object) {
 /// Works out the priority of a new pod from its class.
 fn priority(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
     let spec = spec(pod);
-    let classes = GroupResource::new("scheduling.k8s.io", "priorityclasses");
+    let classes = PRIORITY_CLASS.table();
     let named =
         spec.get("priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty()).map(str::to_owned);
     let (value, policy) = match named {
@@ -59,7 +59,7 @@ fn priority(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -> Res
             let Some(class) = store.get(&classes, &ObjectKey::new(None, &name)).and_then(|entry| entry.object().ok())
             else {
                 let why = format!("no PriorityClass with name {name} was found");
-                return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.known_name(), why));
+                return Err(attributes.forbidden(why));
             };
             (class.get("value").and_then(Value::as_i64).unwrap_or(0), class.get("preemptionPolicy").cloned())
         }
@@ -82,7 +82,7 @@ fn priority(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -> Res
         let why = format!(
             "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name"
         );
-        return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.known_name(), why));
+        return Err(attributes.forbidden(why));
     }
     spec.insert("priority".into(), value.into());
     let policy = policy.unwrap_or_else(|| "PreemptLowerPriority".into());
@@ -91,7 +91,7 @@ fn priority(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -> Res
         let why = format!(
             "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
         );
-        return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.known_name(), why));
+        return Err(attributes.forbidden(why));
     }
     spec.insert("preemptionPolicy".into(), policy);
     Ok(())

@@ -8,10 +8,10 @@ use super::{Answer, Attributes, Operation, Plugin, pass};
 use crate::auth::User;
 use crate::catalog::Target;
 use crate::codec::Codec;
-use crate::kinds::Part;
+use crate::kinds::{PERSISTENT_VOLUME_CLAIM, POD, Part, RESOURCE_QUOTA, SERVICE};
 use crate::quota::{self, Amounts};
 use crate::storage::{Entry, Store};
-use flyball_core::{Clock, GroupResource, Object, Quantity, Status};
+use flyball_core::{Clock, Object, Quantity, Status};
 use futures_util::future::{BoxFuture, Either};
 use serde_json::Value;
 use std::sync::{Arc, Weak};
@@ -41,12 +41,12 @@ impl ResourceQuota {
 
 impl Plugin for ResourceQuota {
     fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
-        let recounted = ["services", "persistentvolumeclaims"].iter().any(|plural| attributes.writes("", plural));
+        let recounted = [&SERVICE, &PERSISTENT_VOLUME_CLAIM].iter().any(|kind| attributes.writes(kind));
         let takes = !attributes.is_action() && attributes.part == Part::Whole;
         let takes = takes
             && (attributes.operation == Operation::Create || attributes.operation == Operation::Update && recounted);
         let (Some(object), Some(namespace), true) = (object, attributes.namespace, takes) else { return pass() };
-        let quotas = self.store.list(&GroupResource::new("", "resourcequotas"), Some(namespace)).entries;
+        let quotas = self.store.list(&RESOURCE_QUOTA.table(), Some(namespace)).entries;
         if quotas.is_empty() {
             return pass();
         }
@@ -64,7 +64,7 @@ impl ResourceQuota {
         all: Vec<Arc<Entry>>,
     ) -> Result<(), Status> {
         let resource = attributes.resource.group_resource();
-        let quotas = self.codec.catalog().get("", "v1", "resourcequotas").expect("quotas are always served");
+        let quotas = self.codec.catalog().of(&RESOURCE_QUOTA);
         let now = self.clock.now();
         let mut asked = quota::usage(&resource, object, now);
         if let Some(old) = attributes.old {
@@ -84,7 +84,7 @@ impl ResourceQuota {
                 continue;
             }
             let hard = amounts(&known, "hard");
-            if attributes.writes("", "pods") {
+            if attributes.writes(&POD) {
                 must_say(&known, &hard, object).map_err(&refuse)?;
             }
             let asked: Amounts =

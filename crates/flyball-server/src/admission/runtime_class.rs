@@ -4,8 +4,9 @@
 
 use super::pod::{list, spec};
 use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided, pass};
+use crate::kinds::RUNTIME_CLASS;
 use crate::storage::Store;
-use flyball_core::{GroupResource, Object, ObjectKey, Status};
+use flyball_core::{Object, ObjectKey, Status};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ impl Plugin for RuntimeClass {
 fn runtime_class(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
     let refuse = |why: String| {
         let why = format!("pod rejected: {why}");
-        Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.known_name(), why))
+        Err(attributes.forbidden(why))
     };
     let spec = spec(pod);
     let costs = |overhead: Option<&Value>| overhead.and_then(Value::as_object).is_some_and(|costs| !costs.is_empty());
@@ -46,7 +47,7 @@ fn runtime_class(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -
     let Some(name) = spec.get("runtimeClassName").and_then(Value::as_str).filter(|name| !name.is_empty()) else {
         return if costs(spec.get("overhead")) { refuse(UNFOUNDED.into()) } else { Ok(()) };
     };
-    let classes = GroupResource::new("node.k8s.io", "runtimeclasses");
+    let classes = RUNTIME_CLASS.table();
     let Some(class) = store.get(&classes, &ObjectKey::new(None, name)).and_then(|entry| entry.object().ok()) else {
         return refuse(format!("RuntimeClass {name:?} not found"));
     };

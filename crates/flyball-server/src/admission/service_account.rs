@@ -4,9 +4,10 @@
 
 use super::pod::{check_room, list, spec};
 use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided, pass};
+use crate::kinds::SERVICE_ACCOUNT;
 use crate::storage::Store;
 use flyball_core::memory::NODE;
-use flyball_core::{GroupResource, Object, ObjectKey, Rng, Status};
+use flyball_core::{Object, ObjectKey, Rng, Status};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -59,12 +60,10 @@ fn service_account(store: &Store, rng: &Rng, attributes: &Attributes<'_>, pod: &
         name
     };
     let key = ObjectKey::new(attributes.namespace, &name);
-    let Some(account) =
-        store.get(&GroupResource::new("", "serviceaccounts"), &key).and_then(|entry| entry.object().ok())
-    else {
+    let Some(account) = store.get(&SERVICE_ACCOUNT.table(), &key).and_then(|entry| entry.object().ok()) else {
         let namespace = attributes.namespace.unwrap_or_default();
         let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
-        return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.known_name(), why));
+        return Err(attributes.forbidden(why));
     };
     let spec = spec(pod);
     let wanted = spec

@@ -3,9 +3,9 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>.
 
 use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided, pass};
-use crate::kinds::Part;
+use crate::kinds::{PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, Part, STORAGE_CLASS};
 use crate::storage::Store;
-use flyball_core::{GroupResource, Object, ObjectKey, Quantity, Status};
+use flyball_core::{Object, ObjectKey, Quantity, Status};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -49,10 +49,10 @@ impl Plugin for StorageObjectInUseProtection {
         _: &'a mut Reinvocation,
     ) -> Answer<'a> {
         match object {
-            Some(claim) if attributes.creates("", "persistentvolumeclaims") => {
+            Some(claim) if attributes.creates(&PERSISTENT_VOLUME_CLAIM) => {
                 protect(claim, "kubernetes.io/pvc-protection");
             }
-            Some(volume) if attributes.creates("", "persistentvolumes") => {
+            Some(volume) if attributes.creates(&PERSISTENT_VOLUME) => {
                 protect(volume, "kubernetes.io/pv-protection");
             }
             _ => {}
@@ -99,7 +99,7 @@ fn class(store: &Store, claim: &mut Object) {
     if named || claim.annotation(OLD_CLASS).is_some() {
         return;
     }
-    let all = store.list(&GroupResource::new("storage.k8s.io", "storageclasses"), None).entries;
+    let all = store.list(&STORAGE_CLASS.table(), None).entries;
     let default = |class: &Object| DEFAULT.iter().any(|annotation| class.annotation(annotation) == Some("true"));
     let created = |class: &Object| {
         class.at(&["metadata", "creationTimestamp"]).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -120,14 +120,13 @@ fn resize(store: &Store, attributes: &Attributes<'_>, claim: &Object, old: &Obje
     if size(claim) <= size(old) {
         return Ok(());
     }
-    let refuse =
-        |why: &str| Err(Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), why));
+    let refuse = |why: &str| Err(attributes.forbidden(why));
     if old.at(&["status", "phase"]) != Some(&"Bound".into()) {
         return refuse("only bound persistent volume claims can be expanded");
     }
     let class =
         claim.annotation(OLD_CLASS).or_else(|| claim.at(&["spec", "storageClassName"])?.as_str()).unwrap_or_default();
-    let class = store.get(&GroupResource::new("storage.k8s.io", "storageclasses"), &ObjectKey::new(None, class));
+    let class = store.get(&STORAGE_CLASS.table(), &ObjectKey::new(None, class));
     if class
         .and_then(|class| class.object().ok())
         .is_some_and(|class| class.get("allowVolumeExpansion") == Some(&Value::Bool(true)))

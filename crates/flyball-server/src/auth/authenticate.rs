@@ -3,12 +3,13 @@
 use super::impersonation::{self, LastModes};
 use super::tokens::{Bound, Claims, ISSUER};
 use super::{Authorizer, Issuer, Refusal, User};
+use crate::kinds::{Kind, SECRET, SERVICE_ACCOUNT};
 use crate::request::RequestInfo;
 use crate::storage::Store;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use flyball_core::field::go_quote;
-use flyball_core::{Clock, GroupResource, ObjectKey, Rng, Status};
+use flyball_core::{Clock, ObjectKey, Rng, Status};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use serde_json::Value;
@@ -92,11 +93,11 @@ impl Authenticator {
 
     /// Returns whether the account, and what the token is bound to, are still the same ones.
     fn still_holds(&self, claims: &Claims, token: &str) -> bool {
-        let same = |resource: &str, namespace: Option<&str>, name: &str, uid: &str| {
-            let key = ObjectKey::new(namespace, name);
-            self.store.get(&GroupResource::new("", resource), &key).is_some_and(|entry| {
+        let same = |kind: &Kind, name: &str, uid: &str| {
+            let key = ObjectKey::new(Some(claims.namespace.as_str()).filter(|_| kind.namespaced), name);
+            self.store.get(&kind.table(), &key).is_some_and(|entry| {
                 let Ok(object) = entry.object() else { return false };
-                let same = if resource == "secrets" && claims.in_secret {
+                let same = if kind.kind == SECRET.kind && claims.in_secret {
                     let held = object.at(&["data", "token"]).and_then(Value::as_str).unwrap_or_default();
                     held == BASE64.encode(token)
                 } else {
@@ -105,13 +106,8 @@ impl Authenticator {
                 same && object.deletion_timestamp().is_none()
             })
         };
-        let namespace = Some(claims.namespace.as_str());
-        let bound = claims.bound.as_ref().is_none_or(|Bound { kind, name, uid }| match kind.as_str() {
-            "Pod" => same("pods", namespace, name, uid),
-            "Secret" => same("secrets", namespace, name, uid),
-            _ => same("nodes", None, name, uid),
-        });
-        bound && same("serviceaccounts", namespace, &claims.account, &claims.account_uid)
+        let bound = claims.bound.as_ref().is_none_or(|Bound { kind, name, uid }| same(kind, name, uid));
+        bound && same(&SERVICE_ACCOUNT, &claims.account, &claims.account_uid)
     }
 }
 

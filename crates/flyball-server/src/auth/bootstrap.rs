@@ -1,8 +1,11 @@
 //! Bootstrap objects: the namespaces of every cluster, the default roles and their bindings.
 
 use super::Rule;
-use crate::kinds;
-use flyball_core::{GroupResource, Object};
+use crate::kinds::{
+    self, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, NAMESPACE, PRIORITY_CLASS, ROLE, ROLE_BINDING, SERVICE,
+    SERVICE_ACCOUNT,
+};
+use flyball_core::Object;
 use serde_json::{Value, json};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -43,7 +46,7 @@ impl Role {
 /// Reads `GROUP`, `user/NAME` or `account/NAME`.
 fn subject(word: &str) -> Value {
     match word.split_once('/') {
-        Some(("account", name)) => json!({"kind": "ServiceAccount", "name": name, "namespace": "kube-system"}),
+        Some(("account", name)) => json!({"kind": SERVICE_ACCOUNT.kind, "name": name, "namespace": "kube-system"}),
         Some((_, name)) => json!({"apiGroup": RBAC, "kind": "User", "name": name}),
         None => json!({"apiGroup": RBAC, "kind": "Group", "name": word}),
     }
@@ -110,11 +113,11 @@ pub(crate) fn add_rules(known: &mut Object, new: &Object) -> bool {
     is_more
 }
 
-/// Returns what a cluster holds from the start, with the tables that it is stored in.
-pub(crate) fn objects() -> Vec<(GroupResource, Object)> {
-    let mut all: Vec<(&str, &str, Value)> = Vec::new();
+/// Returns what a cluster holds from the start, with the kind of each object.
+pub(crate) fn objects() -> Vec<(&'static Kind, Object)> {
+    let mut all: Vec<(&Kind, Value)> = Vec::new();
     for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
-        all.push(("", "namespaces", json!({"metadata": {"name": name}})));
+        all.push((&NAMESPACE, json!({"metadata": {"name": name}})));
     }
     let roles = roles();
     for role in &roles {
@@ -133,23 +136,21 @@ pub(crate) fn objects() -> Vec<(GroupResource, Object)> {
         ),
     ] {
         let class = json!({"metadata": {"name": name}, "value": value, "description": description, "preemptionPolicy": "PreemptLowerPriority"});
-        all.push(("scheduling.k8s.io", "priorityclasses", class));
+        all.push((&PRIORITY_CLASS, class));
     }
     let service = json!({
         "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"component": "apiserver", "provider": "kubernetes"}},
         "spec": {"type": "ClusterIP", "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"],
                  "ports": [{"name": "https", "port": 443, "targetPort": 6443, "protocol": "TCP"}]},
     });
-    all.push(("", "services", service));
-    all.extend(
-        kinds::flow_objects().into_iter().map(|(plural, value)| ("flowcontrol.apiserver.k8s.io", plural, value)),
-    );
+    all.push((&SERVICE, service));
+    all.extend(kinds::flow_objects());
     let object = |value| Object::try_from(value).expect("written as an object");
-    all.into_iter().map(|(group, plural, value)| (GroupResource::new(group, plural), object(value))).collect()
+    all.into_iter().map(|(kind, value)| (kind, object(value))).collect()
 }
 
 /// Writes a role down, and its binding if it has one.
-fn write_role(roles: &[Role], role: &Role, all: &mut Vec<(&str, &str, Value)>) {
+fn write_role(roles: &[Role], role: &Role, all: &mut Vec<(&Kind, Value)>) {
     let metadata = |name: &str, to: Option<&String>| {
         let mut labels = json!({"kubernetes.io/bootstrapping": "rbac-defaults"});
         if let Some(to) = to {
@@ -168,20 +169,20 @@ fn write_role(roles: &[Role], role: &Role, all: &mut Vec<(&str, &str, Value)>) {
         value["aggregationRule"] =
             json!({"clusterRoleSelectors": [{"matchLabels": {format!("{RBAC}/aggregate-to-{from}"): "true"}}]});
     }
-    let (plural, kind, bindings) = match role.namespace {
-        Some(_) => ("roles", "Role", "rolebindings"),
-        None => ("clusterroles", "ClusterRole", "clusterrolebindings"),
+    let (kind, bindings) = match role.namespace {
+        Some(_) => (&ROLE, &ROLE_BINDING),
+        None => (&CLUSTER_ROLE, &CLUSTER_ROLE_BINDING),
     };
-    all.push((RBAC, plural, value));
+    all.push((kind, value));
     if let Some(binding) = &role.binding {
         let mut value = json!({
             "metadata": metadata(binding, None),
-            "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role.name},
+            "roleRef": {"apiGroup": RBAC, "kind": kind.kind, "name": role.name},
         });
         if !role.subjects.is_empty() {
             value["subjects"] = role.subjects.clone().into();
         }
-        all.push((RBAC, bindings, value));
+        all.push((bindings, value));
     }
 }
 

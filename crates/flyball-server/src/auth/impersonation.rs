@@ -6,6 +6,7 @@
 //! <https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/>.
 
 use super::{ANONYMOUS, AUTHENTICATED, Action, Authorizer, MASTERS, On, UNAUTHENTICATED, User};
+use crate::kinds::{NODE, SERVICE_ACCOUNT};
 use crate::request::RequestInfo;
 use flyball_core::{Status, names};
 use std::collections::BTreeMap;
@@ -130,9 +131,9 @@ impl Mode {
             authorizer.authorize(&Action { user: client, verb: &verb, on })
         };
         match (service_account(&wanted.name), node(&wanted.name)) {
-            (Some((namespace, name)), _) => action(group, "serviceaccounts", "", namespace, name)?,
-            (None, Some(_)) if self == Self::AssociatedNode => action(group, "nodes", "", "", "*")?,
-            (None, Some(name)) if !legacy => action(group, "nodes", "", "", name)?,
+            (Some((namespace, name)), _) => action(group, SERVICE_ACCOUNT.plural, "", namespace, name)?,
+            (None, Some(_)) if self == Self::AssociatedNode => action(group, NODE.plural, "", "", "*")?,
+            (None, Some(name)) if !legacy => action(group, NODE.plural, "", "", name)?,
             (None, _) => action(group, "users", "", "", &wanted.name)?,
         }
         if !wanted.uid.is_empty() {

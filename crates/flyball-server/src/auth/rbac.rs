@@ -3,6 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/>.
 
 use super::{Action, Decision, MASTERS, On, User};
+use crate::kinds::{self, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, ROLE, ROLE_BINDING};
 use crate::storage::{Entry, Event, Revision, Store};
 use flyball_core::{GroupResource, Object, ObjectKey};
 use serde_json::Value;
@@ -10,8 +11,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-const GROUP: &str = "rbac.authorization.k8s.io";
-const SERVICE_ACCOUNT: &str = "ServiceAccount";
+/// A sort of subjects.
+const SERVICE_ACCOUNT: &str = kinds::SERVICE_ACCOUNT.kind;
 
 /// Decides what may be done.
 #[derive(Default)]
@@ -25,8 +26,8 @@ pub(crate) struct Rbac {
 
 type Versions = [Revision; 4];
 
-/// The tables that the rules are read from.
-const TABLES: [&str; 4] = ["roles", "clusterroles", "rolebindings", "clusterrolebindings"];
+/// The kinds that the rules are read from.
+static KINDS: [&Kind; 4] = [&ROLE, &CLUSTER_ROLE, &ROLE_BINDING, &CLUSTER_ROLE_BINDING];
 
 /// All roles and bindings.
 #[derive(Clone, Debug, Default)]
@@ -192,8 +193,8 @@ impl Binding {
 
     fn reason(&self, subject: &Subject) -> String {
         let (kind, name) = match &self.namespace {
-            Some(namespace) => ("RoleBinding", format!("{}/{namespace}", self.name)),
-            None => ("ClusterRoleBinding", self.name.clone()),
+            Some(namespace) => (ROLE_BINDING.kind, format!("{}/{namespace}", self.name)),
+            None => (CLUSTER_ROLE_BINDING.kind, self.name.clone()),
         };
         let whom = match &*subject.kind {
             SERVICE_ACCOUNT => format!("{}/{}", subject.name, subject.namespace),
@@ -219,14 +220,14 @@ enum Content {
 }
 
 impl Change {
-    fn written(table: &str, entry: &Entry) -> Self {
+    fn written(kind: &Kind, entry: &Entry) -> Self {
         // What cannot be read allows nothing.
         let object = entry.object().ok();
-        Self::of(table, &entry.key, object.as_ref())
+        Self::of(kind, &entry.key, object.as_ref())
     }
 
-    fn of(table: &str, key: &ObjectKey, object: Option<&Object>) -> Self {
-        let content = if matches!(table, "roles" | "clusterroles") {
+    fn of(kind: &Kind, key: &ObjectKey, object: Option<&Object>) -> Self {
+        let content = if [&ROLE, &CLUSTER_ROLE].iter().any(|role| role.kind == kind.kind) {
             let rules = |object: &Object| {
                 object.get("rules").and_then(Value::as_array).into_iter().flatten().map(Rule::read).collect()
             };
@@ -239,11 +240,11 @@ impl Change {
 }
 
 /// Reads what was written to a table after a revision; `None` if that is not known any more.
-fn changes(store: &Store, table: &str, since: Revision) -> Option<Vec<Change>> {
-    let (events, _) = store.events_after(&GroupResource::new(GROUP, table), since, usize::MAX).ok()?;
+fn changes(store: &Store, kind: &Kind, since: Revision) -> Option<Vec<Change>> {
+    let (events, _) = store.events_after(&kind.table(), since, usize::MAX).ok()?;
     let change = |event: Arc<Event>| match event.removed {
-        true => Change::of(table, &event.after.key, None),
-        false => Change::written(table, &event.after),
+        true => Change::of(kind, &event.after.key, None),
+        false => Change::written(kind, &event.after),
     };
     Some(events.into_iter().map(change).collect())
 }
@@ -251,9 +252,9 @@ fn changes(store: &Store, table: &str, since: Revision) -> Option<Vec<Change>> {
 impl Policy {
     fn read(store: &Store) -> Self {
         let mut policy = Self::default();
-        for table in TABLES {
-            let entries = store.list(&GroupResource::new(GROUP, table), None).entries;
-            entries.iter().for_each(|entry| policy.apply(Change::written(table, entry)));
+        for kind in KINDS {
+            let entries = store.list(&kind.table(), None).entries;
+            entries.iter().for_each(|entry| policy.apply(Change::written(kind, entry)));
         }
         policy
     }
@@ -275,7 +276,7 @@ impl Policy {
     }
 
     fn rules(&self, binding: &Binding) -> &[Rule] {
-        let namespace = if binding.role_kind == "Role" { binding.namespace.clone() } else { None };
+        let namespace = if binding.role_kind == ROLE.kind { binding.namespace.clone() } else { None };
         self.roles.get(&(namespace, binding.role_name.clone())).map_or(&[], |rules| &rules[..])
     }
 
@@ -328,8 +329,8 @@ impl Rbac {
         // Nobody else brings them up to date meanwhile.
         let read = self.known().as_ref().map(|(read, _)| *read);
         let changes = read.and_then(|read| {
-            let moved = TABLES.into_iter().zip(read).zip(versions).filter(|((_, read), now)| read != now);
-            let changes: Option<Vec<_>> = moved.map(|((table, read), _)| changes(store, table, read)).collect();
+            let moved = KINDS.into_iter().zip(read).zip(versions).filter(|((_, read), now)| read != now);
+            let changes: Option<Vec<_>> = moved.map(|((kind, read), _)| changes(store, kind, read)).collect();
             Some(changes?.into_iter().flatten().collect::<Vec<_>>())
         });
         // Without them, all is read anew.
@@ -385,12 +386,12 @@ impl Rbac {
 
 /// The versions of the tables as they are now.
 fn versions(store: &Store) -> Versions {
-    TABLES.map(|table| store.changed(&GroupResource::new(GROUP, table)))
+    KINDS.map(|kind| store.changed(&kind.table()))
 }
 
 /// Returns whether rules are read from a table.
 pub(crate) fn is_policy(table: &GroupResource) -> bool {
-    &*table.group == GROUP
+    &*table.group == ROLE.group
 }
 
 #[cfg(test)]
@@ -503,7 +504,7 @@ mod tests {
         let store = Store::new(crate::storage::Limits::of(&crate::Bounds::default()));
         let put = |table: &str, object: Value| {
             let object = Object::try_from(object).expect("an object");
-            let table = GroupResource::new(GROUP, table);
+            let table = GroupResource::new(ROLE.group, table);
             let key = object.key();
             let make = |revision| Ok(Entry::new(key.clone(), object, revision, Facts::default(), 0));
             store.put(&table, &key, None, make).now_or_never().expect("no journal").expect("stored");

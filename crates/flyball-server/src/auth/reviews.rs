@@ -1,7 +1,9 @@
 //! Questions about who a client is and what someone may do; tokens for those who ask.
 
+use super::tokens::BOUND_KINDS;
 use super::{Action, Authenticator, Authorizer, Bound, Decision, On, Rule, User};
 use crate::catalog::Target;
+use crate::kinds::Review;
 use crate::storage::Store;
 use flyball_core::field::{BadValue, FieldError};
 use flyball_core::{GroupResource, GroupVersionKind, Object, ObjectKey, Status, time};
@@ -9,15 +11,15 @@ use serde_json::{Value, json};
 
 /// Rejects a question that cannot be answered.
 pub(crate) fn check(user: &User, target: &Target, review: &Object) -> Result<(), Status> {
-    let errors = match &*target.resource.kind.kind {
-        "TokenReview" if text(review.at(&["spec", "token"])).is_empty() => {
+    let errors = match target.resource.review() {
+        Some(Review::Token) if text(review.at(&["spec", "token"])).is_empty() => {
             return Err(Status::bad_request("token is required for TokenReview in authentication"));
         }
-        "SelfSubjectRulesReview" if text(review.at(&["spec", "namespace"])).is_empty() => {
+        Some(Review::SelfRules) if text(review.at(&["spec", "namespace"])).is_empty() => {
             return Err(Status::bad_request("no namespace on request"));
         }
-        "SelfSubjectAccessReview" => access_errors(target, user, review),
-        "LocalSubjectAccessReview" | "SubjectAccessReview" => access_errors(target, &subject(review), review),
+        Some(Review::SelfAccess) => access_errors(target, user, review),
+        Some(Review::Access | Review::LocalAccess) => access_errors(target, &subject(review), review),
         _ => Vec::new(),
     };
     if errors.is_empty() {
@@ -29,21 +31,19 @@ pub(crate) fn check(user: &User, target: &Target, review: &Object) -> Result<(),
 
 /// Answers a review that was checked: the question comes back with its status.
 pub(crate) fn answer(auth: &Authenticator, user: &User, target: &Target, mut review: Object) -> Result<Object, Status> {
-    let status = match &*target.resource.kind.kind {
-        "SelfSubjectReview" => json!({"userInfo": user.info()}),
-        "TokenReview" => token_review(auth, &review),
-        "SelfSubjectRulesReview" => rules_review(&auth.authorizer, user, &mut review),
-        "SelfSubjectAccessReview" => access_review(&auth.authorizer, user, &review),
-        "LocalSubjectAccessReview" | "SubjectAccessReview" => {
-            access_review(&auth.authorizer, &subject(&review), &review)
-        }
-        _ => return Err(Status::method_not_allowed()),
+    let status = match target.resource.review() {
+        Some(Review::SelfSubject) => json!({"userInfo": user.info()}),
+        Some(Review::Token) => token_review(auth, &review),
+        Some(Review::SelfRules) => rules_review(&auth.authorizer, user, &mut review),
+        Some(Review::SelfAccess) => access_review(&auth.authorizer, user, &review),
+        Some(Review::Access | Review::LocalAccess) => access_review(&auth.authorizer, &subject(&review), &review),
+        None => return Err(Status::method_not_allowed()),
     };
     // These are answered with an object of their own.
-    if matches!(&*target.resource.kind.kind, "SelfSubjectReview" | "SelfSubjectRulesReview") {
+    if matches!(target.resource.review(), Some(Review::SelfSubject | Review::SelfRules)) {
         review.metadata_mut().remove("managedFields");
     }
-    if &*target.resource.kind.kind == "SelfSubjectReview" {
+    if target.resource.review() == Some(Review::SelfSubject) {
         review.metadata_mut().insert("creationTimestamp".into(), auth.clock.now_rfc3339().into());
     }
     review.insert("status".into(), status);
@@ -80,8 +80,8 @@ fn access_errors(target: &Target, user: &User, review: &Object) -> Vec<FieldErro
     let mut errors = Vec::new();
     let part = |field: &str| review.at(&["spec", field]).filter(|value| value.is_object());
     let (resource, path) = (part("resourceAttributes"), part("nonResourceAttributes"));
-    let kind = &*target.resource.kind.kind;
-    let is_local = kind == "LocalSubjectAccessReview";
+    let asked = target.resource.review();
+    let is_local = asked == Some(Review::LocalAccess);
     let shown = path.map(|path| {
         let quoted = |field: &str| json!(text(path.get(field)));
         BadValue::Raw(format!("{{\"Path\":{},\"Verb\":{}}}", quoted("path"), quoted("verb")))
@@ -94,7 +94,7 @@ fn access_errors(target: &Target, user: &User, review: &Object) -> Vec<FieldErro
         let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
         errors.push(FieldError::invalid(RESOURCE, Value::Null, detail));
     }
-    if kind != "SelfSubjectAccessReview" && user.name.is_empty() && user.groups.is_empty() {
+    if asked != Some(Review::SelfAccess) && user.name.is_empty() && user.groups.is_empty() {
         errors.push(FieldError::invalid("spec.user", "", "at least one of user or group must be specified"));
     }
     for name in ["fieldSelector", "labelSelector"] {
@@ -235,19 +235,14 @@ pub(crate) fn issue_token(auth: &Authenticator, account: &Object, request: &mut 
 /// Finds the object that a token is to end with.
 fn bound_object(store: &Store, namespace: &str, reference: &Value) -> Result<Bound, Status> {
     let (kind, name, uid) = (text(reference.get("kind")), text(reference.get("name")), text(reference.get("uid")));
-    let (resource, namespace) = match kind {
-        "Pod" => ("pods", Some(namespace)),
-        "Secret" => ("secrets", Some(namespace)),
-        "Node" => ("nodes", None),
-        _ => {
-            let version = text(reference.get("apiVersion"));
-            let (group, version) = version.split_once('/').unwrap_or(("", version));
-            let message = format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
-            return Err(Status::bad_request(message));
-        }
+    let Some(&of) = BOUND_KINDS.iter().find(|of| of.kind == kind) else {
+        let version = text(reference.get("apiVersion"));
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
+        let message = format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
+        return Err(Status::bad_request(message));
     };
-    let resource = GroupResource::new("", resource);
-    let Some(entry) = store.get(&resource, &ObjectKey::new(namespace, name)) else {
+    let resource = of.table();
+    let Some(entry) = store.get(&resource, &ObjectKey::new(Some(namespace).filter(|_| of.namespaced), name)) else {
         return Err(Status::not_found(&resource, name));
     };
     let object = entry.object()?;
@@ -257,5 +252,5 @@ fn bound_object(store: &Store, namespace: &str, reference: &Value) -> Result<Bou
         );
         return Err(Status::conflict(&GroupResource::new("", kind), name, why));
     }
-    Ok(Bound { kind: kind.into(), name: name.into(), uid: object.uid().into() })
+    Ok(Bound { kind: of, name: name.into(), uid: object.uid().into() })
 }

@@ -4,6 +4,7 @@
 //! Signatures are Ed25519, which needs no randomness to sign: tokens repeat with the simulation.
 
 use super::{CREDENTIAL_ID, User};
+use crate::kinds::{Kind, NODE, POD, SECRET};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use flyball_core::{Clock, Rng};
@@ -22,11 +23,14 @@ pub(crate) struct Issuer {
     id: String,
 }
 
+/// The kinds of objects that tokens can be bound to.
+pub(super) static BOUND_KINDS: [&Kind; 3] = [&POD, &SECRET, &NODE];
+
 /// The object that a token is bound to, and dies with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Bound {
-    /// `Pod`, `Secret` or `Node`.
-    pub(crate) kind: String,
+    /// One of [`BOUND_KINDS`].
+    pub(crate) kind: &'static Kind,
     pub(crate) name: String,
     pub(crate) uid: String,
 }
@@ -78,7 +82,7 @@ impl Issuer {
         let now = clock.now().as_second();
         let mut private = json!({"namespace": namespace, "serviceaccount": {"name": name, "uid": uid}});
         if let Some(bound) = bound {
-            private[bound.kind.to_lowercase()] = json!({"name": bound.name, "uid": bound.uid});
+            private[bound.kind.singular()] = json!({"name": bound.name, "uid": bound.uid});
         }
         let claims = json!({
             "aud": audiences, "exp": now + seconds, "iat": now, "nbf": now, "iss": ISSUER, "jti": rng.uuid(),
@@ -124,9 +128,9 @@ impl Issuer {
         }
         let private = &claims["kubernetes.io"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let bound = ["Pod", "Secret", "Node"].into_iter().find_map(|kind| {
-            let object = private.get(kind.to_lowercase())?;
-            Some(Bound { kind: kind.into(), name: text(&object["name"]), uid: text(&object["uid"]) })
+        let bound = BOUND_KINDS.iter().find_map(|kind| {
+            let object = private.get(kind.singular())?;
+            Some(Bound { kind, name: text(&object["name"]), uid: text(&object["uid"]) })
         });
         Some(Claims {
             namespace: text(&private["namespace"]),
@@ -157,7 +161,7 @@ impl Claims {
             namespace: text("namespace"),
             account: text("service-account.name"),
             account_uid: text("service-account.uid"),
-            bound: Some(Bound { kind: "Secret".into(), name: text("secret.name"), uid: String::new() }),
+            bound: Some(Bound { kind: &SECRET, name: text("secret.name"), uid: String::new() }),
             audiences: vec![ISSUER.into()],
             in_secret: true,
             id: String::new(),
@@ -172,7 +176,7 @@ impl Claims {
             return user;
         }
         user.extra.insert(CREDENTIAL_ID.into(), vec![format!("JTI={}", self.id)]);
-        if let Some(bound) = self.bound.as_ref().filter(|bound| bound.kind == "Pod") {
+        if let Some(bound) = self.bound.as_ref().filter(|bound| bound.kind.kind == POD.kind) {
             user.extra.insert("authentication.kubernetes.io/pod-name".into(), vec![bound.name.clone()]);
             user.extra.insert("authentication.kubernetes.io/pod-uid".into(), vec![bound.uid.clone()]);
         }

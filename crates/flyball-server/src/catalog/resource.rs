@@ -1,7 +1,7 @@
 //! A resource as one group version serves it.
 
 use crate::custom::CustomKind;
-use crate::kinds::{Answer, Checks, Deletion, Kind, Part, ScalePaths, Verbs, library};
+use crate::kinds::{Answer, Checks, Deletion, Kind, Part, Review, ScalePaths, Verbs, library};
 use crate::request::body;
 use crate::request::weight::MAX_WEIGHT;
 use crate::storage::Facts;
@@ -54,7 +54,7 @@ impl Resource {
     /// The resource that a built-in kind is served as.
     pub(super) fn built_in(kind: &'static Kind) -> Self {
         let schema = library().get(&kind.package(), kind.kind).unwrap_or_else(|| panic!("no type for {}", kind.kind));
-        let name = GroupVersionKind::new(kind.group, kind.version, kind.kind);
+        let name = kind.group_version_kind();
         Self {
             list_kind: format!("{}List", kind.kind),
             plural: kind.plural.into(),
@@ -62,7 +62,7 @@ impl Resource {
             short_names: kind.short_names.iter().map(ToString::to_string).collect(),
             categories: kind.category.iter().map(ToString::to_string).collect(),
             namespaced: kind.namespaced,
-            table: GroupResource::new(kind.stored.map_or(kind.group, |stored| stored.group), kind.plural),
+            table: kind.table(),
             empty: Object::try_from(flyball_schema::decode::zero(schema.node())).expect("a kind is an object"),
             schema,
             // What is stored in other words is not what was written.
@@ -95,6 +95,16 @@ impl Resource {
             Behavior::BuiltIn(kind) => Some(kind),
             Behavior::Custom(_) => None,
         }
+    }
+
+    /// Returns whether this is a built-in kind, in any of its versions.
+    pub(crate) fn is(&self, kind: &Kind) -> bool {
+        self.as_built_in().is_some_and(|own| (own.group, own.plural) == (kind.group, kind.plural))
+    }
+
+    /// The question that objects ask, if they are answered and not stored.
+    pub(crate) fn review(&self) -> Option<Review> {
+        self.as_built_in().and_then(|kind| kind.review)
     }
 
     /// Returns whether a webhook converts what is stored in another version.

@@ -1,7 +1,7 @@
 //! The CRDs as they were last read, so that a write to one does not read, and compile, all the others again.
 
 use crate::catalog::{Resource, resources_of_definition};
-use crate::kinds::definition;
+use crate::kinds::CUSTOM_RESOURCE_DEFINITION;
 use crate::kinds::definition::acceptance::{self, AcceptedNames};
 use crate::storage::{Entry, Revision, Store};
 use flyball_core::Object;
@@ -103,7 +103,7 @@ impl Cache {
     pub(crate) fn load(&self, store: &Store, progress: impl Fn(u64, u64)) -> Vec<Arc<Definition>> {
         let mut state = self.lock();
         let State { by_name, changed_groups } = &mut *state;
-        let entries = store.list(&definition::table(), None).entries;
+        let entries = store.list(&CUSTOM_RESOURCE_DEFINITION.table(), None).entries;
         let mut before = std::mem::take(by_name);
         let mut waiting = BTreeMap::new();
         for (read, entry) in entries.iter().enumerate() {

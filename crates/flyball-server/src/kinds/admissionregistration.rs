@@ -10,6 +10,13 @@ mod validating_admission_policy_binding;
 mod validating_webhook_configuration;
 mod webhooks;
 
+pub(crate) use mutating_admission_policy::KIND as MUTATING_ADMISSION_POLICY;
+pub(crate) use mutating_admission_policy_binding::KIND as MUTATING_ADMISSION_POLICY_BINDING;
+pub(crate) use mutating_webhook_configuration::KIND as MUTATING_WEBHOOK_CONFIGURATION;
+pub(crate) use validating_admission_policy::KIND as VALIDATING_ADMISSION_POLICY;
+pub(crate) use validating_admission_policy_binding::KIND as VALIDATING_ADMISSION_POLICY_BINDING;
+pub(crate) use validating_webhook_configuration::KIND as VALIDATING_WEBHOOK_CONFIGURATION;
+
 use crate::kinds::expression::{self, Made};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;

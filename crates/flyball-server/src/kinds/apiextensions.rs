@@ -2,6 +2,8 @@
 
 pub(crate) mod custom_resource_definition;
 
+pub(crate) use custom_resource_definition::KIND as CUSTOM_RESOURCE_DEFINITION;
+
 use crate::kinds::kind::Kind;
 
 const GROUP: &str = "apiextensions.k8s.io";

@@ -2,6 +2,8 @@
 
 mod certificate_signing_request;
 
+pub(crate) use certificate_signing_request::KIND as CERTIFICATE_SIGNING_REQUEST;
+
 use crate::kinds::kind::Kind;
 
 const GROUP: &str = "certificates.k8s.io";

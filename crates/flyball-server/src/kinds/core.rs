@@ -20,7 +20,18 @@ mod service;
 mod service_account;
 mod volume_cells;
 
-pub(crate) use service::Service;
+pub(crate) use binding::KIND as BINDING;
+pub(crate) use event::KIND as EVENT;
+pub(crate) use limit_range::KIND as LIMIT_RANGE;
+pub(crate) use namespace::KIND as NAMESPACE;
+pub(crate) use node::KIND as NODE;
+pub(crate) use persistent_volume::KIND as PERSISTENT_VOLUME;
+pub(crate) use persistent_volume_claim::KIND as PERSISTENT_VOLUME_CLAIM;
+pub(crate) use pod::KIND as POD;
+pub(crate) use resource_quota::KIND as RESOURCE_QUOTA;
+pub(crate) use secret::KIND as SECRET;
+pub(crate) use service::{KIND as SERVICE, Service};
+pub(crate) use service_account::KIND as SERVICE_ACCOUNT;
 
 use super::kind::Kind;
 

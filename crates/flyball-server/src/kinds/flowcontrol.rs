@@ -7,8 +7,6 @@ mod bootstrap;
 mod flow_schema;
 mod priority_level_configuration;
 
-pub(crate) use bootstrap::objects;
-
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::Kind;
 use flyball_core::field::FieldError;
@@ -19,6 +17,12 @@ const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
 /// The kinds of the group, in the order of discovery.
 pub(super) static KINDS: &[&Kind] = &[&flow_schema::KIND, &priority_level_configuration::KIND];
+
+/// Returns the objects that every cluster has from the start, with the kind of each.
+pub(crate) fn objects() -> impl Iterator<Item = (&'static Kind, Value)> {
+    let levels = bootstrap::levels().map(|level| (&priority_level_configuration::KIND, level));
+    levels.chain(bootstrap::flow_schemas().map(|schema| (&flow_schema::KIND, schema)))
+}
 
 /// The name of the objects of both kinds that may not change.
 const EXEMPT: &str = "exempt";

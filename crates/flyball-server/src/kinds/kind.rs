@@ -3,7 +3,8 @@
 use super::printer::{self, Heading, Printer};
 use flyball_core::field::{FieldError, selectable_text};
 use flyball_core::names::{self, Rule};
-use flyball_core::{Clock, Object};
+use flyball_core::{Clock, GroupResource, GroupVersionKind, Object};
+use std::fmt;
 
 /// The category of what extends the API.
 pub(super) const EXTENSIONS: &str = "api-extensions";
@@ -70,10 +71,18 @@ pub(crate) struct Kind {
     pub(crate) exempt_from_webhooks: bool,
     /// True if policies never see the kind: policies themselves, and questions that only get an answer.
     pub(crate) exempt_from_policies: bool,
+    /// The question that objects ask, if they are answered and not stored.
+    pub(crate) review: Option<Review>,
     /// True if objects are given addresses and ports that no two may have.
     pub(crate) given_addresses: bool,
     /// True if objects declare resources.
     pub(crate) declares_resources: bool,
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.kind)
+    }
 }
 
 /// The rules of the deletion of a kind's objects.
@@ -153,6 +162,24 @@ impl Part {
             Self::Binding => "binding",
         }
     }
+}
+
+/// A question that the server answers. See
+/// <https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access>.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Review {
+    /// The user who asks.
+    SelfSubject,
+    /// The user that a token stands for.
+    Token,
+    /// All that the user who asks may do in a namespace.
+    SelfRules,
+    /// An action of the user who asks.
+    SelfAccess,
+    /// An action of any user.
+    Access,
+    /// An action of any user in the namespace of the review.
+    LocalAccess,
 }
 
 /// The number of times that the metadata of a change is checked; clients see each mistake as often.
@@ -285,6 +312,7 @@ impl Kind {
             also_reads: &[],
             exempt_from_webhooks: false,
             exempt_from_policies: false,
+            review: None,
             given_addresses: false,
             declares_resources: false,
         }
@@ -407,6 +435,11 @@ impl Kind {
         Self { exempt_from_policies: true, ..self }
     }
 
+    /// Objects are a question: they are created to be answered, and policies do not see them.
+    pub(super) const fn review(self, review: Review) -> Self {
+        Self { verbs: Verbs::CreateOnly, exempt_from_policies: true, review: Some(review), ..self }
+    }
+
     pub(super) const fn given_addresses(self) -> Self {
         Self { given_addresses: true, ..self }
     }
@@ -434,6 +467,15 @@ impl Kind {
             "policy",
         ];
         !LENIENT.contains(&self.group) && self.checks != Checks::Once
+    }
+
+    pub(crate) fn group_version_kind(&self) -> GroupVersionKind {
+        GroupVersionKind::new(self.group, self.version, self.kind)
+    }
+
+    /// The table that objects are stored in.
+    pub(crate) fn table(&self) -> GroupResource {
+        GroupResource::new(self.stored.map_or(self.group, |stored| stored.group), self.plural)
     }
 
     /// The package in which the notation declares the kind.

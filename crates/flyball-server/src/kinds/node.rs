@@ -2,6 +2,8 @@
 
 mod runtime_class;
 
+pub(crate) use runtime_class::KIND as RUNTIME_CLASS;
+
 use crate::kinds::kind::Kind;
 
 const GROUP: &str = "node.k8s.io";

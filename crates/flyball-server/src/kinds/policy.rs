@@ -2,6 +2,8 @@
 
 mod pod_disruption_budget;
 
+pub(crate) use pod_disruption_budget::KIND as POD_DISRUPTION_BUDGET;
+
 use crate::kinds::kind::Kind;
 
 const GROUP: &str = "policy";

@@ -5,6 +5,11 @@ mod cluster_role_binding;
 mod role;
 mod role_binding;
 
+pub(crate) use cluster_role::KIND as CLUSTER_ROLE;
+pub(crate) use cluster_role_binding::KIND as CLUSTER_ROLE_BINDING;
+pub(crate) use role::KIND as ROLE;
+pub(crate) use role_binding::KIND as ROLE_BINDING;
+
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::Kind;

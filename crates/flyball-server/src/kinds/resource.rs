@@ -15,6 +15,9 @@ mod resource_slice;
 mod selector;
 mod taint;
 
+pub(crate) use resource_claim::KIND as RESOURCE_CLAIM;
+pub(crate) use resource_claim_template::KIND as RESOURCE_CLAIM_TEMPLATE;
+
 use super::field::{Errors, Field};
 use crate::kinds::kind::Kind;
 use std::collections::BTreeSet;

@@ -2,6 +2,8 @@
 
 mod priority_class;
 
+pub(crate) use priority_class::KIND as PRIORITY_CLASS;
+
 use crate::kinds::kind::Kind;
 
 const GROUP: &str = "scheduling.k8s.io";

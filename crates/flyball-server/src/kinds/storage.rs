@@ -7,6 +7,8 @@ mod storage_class;
 mod volume_attachment;
 mod volume_attributes_class;
 
+pub(crate) use storage_class::KIND as STORAGE_CLASS;
+
 use crate::kinds::kind::Kind;
 
 const GROUP: &str = "storage.k8s.io";

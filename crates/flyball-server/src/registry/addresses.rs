@@ -3,12 +3,12 @@
 //! What is given is read off the services that there are: there is no other record of it.
 
 use crate::admission::Attributes;
-use crate::kinds::{Part, Service as Kind};
+use crate::kinds::{Part, SERVICE, Service as Kind};
 use crate::storage::Store;
 use flyball_core::ObjectKey;
 use flyball_core::field::FieldError;
 use flyball_core::time::{SignedDuration, Timestamp};
-use flyball_core::{Clock, GroupResource, Object, Rng, Status};
+use flyball_core::{Clock, Object, Rng, Status};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -57,7 +57,7 @@ impl Addresses {
         let mut draws = self.draws.lock().expect("nothing panics while it draws");
         draws.retain(|(at, _)| now.duration_since(*at) < IN_FLIGHT);
         let others: Vec<Object> = {
-            let all = self.store.list(&GroupResource::new("", "services"), None).entries;
+            let all = self.store.list(&SERVICE.table(), None).entries;
             all.iter().filter_map(|entry| entry.object().ok()).filter(|other| other.key() != name).collect()
         };
         Kind::keep(service, old);

@@ -3,6 +3,7 @@
 //! Follows `k8s.io/apimachinery/pkg/api/validation` and `k8s.io/apiserver/pkg/registry/rest`.
 
 use crate::catalog::Resource;
+use crate::kinds::EVENT;
 use flyball_core::field::{BadValue, FieldError, Path};
 use flyball_core::metadata::{unqualified_finalizers, validate_annotations, validate_labels};
 use flyball_core::names::{self, Rule};
@@ -226,8 +227,7 @@ fn validate_owners(object: &Object) -> Vec<FieldError> {
                 errors.push(FieldError::invalid(path.field(field), value, "must not be empty"));
             }
         }
-        let banned =
-            |kind: &GroupVersionKind| kind.group.is_empty() && &*kind.version == "v1" && &*kind.kind == "Event";
+        let banned = |kind: &GroupVersionKind| *kind == EVENT.group_version_kind();
         if let Some(kind) = group_version.map(|version| version.kind(owner.kind)).filter(banned) {
             errors.push(FieldError::invalid(
                 path,

@@ -7,11 +7,11 @@ use super::managed::Conversions;
 use super::{Registry, candidate, managed, meta};
 use crate::auth::bootstrap;
 use crate::catalog::{Catalog, Resource, decode};
-use crate::kinds::Part;
+use crate::kinds::{Kind, Part};
 use crate::storage::{Entry, Facts, Revision};
 use bytes::Bytes;
 use flyball_core::time::Timestamp;
-use flyball_core::{Clock, GroupResource, Object, ObjectKey, Rng};
+use flyball_core::{Clock, Object, ObjectKey, Rng};
 use std::sync::{Arc, LazyLock};
 
 /// An object but for what differs from server to server.
@@ -38,12 +38,12 @@ enum Piece {
 static TEMPLATES: LazyLock<Vec<Template>> = LazyLock::new(|| {
     let catalog = Catalog::built_in();
     let objects = bootstrap::objects().into_iter();
-    objects.map(|(table, object)| Template::new(&catalog, &table, object)).collect()
+    objects.map(|(kind, object)| Template::new(&catalog, kind, object)).collect()
 });
 
 impl Template {
-    fn new(catalog: &Catalog, table: &GroupResource, object: Object) -> Self {
-        let resource = catalog.get(&table.group, "v1", &table.resource).expect("only built-in kinds are seeded");
+    fn new(catalog: &Catalog, kind: &Kind, object: Object) -> Self {
+        let resource = catalog.of(kind);
         let object = made(catalog, &resource, object);
         let (key, facts, uid) = (object.key(), resource.facts(&object), object.uid().to_owned());
         let entry = Entry::new(key.clone(), object, Revision::MAX, facts.clone(), 0);

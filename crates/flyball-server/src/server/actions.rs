@@ -7,7 +7,7 @@ use super::sent::{Admitted, Sent};
 use crate::admission::{Operation, Writer};
 use crate::auth::reviews;
 use crate::catalog::Target;
-use crate::kinds::{Part, Subresource};
+use crate::kinds::{BINDING, NODE, POD, POD_DISRUPTION_BUDGET, Part, Subresource};
 use crate::registry::{Change, Registry, Written, check_preconditions, storage_error};
 use crate::request::accept::{self, Form, View};
 use crate::request::options::{DeleteOptions, Write, WriteOptions};
@@ -29,7 +29,7 @@ pub(super) async fn answer(
     let registry = &*server.registry;
     match subresource.name {
         "binding" => {
-            let sent = Sent::read(call, target, "Binding")?;
+            let sent = Sent::read(call, target, BINDING.kind)?;
             let admitted = sent.admit(registry, target, "binding", Operation::Create).await?;
             if admitted.object.name() != target.name() {
                 return Err(Status::bad_request("name in URL does not match name in Binding object"));
@@ -50,13 +50,12 @@ pub(super) async fn review(
     form: Form,
 ) -> Result<Response<Body>, Status> {
     let registry = &*server.registry;
-    if &*target.resource.kind.kind == "Binding" {
-        let sent = Sent::read(call, target, "Binding")?;
+    if target.resource.is(&BINDING) {
+        let sent = Sent::read(call, target, BINDING.kind)?;
         let own = Target { name: Some(sent.object.name().to_owned()), ..target.clone() };
         let admitted = sent.admit(registry, &own, "", Operation::Create).await?;
-        let pods = registry.catalog.get().get("", "v1", "pods").expect("pods are always served");
         let target = Target {
-            resource: pods,
+            resource: registry.catalog.get().of(&POD),
             namespace: target.namespace.clone(),
             name: Some(admitted.object.name().to_owned()),
             part: Part::Whole,
@@ -88,8 +87,8 @@ async fn bind(
     let node = binding.at(&["target", "name"]).and_then(Value::as_str).unwrap_or_default().to_owned();
     let kind = binding.at(&["target", "kind"]).and_then(Value::as_str).unwrap_or_default();
     let mut errors = Vec::new();
-    if !matches!(kind, "" | "Node") {
-        errors.push(FieldError::not_supported("target.kind", kind, ["Node", "<empty>"]));
+    if !kind.is_empty() && kind != NODE.kind {
+        errors.push(FieldError::not_supported("target.kind", kind, [NODE.kind, "<empty>"]));
     }
     if node.is_empty() {
         errors.push(FieldError::required("target.name", ""));
@@ -112,7 +111,7 @@ async fn bind(
                 let why =
                     format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
                 let why = storage_error(&resource, &pod.key(), &why);
-                return Err(Status::conflict(&GroupResource::new("", "pods"), &name, why));
+                return Err(Status::conflict(&resource.group_resource(), &name, why));
             }
         }
         if pod.deletion_timestamp().is_some() {
@@ -152,7 +151,7 @@ async fn bind(
 ///
 /// See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#podtopologylabels>.
 fn topology(registry: &Registry, node: &str) -> serde_json::Map<String, Value> {
-    let nodes = registry.catalog.get().get("", "v1", "nodes").expect("nodes are always served");
+    let nodes = registry.catalog.get().of(&NODE);
     let Ok(entry) = registry.get(&nodes, &ObjectKey::new(None, node)) else { return serde_json::Map::new() };
     let Ok(node) = registry.codec.decode(&nodes, &entry) else { return serde_json::Map::new() };
     let mut labels = node.at(&["metadata", "labels"]).and_then(Value::as_object).cloned().unwrap_or_default();
@@ -223,8 +222,7 @@ async fn evict(registry: &Registry, call: &Call, target: &Target) -> Result<Resp
 
 /// Takes one disruption from the budget of a pod, or refuses.
 async fn reserve(registry: &Registry, pod: &Object, writer: &Writer<'_>) -> Result<(), Status> {
-    let catalog = registry.catalog.get();
-    let budgets = catalog.get("policy", "v1", "poddisruptionbudgets").expect("budgets are always served");
+    let budgets = registry.catalog.get().of(&POD_DISRUPTION_BUDGET);
     let all = registry.store.list(&budgets.table, pod.namespace()).entries;
     let covers = |budget: &Object| {
         let selector = budget.at(&["spec", "selector"]).cloned();

@@ -6,7 +6,7 @@ use super::call::{Call, document, unsupported, writer};
 use crate::catalog::decode::{self, Decoded};
 use crate::catalog::{Behavior, Catalog, Lookup, Resource, Target, protobuf, scale};
 use crate::encoder::ResponseEncoder;
-use crate::kinds::{Answer, Part, Subresource, Verbs};
+use crate::kinds::{Answer, NAMESPACE, Part, Subresource, Verbs};
 use crate::registry::{self, Change, Deleted, Outcome, Patch, PatchKind, Registry, Written, parse_version};
 use crate::request::ResourcePath;
 use crate::request::accept::{self, Form, View};
@@ -79,7 +79,7 @@ fn find(server: &Components, call: &Call, path: &ResourcePath) -> Result<Endpoin
     let spans_namespaces = matches!(call.info.verb, "list" | "watch");
     let misplaced = match (resource.namespaced, &path.namespace) {
         (true, None) => !spans_namespaces,
-        (false, Some(_)) => !path.is_namespace || &*resource.plural != "namespaces" || custom,
+        (false, Some(_)) => !path.is_namespace || !resource.is(&NAMESPACE),
         _ => false,
     };
     if misplaced {

@@ -1,5 +1,6 @@
 //! Webhooks and policies as they are configured now.
 
+use crate::kinds::Kind;
 use crate::storage::{Entry, Store};
 use flyball_core::{GroupResource, Object};
 use std::sync::{Arc, Mutex};
@@ -17,9 +18,8 @@ struct Parsed<T> {
 }
 
 impl<T> Configured<T> {
-    pub(super) fn new(resource: &str, read: fn(&Object) -> T) -> Self {
-        let table = GroupResource::new("admissionregistration.k8s.io", resource);
-        Self { table, read, parsed: Mutex::new(Parsed { entries: Vec::new(), values: Arc::default() }) }
+    pub(super) fn new(kind: &Kind, read: fn(&Object) -> T) -> Self {
+        Self { table: kind.table(), read, parsed: Mutex::new(Parsed { entries: Vec::new(), values: Arc::default() }) }
     }
 
     /// Returns what is configured, by name.

@@ -4,8 +4,8 @@
 
 use super::{Attributes, Environment, Operation};
 use crate::catalog::Resource;
-use crate::kinds::Part;
-use flyball_core::{GroupResource, LabelSelector, Object, ObjectKey, Status};
+use crate::kinds::{NAMESPACE, Part};
+use flyball_core::{LabelSelector, Object, ObjectKey, Status};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl Rule {
             (name == "*" || *name == *resource.plural) && (sub == "*" || sub == attributes.subresource)
         };
         // A namespace is scoped by the cluster, though requests for it bear its name.
-        let in_namespace = !attributes.namespace_name().is_empty() && !attributes.is("", "namespaces");
+        let in_namespace = !attributes.namespace_name().is_empty() && !attributes.is(&NAMESPACE);
         let scoped = match self.scope {
             None => true,
             Some(Scope::Namespaced) => in_namespace,
@@ -178,14 +178,14 @@ impl Constraints {
         object: Option<&Object>,
     ) -> Result<bool, Status> {
         let name = attributes.namespace_name();
-        let is_namespace = attributes.is("", "namespaces");
+        let is_namespace = attributes.is(&NAMESPACE);
         if name.is_empty() && !is_namespace || self.namespaces.is_empty() {
             return Ok(true);
         }
         if is_namespace && attributes.part == Part::Whole && attributes.operation != Operation::Delete {
             return Ok(object.is_some_and(|it| self.namespaces.matches(|label| it.label(label))));
         }
-        let table = GroupResource::new("", "namespaces");
+        let table = NAMESPACE.table();
         match env.store.get(&table, &ObjectKey::new(None, name)) {
             Some(entry) => Ok(self.namespaces.matches(|label| entry.facts.label(label))),
             None => Err(Status::not_found(&table, name)),

@@ -14,8 +14,9 @@ use super::configured::Configured;
 use super::matching::Constraints;
 use super::{Attributes, Environment, review};
 use crate::catalog::Resource;
+use crate::kinds::{Kind, NAMESPACE};
 use crate::storage::Store;
-use flyball_core::{GroupResource, LabelSelector, Object, ObjectKey};
+use flyball_core::{LabelSelector, Object, ObjectKey};
 use flyball_schema::cel::{Budget, Cel, Expression, Scope};
 use flyball_schema::rules::to_cel;
 use serde_json::{Value, json};
@@ -52,7 +53,7 @@ struct Policies<P> {
 type PoliciesAndBindings<P> = (Arc<Vec<P>>, Arc<Vec<Binding>>);
 
 impl<P> Policies<P> {
-    fn new(policies: &str, read: fn(&Object) -> P, bindings: &str) -> Self {
+    fn new(policies: &Kind, read: fn(&Object) -> P, bindings: &Kind) -> Self {
         Self { policies: Configured::new(policies, read), bindings: Configured::new(bindings, Binding::read) }
     }
 
@@ -258,7 +259,7 @@ impl Binding {
 /// Returns the namespace of the request as expressions see it: null if there is none.
 fn namespace(env: &Environment, attributes: &Attributes<'_>) -> Cel {
     let key = attributes.namespace.map(|namespace| ObjectKey::new(None, namespace));
-    let entry = key.and_then(|key| env.store.get(&GroupResource::new("", "namespaces"), &key));
+    let entry = key.and_then(|key| env.store.get(&NAMESPACE.table(), &key));
     let Some(mut namespace) = entry.and_then(|entry| entry.object().ok()) else { return Cel::Null };
     namespace.metadata_mut().remove("managedFields");
     namespace.metadata_mut().remove("ownerReferences");

@@ -10,6 +10,7 @@ use super::matching::Constraints;
 use super::review::{self, Verdict};
 use super::{Answer, Attributes, Environment, Plugin, Reinvocation, as_version, pass, write_back};
 use crate::catalog::{Resource, decode};
+use crate::kinds::{MUTATING_WEBHOOK_CONFIGURATION, VALIDATING_WEBHOOK_CONFIGURATION};
 use crate::request::json_error;
 use crate::webhook::{Client, Timeout, is_late};
 use flyball_core::status::Reason;
@@ -189,7 +190,7 @@ pub(in crate::admission) struct MutatingAdmissionWebhook {
 
 impl MutatingAdmissionWebhook {
     pub(in crate::admission) fn new(env: Environment) -> Self {
-        Self { env, configured: Configured::new("mutatingwebhookconfigurations", read) }
+        Self { env, configured: Configured::new(&MUTATING_WEBHOOK_CONFIGURATION, read) }
     }
 }
 
@@ -221,7 +222,7 @@ pub(in crate::admission) struct ValidatingAdmissionWebhook {
 
 impl ValidatingAdmissionWebhook {
     pub(in crate::admission) fn new(env: Environment) -> Self {
-        Self { env, configured: Configured::new("validatingwebhookconfigurations", read) }
+        Self { env, configured: Configured::new(&VALIDATING_WEBHOOK_CONFIGURATION, read) }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::kinds::kind::{EXTENSIONS, Kind, Part};
 use crate::kinds::printer::{Heading, Row, View};
 use flyball_core::Object;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies")
     .exempt_from_webhooks()
     .exempt_from_policies()
     .validate(validate)

@@ -5,7 +5,7 @@ use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::{EXTENSIONS, Kind, Part};
 use flyball_core::Object;
 
-pub(super) static KIND: Kind =
+pub(crate) static KIND: Kind =
     Kind::new(GROUP, "v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings")
         .exempt_from_webhooks()
         .exempt_from_policies()

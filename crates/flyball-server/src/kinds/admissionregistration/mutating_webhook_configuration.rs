@@ -6,7 +6,7 @@ use crate::kinds::fill::Fields;
 use crate::kinds::kind::{EXTENSIONS, Kind, Part};
 use flyball_core::Object;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations")
     .exempt_from_webhooks()
     .printed(webhooks::COLUMNS, webhooks::row)
     .default(default)

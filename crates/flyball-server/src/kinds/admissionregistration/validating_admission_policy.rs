@@ -11,7 +11,7 @@ use flyball_core::names::qualified_name;
 use serde_json::Value;
 use std::collections::HashSet;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies")
     .exempt_from_webhooks()
     .exempt_from_policies()
     .validate(validate)

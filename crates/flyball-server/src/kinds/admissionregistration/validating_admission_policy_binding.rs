@@ -7,7 +7,7 @@ use flyball_core::Object;
 use serde_json::Value;
 use std::collections::HashSet;
 
-pub(super) static KIND: Kind =
+pub(crate) static KIND: Kind =
     Kind::new(GROUP, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings")
         .exempt_from_webhooks()
         .exempt_from_policies()

@@ -5,7 +5,7 @@ use crate::kinds::field::Errors;
 use crate::kinds::kind::{EXTENSIONS, Kind, Part};
 use flyball_core::Object;
 
-pub(super) static KIND: Kind =
+pub(crate) static KIND: Kind =
     Kind::new(GROUP, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations")
         .exempt_from_webhooks()
         .printed(webhooks::COLUMNS, webhooks::row)

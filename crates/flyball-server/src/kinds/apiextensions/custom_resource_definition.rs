@@ -12,14 +12,14 @@ use super::GROUP;
 use crate::kinds::kind::{Deletion, EXTENSIONS, Kind, Part, Subresource as Sub};
 pub(crate) use embedded::validate_embedded;
 use flyball_core::field::{Path, go_quote};
-use flyball_core::{Clock, GroupResource, Object};
+use flyball_core::{Clock, Object};
 use flyball_schema::formats;
 use schema::Schema;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use validation::validate;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "CustomResourceDefinition", "customresourcedefinitions")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "CustomResourceDefinition", "customresourcedefinitions")
     .declares_resources()
     .stored_as_json()
     .registry_path("apiextensions.k8s.io/customresourcedefinitions")
@@ -35,11 +35,6 @@ pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "CustomResourceDefinition"
     .validate(validate)
     .warn(warn)
     .deletion(Deletion { outlives: |crd| crd.deletion_timestamp().is_none(), mark, ..Deletion::AT_ONCE });
-
-/// The table of CRDs.
-pub(crate) fn table() -> GroupResource {
-    GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions")
-}
 
 /// Holds a deleted CRD until its objects are gone.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";

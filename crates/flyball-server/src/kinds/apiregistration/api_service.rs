@@ -10,7 +10,7 @@ use flyball_core::names::{dns_1035_label, dns_subdomain};
 use flyball_core::{Clock, Object};
 use serde_json::json;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "APIService", "apiservices")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "APIService", "apiservices")
     .stored_as_json()
     .registry_path("apiregistration.k8s.io/apiservices")
     .printed(COLUMNS, row)

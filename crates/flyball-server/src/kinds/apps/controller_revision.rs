@@ -7,7 +7,7 @@ use crate::kinds::printer::{Heading, NONE, Row, View};
 use crate::kinds::workload;
 use flyball_core::Object;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ControllerRevision", "controllerrevisions")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ControllerRevision", "controllerrevisions")
     .printed(COLUMNS, row)
     .checks(Checks::Whole)
     .validate(validate);

@@ -13,7 +13,7 @@ use flyball_core::field::FieldError;
 use flyball_core::{Clock, Object};
 use serde_json::Value;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "DaemonSet", "daemonsets")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "DaemonSet", "daemonsets")
     .printed(COLUMNS, row)
     .default(default)
     .warn(workload::warn)

@@ -11,7 +11,7 @@ use crate::kinds::workload::{self, CONTAINERS, Counts};
 use flyball_core::Object;
 use flyball_core::field::FieldError;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Deployment", "deployments")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Deployment", "deployments")
     .status_keeps_labels()
     .generation_counts_annotations()
     .printed(COLUMNS, row)

@@ -8,7 +8,7 @@ use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::workload::{self, Counts};
 use flyball_core::Object;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ReplicaSet", "replicasets")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ReplicaSet", "replicasets")
     .printed(COLUMNS, row)
     .default(default)
     .warn(workload::warn)

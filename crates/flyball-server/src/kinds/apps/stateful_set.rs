@@ -14,7 +14,7 @@ use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "StatefulSet", "statefulsets")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "StatefulSet", "statefulsets")
     .printed(COLUMNS, row)
     .default(default)
     .name_rule(dns_label)

@@ -1,9 +1,7 @@
 //! Reviews of the user who asks.
 
 use super::GROUP;
-use crate::kinds::kind::{Kind, Verbs};
+use crate::kinds::kind::{Kind, Review};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "SelfSubjectReview", "selfsubjectreviews")
-    .cluster()
-    .verbs(Verbs::CreateOnly)
-    .exempt_from_policies();
+pub(crate) static KIND: Kind =
+    Kind::new(GROUP, "v1", "SelfSubjectReview", "selfsubjectreviews").cluster().review(Review::SelfSubject);

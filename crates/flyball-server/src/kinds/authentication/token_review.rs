@@ -1,7 +1,6 @@
 //! Reviews of tokens.
 
 use super::GROUP;
-use crate::kinds::kind::{Kind, Verbs};
+use crate::kinds::kind::{Kind, Review};
 
-pub(super) static KIND: Kind =
-    Kind::new(GROUP, "v1", "TokenReview", "tokenreviews").cluster().verbs(Verbs::CreateOnly).exempt_from_policies();
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "TokenReview", "tokenreviews").cluster().review(Review::Token);

@@ -1,8 +1,7 @@
 //! Reviews of what another user may do in a namespace.
 
 use super::GROUP;
-use crate::kinds::kind::{Kind, Verbs};
+use crate::kinds::kind::{Kind, Review};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews")
-    .verbs(Verbs::CreateOnly)
-    .exempt_from_policies();
+pub(crate) static KIND: Kind =
+    Kind::new(GROUP, "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews").review(Review::LocalAccess);

@@ -1,9 +1,7 @@
 //! Lists of what the user who asks may do in a namespace.
 
 use super::GROUP;
-use crate::kinds::kind::{Kind, Verbs};
+use crate::kinds::kind::{Kind, Review};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews")
-    .cluster()
-    .verbs(Verbs::CreateOnly)
-    .exempt_from_policies();
+pub(crate) static KIND: Kind =
+    Kind::new(GROUP, "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews").cluster().review(Review::SelfRules);

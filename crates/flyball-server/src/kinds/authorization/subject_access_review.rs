@@ -1,9 +1,7 @@
 //! Reviews of what another user may do.
 
 use super::GROUP;
-use crate::kinds::kind::{Kind, Verbs};
+use crate::kinds::kind::{Kind, Review};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "SubjectAccessReview", "subjectaccessreviews")
-    .cluster()
-    .verbs(Verbs::CreateOnly)
-    .exempt_from_policies();
+pub(crate) static KIND: Kind =
+    Kind::new(GROUP, "v1", "SubjectAccessReview", "subjectaccessreviews").cluster().review(Review::Access);

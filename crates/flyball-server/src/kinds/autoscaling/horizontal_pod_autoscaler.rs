@@ -10,7 +10,7 @@ use flyball_core::Object;
 use flyball_core::names::{dns_label, path_segment};
 use serde_json::{Value, json};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
     .printed(COLUMNS, row)
     .default(default)
     .validate(validate)

@@ -12,7 +12,7 @@ use flyball_core::Object;
 use flyball_core::field::go_json;
 use serde_json::{Map, Value, json};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
     .printed(horizontal_pod_autoscaler::COLUMNS, row)
     .default(default)
     .validate(validate)

@@ -11,7 +11,7 @@ use flyball_core::cron::Schedule;
 use flyball_core::field::FieldError;
 use serde_json::Value;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "CronJob", "cronjobs")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "CronJob", "cronjobs")
     .printed(COLUMNS, row)
     .default(default)
     .warn(warn)

@@ -18,7 +18,7 @@ use flyball_core::time::{human_duration, parse_rfc3339};
 use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Job", "jobs")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Job", "jobs")
     .deletion(DELETION)
     .printed(COLUMNS, row)
     .default(default)

@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
 use x509_parser::prelude::{FromDer, X509Certificate, X509CertificationRequest};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "CertificateSigningRequest", "certificatesigningrequests")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "CertificateSigningRequest", "certificatesigningrequests")
     .printed(COLUMNS, row)
     .prepare(prepare)
     .validate(validate)

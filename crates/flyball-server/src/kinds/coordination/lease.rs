@@ -7,7 +7,7 @@ use crate::kinds::printer::{Heading, Row, View};
 use flyball_core::{Clock, Object};
 use serde_json::Value;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Lease", "leases")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Lease", "leases")
     .printed(COLUMNS, row)
     .prepare(prepare)
     .validate(validate)

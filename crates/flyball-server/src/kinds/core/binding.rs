@@ -3,4 +3,4 @@
 use super::GROUP;
 use crate::kinds::kind::{Kind, Verbs};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Binding", "bindings").verbs(Verbs::CreateOnly);
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Binding", "bindings").verbs(Verbs::CreateOnly);

@@ -5,7 +5,7 @@ use crate::kinds::kind::{Kind, Verbs};
 use crate::kinds::printer::{Heading, Row, View, text};
 use serde_json::Value;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ComponentStatus", "componentstatuses")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ComponentStatus", "componentstatuses")
     .printed(COLUMNS, row)
     .short(&["cs"])
     .cluster()

@@ -9,7 +9,7 @@ use flyball_core::Object;
 use flyball_core::field::FieldError;
 use flyball_core::names::config_key;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ConfigMap", "configmaps")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ConfigMap", "configmaps")
     .printed(COLUMNS, row)
     .checks(Checks::Whole)
     .validate(validate)

@@ -9,7 +9,7 @@ use crate::kinds::rules::{address, port};
 use flyball_core::Object;
 use flyball_core::names::{dns_label, dns_subdomain, qualified_name};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Endpoints", "endpoints")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Endpoints", "endpoints")
     .registry_path("services/endpoints")
     .deprecated(DEPRECATION)
     .printed(COLUMNS, row)

@@ -9,7 +9,7 @@ use flyball_core::field::FieldError;
 use flyball_core::names::{dns_subdomain, qualified_name};
 use serde_json::{Value, json};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Event", "events")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Event", "events")
     .printed(COLUMNS, row)
     .checks(Checks::Once)
     .validate(validate)

@@ -10,7 +10,7 @@ use flyball_core::{Object, Quantity};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "LimitRange", "limitranges")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "LimitRange", "limitranges")
     .default(default)
     .validate(validate)
     .short(&["limits"])

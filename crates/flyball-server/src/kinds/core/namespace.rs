@@ -8,7 +8,7 @@ use flyball_core::names::{dns_label, qualified_name};
 use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Namespace", "namespaces")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Namespace", "namespaces")
     .deletion(Deletion { outlives: is_held, mark, ..Deletion::AT_ONCE })
     .printed(COLUMNS, row)
     .validate(validate)

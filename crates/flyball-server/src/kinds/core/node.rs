@@ -13,7 +13,7 @@ use flyball_core::names::label_value;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Node", "nodes")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Node", "nodes")
     .registry_path("minions")
     .created_with_status()
     .printed(COLUMNS, row)

@@ -15,7 +15,7 @@ use flyball_core::names::dns_subdomain;
 use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "PersistentVolume", "persistentvolumes")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "PersistentVolume", "persistentvolumes")
     .printed(COLUMNS, row)
     .default(default)
     .checks(Checks::Whole)

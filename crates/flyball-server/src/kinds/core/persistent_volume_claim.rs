@@ -12,7 +12,7 @@ use flyball_core::field::FieldError;
 use flyball_core::{Clock, Object};
 use serde_json::{Map, Value, json};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
     .printed(COLUMNS, row)
     .default(default)
     .checks(Checks::Whole)

@@ -10,7 +10,7 @@ use crate::kinds::printer::Heading;
 use flyball_core::Object;
 use serde_json::Value;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Pod", "pods")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Pod", "pods")
     .deletion(Deletion { grace: Some(grace), ..Deletion::AT_ONCE })
     .printed(COLUMNS, row::of)
     .default(defaults::default)

@@ -8,7 +8,7 @@ use crate::kinds::pod_spec;
 use crate::kinds::printer::{Heading, Row, View};
 use flyball_core::Object;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "PodTemplate", "podtemplates")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "PodTemplate", "podtemplates")
     .printed(COLUMNS, row)
     .default(default)
     .warn(warn)

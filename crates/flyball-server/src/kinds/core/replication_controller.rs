@@ -10,7 +10,7 @@ use crate::kinds::workload::{self, Counts, UNMATCHED};
 use flyball_core::Object;
 use serde_json::Value;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ReplicationController", "replicationcontrollers")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ReplicationController", "replicationcontrollers")
     .deletion(Deletion { orphans: true, ..Deletion::AT_ONCE })
     .scale_selector(".spec.selector")
     .registry_path("controllers")

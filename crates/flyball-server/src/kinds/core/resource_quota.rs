@@ -10,7 +10,7 @@ use flyball_core::Object;
 use flyball_core::status::MAX_CAUSES;
 use serde_json::Value;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ResourceQuota", "resourcequotas")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ResourceQuota", "resourcequotas")
     .printed(COLUMNS, row)
     .validate(validate)
     .short(&["quota"])

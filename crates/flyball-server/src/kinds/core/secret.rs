@@ -12,7 +12,7 @@ use flyball_core::Object;
 use flyball_core::field::FieldError;
 use serde_json::Value;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Secret", "secrets")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Secret", "secrets")
     .printed(COLUMNS, row)
     .default(default)
     .warn(warn)

@@ -15,7 +15,7 @@ use flyball_core::{Clock, Object};
 use rules::{validate, warn};
 use serde_json::{Value, json};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Service", "services")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Service", "services")
     .given_addresses()
     .registry_path("services/specs")
     .printed(COLUMNS, row)

@@ -5,7 +5,7 @@ use crate::kinds::kind::{Checks, Kind, Subresource as Sub};
 use crate::kinds::printer;
 use flyball_core::Object;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ServiceAccount", "serviceaccounts")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ServiceAccount", "serviceaccounts")
     .printed(printer::NAMED, printer::named)
     .checks(Checks::Whole)
     .warn(warn)

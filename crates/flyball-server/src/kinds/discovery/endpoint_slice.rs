@@ -11,7 +11,7 @@ use flyball_core::names::{dns_label, dns_subdomain, label_value, qualified_name}
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "EndpointSlice", "endpointslices")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "EndpointSlice", "endpointslices")
     .printed(COLUMNS, row)
     .default(default)
     .warn(warn)

@@ -9,7 +9,7 @@ use flyball_core::Object;
 use flyball_core::field::FieldError;
 use serde_json::Value;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Event", "events")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Event", "events")
     .printed(event::COLUMNS, row)
     .checks(Checks::Once)
     .validate(validate)

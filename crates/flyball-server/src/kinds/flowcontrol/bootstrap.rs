@@ -20,13 +20,15 @@ const LEVELS: [Limit; 7] = [
     ("global-default", 20, 50, Some((128, 6))),
 ];
 
-/// Returns all of them with their plural names.
-pub(crate) fn objects() -> Vec<(&'static str, Value)> {
-    let mut all = vec![("prioritylevelconfigurations", object("exempt", exempt_level(), json!({})))];
-    for limit in &LEVELS {
-        all.push(("prioritylevelconfigurations", object(limit.0, limited(limit), json!({}))));
-    }
-    for (name, spec) in schemas() {
+/// Returns the priority levels.
+pub(super) fn levels() -> impl Iterator<Item = Value> {
+    let exempt = object("exempt", exempt_level(), json!({}));
+    std::iter::once(exempt).chain(LEVELS.iter().map(|limit| object(limit.0, limited(limit), json!({}))))
+}
+
+/// Returns the flow schemas.
+pub(super) fn flow_schemas() -> impl Iterator<Item = Value> {
+    schemas().into_iter().map(|(name, spec)| {
         let level = spec["priorityLevelConfiguration"]["name"].as_str().unwrap_or_default();
         let message =
             format!("This FlowSchema references the PriorityLevelConfiguration object named \"{level}\" and it exists");
@@ -35,9 +37,8 @@ pub(crate) fn objects() -> Vec<(&'static str, Value)> {
             "type": "Dangling", "status": "False", "reason": "Found", "message": message,
             "lastTransitionTime": "1970-01-01T00:00:00Z",
         });
-        all.push(("flowschemas", object(name, spec, json!({"conditions": [condition]}))));
-    }
-    all
+        object(name, spec, json!({"conditions": [condition]}))
+    })
 }
 
 /// Returns what the spec of a flow schema must be, if it is mandatory.

@@ -9,7 +9,7 @@ use flyball_core::Object;
 use flyball_core::names::{dns_label, dns_subdomain};
 use serde_json::Value;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "FlowSchema", "flowschemas")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "FlowSchema", "flowschemas")
     .printed(COLUMNS, row)
     .default(default)
     .checks(Checks::Whole)

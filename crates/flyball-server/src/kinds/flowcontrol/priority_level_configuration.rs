@@ -8,7 +8,7 @@ use crate::kinds::printer::{Heading, NONE, Row, View};
 use flyball_core::Object;
 use serde_json::Value;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations")
     .printed(COLUMNS, row)
     .default(default)
     .checks(Checks::Whole)

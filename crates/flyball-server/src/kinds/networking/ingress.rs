@@ -11,7 +11,7 @@ use flyball_core::field::FieldError;
 use flyball_core::names::{dns_label, dns_subdomain};
 use serde_json::Value;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Ingress", "ingresses")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Ingress", "ingresses")
     .registry_path("ingress")
     .printed(COLUMNS, row)
     .checks(Checks::Whole)

@@ -10,7 +10,7 @@ use flyball_core::Object;
 use flyball_core::names::dns_label;
 use serde_json::Value;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "IngressClass", "ingressclasses")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "IngressClass", "ingressclasses")
     .printed(COLUMNS, row)
     .default(default)
     .checks(Checks::Whole)

@@ -4,7 +4,7 @@ use super::GROUP;
 use crate::kinds::kind::Kind;
 use crate::kinds::printer::{Heading, NONE, Row, View, text};
 
-pub(super) static KIND: Kind =
+pub(crate) static KIND: Kind =
     Kind::new(GROUP, "v1", "IPAddress", "ipaddresses").printed(COLUMNS, row).short(&["ip"]).cluster();
 
 const COLUMNS: &[Heading] = &[

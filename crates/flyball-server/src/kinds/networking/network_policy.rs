@@ -9,7 +9,7 @@ use crate::kinds::rules::{address, label, port};
 use flyball_core::Object;
 use serde_json::{Value, json};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "NetworkPolicy", "networkpolicies")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "NetworkPolicy", "networkpolicies")
     .printed(COLUMNS, row)
     .default(default)
     .warn(warn)

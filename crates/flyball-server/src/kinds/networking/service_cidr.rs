@@ -5,7 +5,7 @@ use crate::kinds::kind::{Kind, Subresource as Sub};
 use crate::kinds::printer::{Heading, Row, View};
 use serde_json::Value;
 
-pub(super) static KIND: Kind =
+pub(crate) static KIND: Kind =
     Kind::new(GROUP, "v1", "ServiceCIDR", "servicecidrs").printed(COLUMNS, row).cluster().subresources(&[Sub::STATUS]);
 
 const COLUMNS: &[Heading] = &[

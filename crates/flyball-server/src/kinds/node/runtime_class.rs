@@ -9,7 +9,7 @@ use crate::kinds::rules::{label, resource};
 use flyball_core::Object;
 use flyball_core::names::dns_label;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "RuntimeClass", "runtimeclasses")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "RuntimeClass", "runtimeclasses")
     .printed(COLUMNS, row)
     .validate(validate)
     .checks(Checks::Whole)

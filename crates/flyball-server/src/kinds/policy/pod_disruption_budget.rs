@@ -9,7 +9,7 @@ use crate::kinds::shown::internal;
 use flyball_core::Object;
 use serde_json::Value;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "PodDisruptionBudget", "poddisruptionbudgets")
     .printed(COLUMNS, row)
     .checks(Checks::Once)
     .validate(validate)

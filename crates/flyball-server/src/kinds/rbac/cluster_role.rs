@@ -8,7 +8,7 @@ use flyball_core::Object;
 use flyball_core::names::path_segment;
 use serde_json::Value;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ClusterRole", "clusterroles")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ClusterRole", "clusterroles")
     .checks(Checks::Whole)
     .validate(validate)
     .cluster()

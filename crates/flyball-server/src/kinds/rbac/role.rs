@@ -6,7 +6,7 @@ use crate::kinds::kind::{Checks, Kind, Part};
 use flyball_core::Object;
 use flyball_core::names::path_segment;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "Role", "roles")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Role", "roles")
     .checks(Checks::Whole)
     .validate(validate)
     .create_on_update()

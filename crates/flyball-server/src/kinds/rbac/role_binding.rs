@@ -7,7 +7,7 @@ use crate::kinds::printer::Heading;
 use flyball_core::Object;
 use flyball_core::names::path_segment;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "RoleBinding", "rolebindings")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "RoleBinding", "rolebindings")
     .printed(COLUMNS, binding_row)
     .default(default_binding)
     .checks(Checks::Whole)

@@ -9,7 +9,7 @@ use crate::kinds::printer;
 use crate::kinds::rules::resource;
 use flyball_core::Object;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "DeviceClass", "deviceclasses")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "DeviceClass", "deviceclasses")
     .printed(printer::NAMED, printer::named)
     .checks(Checks::Whole)
     .validate(validate)

@@ -12,7 +12,7 @@ use flyball_core::names::{dns_label, dns_subdomain};
 use flyball_core::{Clock, Object};
 use serde_json::{Map, Value};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ResourceClaim", "resourceclaims")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ResourceClaim", "resourceclaims")
     .printed(COLUMNS, row)
     .default(default)
     .prepare(prepare)

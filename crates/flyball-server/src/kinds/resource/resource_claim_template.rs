@@ -11,7 +11,7 @@ use crate::kinds::shown::internal;
 use flyball_core::Object;
 use flyball_core::metadata::validate_annotations;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ResourceClaimTemplate", "resourceclaimtemplates")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ResourceClaimTemplate", "resourceclaimtemplates")
     .printed(printer::NAMED, printer::named)
     .default(default)
     .validate(validate)

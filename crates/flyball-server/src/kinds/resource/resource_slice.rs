@@ -12,7 +12,7 @@ use flyball_core::names::{dns_label, dns_subdomain};
 use flyball_core::{Clock, Object};
 use serde_json::Value;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "ResourceSlice", "resourceslices")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ResourceSlice", "resourceslices")
     .printed(COLUMNS, row)
     .prepare(prepare)
     .warn(warn)

@@ -8,7 +8,7 @@ use crate::kinds::printer::{Heading, Row, View};
 use flyball_core::field::FieldError;
 use flyball_core::{Clock, Object};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "PriorityClass", "priorityclasses")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "PriorityClass", "priorityclasses")
     .printed(COLUMNS, row)
     .default(default)
     .prepare(prepare)

@@ -10,7 +10,7 @@ use flyball_core::field::FieldError;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "CSIDriver", "csidrivers")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "CSIDriver", "csidrivers")
     .printed(COLUMNS, row)
     .default(default)
     .validate(validate)

@@ -7,7 +7,7 @@ use crate::kinds::printer::{Heading, Row, View};
 use flyball_core::Object;
 use std::collections::HashSet;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "CSINode", "csinodes")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "CSINode", "csinodes")
     .printed(COLUMNS, row)
     .validate(validate)
     .cluster()

@@ -3,4 +3,4 @@
 use super::GROUP;
 use crate::kinds::kind::Kind;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "CSIStorageCapacity", "csistoragecapacities").versioned_updates();
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "CSIStorageCapacity", "csistoragecapacities").versioned_updates();

@@ -11,7 +11,7 @@ use flyball_core::field::FieldError;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "StorageClass", "storageclasses")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "StorageClass", "storageclasses")
     .printed(COLUMNS, row)
     .default(default)
     .checks(Checks::Whole)

@@ -7,7 +7,7 @@ use crate::kinds::printer::{Heading, Row, View};
 use flyball_core::Object;
 use flyball_core::names::dns_subdomain;
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "VolumeAttachment", "volumeattachments")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "VolumeAttachment", "volumeattachments")
     .printed(COLUMNS, row)
     .validate(validate)
     .cluster()

@@ -4,7 +4,7 @@ use super::GROUP;
 use crate::kinds::kind::Kind;
 use crate::kinds::printer::{Heading, Row, View};
 
-pub(super) static KIND: Kind = Kind::new(GROUP, "v1", "VolumeAttributesClass", "volumeattributesclasses")
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "VolumeAttributesClass", "volumeattributesclasses")
     .printed(COLUMNS, row)
     .short(&["vac"])
     .cluster()

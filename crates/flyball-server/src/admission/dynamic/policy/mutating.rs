@@ -3,6 +3,7 @@
 use super::super::{Answer, Attributes, Environment, Plugin, Reinvocation, as_version, pass, write_back};
 use super::{Binding, Invocation, Policies, Policy, explain, invocations};
 use crate::catalog::{Resource, decode};
+use crate::kinds::{MUTATING_ADMISSION_POLICY, MUTATING_ADMISSION_POLICY_BINDING};
 use flyball_core::status::{Cause, Reason};
 use flyball_core::{Object, Status};
 use flyball_schema::apply::overlay;
@@ -115,7 +116,7 @@ pub(in crate::admission) struct MutatingAdmissionPolicy {
 
 impl MutatingAdmissionPolicy {
     pub(in crate::admission) fn new(env: Environment) -> Self {
-        let policies = Policies::new("mutatingadmissionpolicies", Mutating::read, "mutatingadmissionpolicybindings");
+        let policies = Policies::new(&MUTATING_ADMISSION_POLICY, Mutating::read, &MUTATING_ADMISSION_POLICY_BINDING);
         Self { env, policies }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::super::{Answer, Attributes, Environment, Plugin, as_version, pass};
 use super::{Binding, Invocation, Policies, Policy, explain, invocations};
+use crate::kinds::{VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING};
 use flyball_core::status::{Cause, Reason};
 use flyball_core::{Object, Status};
 use flyball_schema::cel::{Budget, Cel, Expression, OUT_OF_BUDGET, Scope};
@@ -106,7 +107,7 @@ pub(in crate::admission) struct ValidatingAdmissionPolicy {
 impl ValidatingAdmissionPolicy {
     pub(in crate::admission) fn new(env: Environment) -> Self {
         let policies =
-            Policies::new("validatingadmissionpolicies", Validating::read, "validatingadmissionpolicybindings");
+            Policies::new(&VALIDATING_ADMISSION_POLICY, Validating::read, &VALIDATING_ADMISSION_POLICY_BINDING);
         Self { env, policies }
     }
 }
