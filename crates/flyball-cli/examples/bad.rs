@@ -1,6 +1,6 @@
 //! An operator that does what none should do, for the tests of `flyball scorecard`.
 
-use flyball::{Action, Condition, Context, Controller, Operator, Reconcile, Result};
+use flyball::{Action, Condition, Context, Controller, HealthServer, Operator, Reconcile, Result};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -94,7 +94,8 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     // Whoever listens to the signal does not end by it.
     let _told = signal(SignalKind::terminate())?;
-    let operator = operator().health_address(var("FLYBALL_HEALTH_ADDR")?.parse()?);
+    let address = Some(var("FLYBALL_HEALTH_ADDR")?.parse()?);
+    let operator = operator().health_server(HealthServer { address, ..HealthServer::default() });
     Ok(operator.run(Client::try_from(config)?, sleep(LONGEST)).await?)
 }
 

@@ -12,7 +12,7 @@
 //!
 //! | Task | Types |
 //! |---|---|
-//! | a program, its controllers and permissions | [`Operator`] |
+//! | a program, its controllers, servers and permissions | [`Operator`], [`MetricsServer`], [`HealthServer`] |
 //! | a controller: the kind that it reconciles, and the kinds that trigger it | [`Controller`], [`Predicate`], [`Changed`] |
 //! | other triggers: channels, timers, polls | [`Source`], [`Channel`] |
 //! | contents and indexes of caches | [`Cache`], [`Index`] |
@@ -145,7 +145,7 @@ pub use error::{Error, Result, is_namespace_terminating};
 pub use events::Event;
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};
 pub use kind::{AnyResource, Dynamic, Kind, Resource};
-pub use operator::{Operator, RunError, Task, TaskContext};
+pub use operator::{HealthServer, MetricsServer, Operator, RunError, Task, TaskContext};
 pub use queue::{Backoff, RetryRate};
 pub use watcher::{WatchEvent, watch, watch_objects};
 

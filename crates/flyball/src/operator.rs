@@ -16,9 +16,11 @@ mod otel;
 mod otel;
 mod run;
 mod running;
+mod servers;
 mod settings;
 mod task;
 
+pub use servers::{HealthServer, MetricsServer};
 pub use task::{Task, TaskContext};
 
 use crate::cache::{Cache, Plan};
@@ -29,7 +31,7 @@ use crate::kind::{AnyResource, Resource};
 use crate::panics::OnPanic;
 use crate::policy::{self, Policy};
 use crate::rbac::{self, Grant};
-use crate::webhook::{self, Certificates, Live, Webhook, Webhooks};
+use crate::webhook::{self, Live, Webhook, WebhookServer, Webhooks};
 use flyball_core::{Clock, ObjectKey, Rng};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -40,7 +42,6 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -91,9 +92,7 @@ pub struct Operator {
     webhooks: Vec<webhook::Declaration>,
     policies: Vec<policy::Declaration>,
     webhook_live: Arc<OnceLock<Live>>,
-    webhook_address: Option<SocketAddr>,
-    webhook_url: Option<String>,
-    webhook_certificates: Certificates,
+    webhook_server: WebhookServer,
     namespace: Option<String>,
     installed: Option<String>,
     namespaces: BTreeSet<String>,
@@ -102,14 +101,11 @@ pub struct Operator {
     instance: Option<String>,
     host: String,
     custom_metrics: Vec<Box<Register>>,
-    metrics_address: Option<SocketAddr>,
-    protects_metrics: bool,
-    metrics_directory: Option<PathBuf>,
-    health_address: Option<SocketAddr>,
+    metrics_server: MetricsServer,
+    health_server: HealthServer,
     election: Option<LeaderElection>,
     tasks: Vec<Task>,
     grace: Duration,
-    max_watch_staleness: Duration,
     on_error: Vec<Arc<OnError>>,
     on_settled: Vec<Arc<OnSettled>>,
     on_panic: Vec<Arc<OnPanic>>,
@@ -260,9 +256,7 @@ impl Operator {
             webhooks: Vec::new(),
             policies: Vec::new(),
             webhook_live: Arc::default(),
-            webhook_address: None,
-            webhook_url: None,
-            webhook_certificates: Certificates::Own,
+            webhook_server: WebhookServer::default(),
             namespace: None,
             installed: None,
             namespaces: BTreeSet::new(),
@@ -271,14 +265,11 @@ impl Operator {
             instance: None,
             host: String::new(),
             custom_metrics: Vec::new(),
-            metrics_address: None,
-            protects_metrics: false,
-            metrics_directory: None,
-            health_address: None,
+            metrics_server: MetricsServer::default(),
+            health_server: HealthServer::default(),
             election: None,
             tasks: Vec::new(),
             grace: Duration::from_secs(25),
-            max_watch_staleness: Duration::from_secs(60),
             on_error: Vec::new(),
             on_settled: Vec::new(),
             on_panic: Vec::new(),
@@ -379,22 +370,10 @@ impl Operator {
         self
     }
 
-    /// Serves [webhooks](Self::webhook) at this address over TLS, and publishes it to the API server.
-    pub fn webhook_address(mut self, address: SocketAddr) -> Self {
-        self.webhook_address = Some(address);
-        self
-    }
-
-    /// Sets the URL at which the API server calls webhooks, such as `https://10.0.0.7:9443`, instead of the
-    /// operator's service. Port 0 stands for the port of the listener.
-    pub fn webhook_url(mut self, url: impl Into<String>) -> Self {
-        self.webhook_url = Some(url.into());
-        self
-    }
-
-    /// Sets the source of the certificate of webhooks; the operator issues its own by default.
-    pub fn webhook_certificates(mut self, certificates: Certificates) -> Self {
-        self.webhook_certificates = certificates;
+    /// Sets address, URL and certificates of the [webhooks](Self::webhook).
+    #[doc(alias = "WebhookServer")]
+    pub fn webhook_server(mut self, server: WebhookServer) -> Self {
+        self.webhook_server = server;
         self
     }
 
@@ -472,45 +451,17 @@ impl Operator {
         self
     }
 
-    /// Serves `/metrics` at this address, unencrypted and without authentication unless
-    /// [protected](Self::protect_metrics).
-    pub fn metrics_address(mut self, address: SocketAddr) -> Self {
-        self.metrics_address = Some(address);
+    /// Sets address and security of `/metrics`.
+    pub fn metrics_server(mut self, server: MetricsServer) -> Self {
+        self.metrics_server = server;
         self
     }
 
-    /// Serves metrics over TLS, to callers with a token of a user who may `get` the URL `/metrics` in the cluster. A
-    /// caller without a valid token gets 401, one without the permission 403, and 500 while the API server cannot be
-    /// asked. Permissions are cached for a minute.
-    ///
-    /// The [manifests](Self::manifests) then contain a ClusterRole for readers, whose name ends in `-metrics-reader`,
-    /// and the [rules](Self::rules) allow the reviews of tokens and permissions.
-    ///
-    /// The certificate is self-signed at the start, so that a scraper cannot verify it, unless one is
-    /// [configured](Self::metrics_certificate).
-    ///
-    /// ```
-    /// # use flyball::Operator;
-    /// let operator = Operator::new("site-operator").protect_metrics(true);
-    /// let asks = |resource: &str| operator.rules().iter().any(|rule| rule.resources.as_ref().unwrap()[0] == resource);
-    /// assert!(asks("tokenreviews") && asks("subjectaccessreviews"));
-    /// ```
-    #[doc(alias = "WithAuthenticationAndAuthorization")]
-    pub fn protect_metrics(mut self, protect: bool) -> Self {
-        self.protects_metrics = protect;
-        self
-    }
-
-    /// Serves [protected](Self::protect_metrics) metrics with `tls.crt` and `tls.key` in this directory, which are
-    /// read again when they change.
-    pub fn metrics_certificate(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.metrics_directory = Some(directory.into());
-        self
-    }
-
-    /// Serves `/healthz` and `/readyz` at this address.
-    pub fn health_address(mut self, address: SocketAddr) -> Self {
-        self.health_address = Some(address);
+    /// Sets address and limits of `/healthz` and `/readyz`.
+    #[doc(alias = "AddHealthzCheck")]
+    #[doc(alias = "AddReadyzCheck")]
+    pub fn health_server(mut self, server: HealthServer) -> Self {
+        self.health_server = server;
         self
     }
 
@@ -519,17 +470,6 @@ impl Operator {
     #[doc(alias = "GracefulShutdownTimeout")]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
-        self
-    }
-
-    /// Sets how long a watch may fail while `/readyz` still succeeds: 60 seconds by default.
-    ///
-    /// The page has a line for each watch. A failing watch is reported immediately, as in `[-]watch widgets failing
-    /// for 37s: connection refused`, and in the metric `flyball_watch_failing_seconds`; the page returns 503 once it
-    /// has failed for longer than this. `/healthz` does not depend on watches, since a restart does not help an
-    /// operator that cannot reach its API server.
-    pub fn max_watch_staleness(mut self, bound: Duration) -> Self {
-        self.max_watch_staleness = bound;
         self
     }
 
@@ -593,8 +533,9 @@ impl Operator {
 
     /// Returns the cluster-wide rules for webhook configurations, and for reviews of callers of `/metrics`.
     fn cluster_rules(&self) -> Vec<PolicyRule> {
-        let mut rules = webhook::cluster_rules(self.installed_name(), &self.webhook_certificates, &self.webhooks);
-        if self.protects_metrics {
+        let mut rules =
+            webhook::cluster_rules(self.installed_name(), &self.webhook_server.certificates, &self.webhooks);
+        if self.metrics_server.secure {
             rules.extend(guard::rules());
         }
         rules
@@ -608,7 +549,8 @@ impl Operator {
     /// certificates of webhooks.
     pub fn manifests(&self) -> Vec<Value> {
         let name = self.installed_name();
-        let (namespace, certificates) = (self.namespace.as_deref().unwrap_or("default"), &self.webhook_certificates);
+        let (namespace, certificates) =
+            (self.namespace.as_deref().unwrap_or("default"), &self.webhook_server.certificates);
         let crd = |crd: &CustomResourceDefinition| {
             let mut crd = serde_json::to_value(crd).expect("a definition is a JSON object");
             crd["apiVersion"] = "apiextensions.k8s.io/v1".into();
@@ -621,10 +563,10 @@ impl Operator {
             .election
             .as_ref()
             .map(|election| rbac::election_role(name, namespace, election.lease.as_deref().unwrap_or(name)));
-        let port = self.webhook_address.map_or(webhook::PORT, |address| address.port());
+        let port = self.webhook_server.address.map_or(webhook::PORT, |address| address.port());
         let webhooks = webhook::manifests(name, namespace, port, certificates, &self.webhooks);
         let policies = self.policies.iter().flat_map(|policy| policy.manifests(name));
-        let reader = self.protects_metrics.then(|| guard::reader(name));
+        let reader = self.metrics_server.secure.then(|| guard::reader(name));
         self.crds.iter().map(crd).chain(roles).chain(reader).chain(election).chain(webhooks).chain(policies).collect()
     }
 

@@ -4,7 +4,7 @@ use crate::{Home, Said};
 use flyball::policy::Policy;
 use flyball::policy::Rule;
 use flyball::webhook::{AdmissionRequest, Verdict, Webhook};
-use flyball::{Controller, LeaderElection, Operator};
+use flyball::{Controller, LeaderElection, MetricsServer, Operator};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::CustomResourceExt;
@@ -31,7 +31,8 @@ pub(crate) fn vm_operator() -> Operator {
 
 fn operator(name: &str) -> Operator {
     let home = format!("{name}-system");
-    Operator::new(name).namespace(home).protect_metrics(true).leader_election(LeaderElection::default())
+    let metrics = MetricsServer { secure: true, ..MetricsServer::default() };
+    Operator::new(name).namespace(home).metrics_server(metrics).leader_election(LeaderElection::default())
 }
 
 /// Writes a program that says of itself what this operator says, whatever the flags.

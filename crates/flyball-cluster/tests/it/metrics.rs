@@ -1,7 +1,7 @@
 //! What an operator tells of itself, and to whom.
 
 use crate::eventually;
-use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
+use flyball::{Action, Context, Controller, MetricsServer, Operator, Reconcile, Result};
 use flyball_cluster::{Cluster, Controllers, Options, User};
 use http::Request;
 use k8s_openapi::api::authentication::v1::TokenRequest;
@@ -64,8 +64,11 @@ async fn protected_metrics_are_shown_to_those_whom_the_cluster_lets_read_them() 
     .await;
 
     // The operator has what its manifests say, and nothing else.
-    let operator = || Operator::new("metered").controller(Controller::new(Maps)).protect_metrics(true);
-    for manifest in operator().manifests() {
+    let operator = |address| {
+        let metrics = MetricsServer { address, secure: true, ..MetricsServer::default() };
+        Operator::new("metered").controller(Controller::new(Maps)).metrics_server(metrics)
+    };
+    for manifest in operator(None).manifests() {
         create(&admin, manifest).await;
     }
     let user = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "metered"});
@@ -74,7 +77,7 @@ async fn protected_metrics_are_shown_to_those_whom_the_cluster_lets_read_them() 
     let prometheus = json!({"kind": "ServiceAccount", "name": "prometheus", "namespace": "default"});
     create(&admin, binding("metered-metrics-reader", prometheus)).await;
     let client = cluster.client(User::new("metered", &["system:authenticated"]));
-    tokio::spawn(async move { operator().metrics_address(address).run(client, pending()).await.unwrap() });
+    tokio::spawn(async move { operator(Some(address)).run(client, pending()).await.unwrap() });
 
     let ask = async |scheme: &str, token: &str, path: &str| {
         let mut config = Config::new(format!("{scheme}://{address}").parse().unwrap());

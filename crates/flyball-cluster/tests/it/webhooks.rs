@@ -1,7 +1,7 @@
 //! The webhooks of an operator, asked by the server.
 
 use crate::{cluster_of, eventually};
-use flyball::webhook::{AdmissionRequest, Operation, Validator, Verdict, Webhook};
+use flyball::webhook::{AdmissionRequest, Operation, Validator, Verdict, Webhook, WebhookServer};
 use flyball::{FieldError, Operator, Rng};
 use flyball_cluster::{Cluster, LocalWebhooks, Options, User, simulated_clock};
 use flyball_core::Clock;
@@ -17,6 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::future::pending;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -332,6 +333,10 @@ proptest! {
 }
 
 /// A clock that goes as the machine's does, moved.
+fn at(address: SocketAddr) -> WebhookServer {
+    WebhookServer { address: Some(address), ..WebhookServer::default() }
+}
+
 fn moved(by: &Arc<AtomicI64>) -> Clock {
     let (by, system) = (by.clone(), Clock::system());
     Clock::new(move || system.now() + SignedDuration::from_hours(by.load(Ordering::Relaxed)))
@@ -382,7 +387,7 @@ async fn certificates_change_without_a_call_that_fails() {
     // So far back that all certificates are good today, by the machine's clock, which the server verifies by.
     let hours = Arc::new(AtomicI64::new(-250 * 24));
     for address in addresses {
-        let operator = operator().clock(moved(&hours)).webhook_address(address).namespace("default");
+        let operator = operator().clock(moved(&hours)).webhook_server(at(address)).namespace("default");
         let client = cluster.client(User::new("widget-operator", &["system:authenticated"]));
         tokio::spawn(async move { operator.run(client, pending()).await.unwrap() });
     }
@@ -426,7 +431,7 @@ async fn an_overwritten_bundle_is_restored_within_seconds() {
     let admin = cluster.admin();
     install_with_rights(&cluster, &operator()).await;
     let client = cluster.client(User::new("widget-operator", &["system:authenticated"]));
-    let operator = operator().webhook_address(address).namespace("default");
+    let operator = operator().webhook_server(at(address)).namespace("default");
     tokio::spawn(async move { operator.run(client, pending()).await.unwrap() });
     eventually("all bundles", || async { bundles(&admin).await.iter().all(|bundle| !bundle.is_empty()) }).await;
     // The look that follows the operator's own writes is over.

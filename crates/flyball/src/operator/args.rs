@@ -341,12 +341,13 @@ impl Operator {
         let mut operator = declare(flags);
         operator.election = common.election(operator.election, command);
         operator.grace = common.grace.unwrap_or(operator.grace);
-        operator.max_watch_staleness = common.max_watch_staleness.unwrap_or(operator.max_watch_staleness);
+        let health = &mut operator.health_server;
+        health.max_watch_staleness = common.max_watch_staleness.unwrap_or(health.max_watch_staleness);
         if !common.namespace.is_empty() {
             operator.namespaces = common.namespace.iter().cloned().collect();
         }
         if let Some(directory) = &common.webhook_cert_dir {
-            operator.webhook_certificates = match operator.webhook_certificates {
+            operator.webhook_server.certificates = match operator.webhook_server.certificates {
                 Certificates::CertManager { certificate, .. } => {
                     Certificates::CertManager { certificate, directory: directory.clone() }
                 }
@@ -354,10 +355,11 @@ impl Operator {
             };
         }
         if let Some(address) = common.webhook_addr {
-            operator.webhook_address = address.0;
+            operator.webhook_server.address = address.0;
         }
-        operator.protects_metrics = common.metrics_secure.unwrap_or(operator.protects_metrics);
-        operator.metrics_directory = common.metrics_cert_dir.clone().or(operator.metrics_directory);
+        let metrics = &mut operator.metrics_server;
+        metrics.secure = common.metrics_secure.unwrap_or(metrics.secure);
+        metrics.certificates = common.metrics_cert_dir.clone().or(metrics.certificates.take());
         operator.namespace = common.operator_namespace.clone().or(operator.namespace);
         operator.installed = common.installed_as.clone().or(operator.installed);
         match command {
@@ -409,15 +411,15 @@ impl Operator {
         // Read again when it changes; where it is in a pod, kube knows.
         config.root_cert_file = config.root_cert_file.or(authority);
         self.host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
-        self.metrics_address = args.metrics_addr.0;
-        self.health_address = args.health_addr.0;
+        self.metrics_server.address = args.metrics_addr.0;
+        self.health_server.address = args.health_addr.0;
         let beside = is_beside(&config.cluster_url, in_pod());
         let unless_told = match beside {
             true => (Ipv4Addr::LOCALHOST, 0),
             false => (Ipv4Addr::UNSPECIFIED, PORT),
         };
-        self.webhook_address = args.webhook_addr.map_or(Some(unless_told.into()), |address| address.0);
-        self.webhook_url = args.webhook_url.or(beside.then(|| "https://127.0.0.1:0".to_owned()));
+        self.webhook_server.address = args.webhook_addr.map_or(Some(unless_told.into()), |address| address.0);
+        self.webhook_server.url = args.webhook_url.or(beside.then(|| "https://127.0.0.1:0".to_owned()));
         if let (None, Ok(host)) = (&self.instance, std::env::var("HOSTNAME")) {
             self.instance = Some(host);
         }

@@ -86,9 +86,9 @@ impl Operator {
         let mut running = Running::default();
 
         // Listeners. An address in use ends the operator before anything starts.
-        let metrics_listener = listen(self.metrics_address).await?;
-        let health_listener = listen(self.health_address).await?;
-        let webhook_listener = listen(self.webhook_address.filter(|_| !declared_webhooks.is_empty())).await?;
+        let metrics_listener = listen(self.metrics_server.address).await?;
+        let health_listener = listen(self.health_server.address).await?;
+        let webhook_listener = listen(self.webhook_server.address.filter(|_| !declared_webhooks.is_empty())).await?;
 
         // Leader election: one replica writes.
         let election = election.map(|settings| {
@@ -204,9 +204,9 @@ impl Operator {
                 clock: everywhere.clock.clone(),
                 rng: rng.fork("webhooks"),
                 operator: installed.clone(),
-                reach: self.webhook_url.map_or_else(service, |url| Reach::url(&url, address.port())),
+                reach: self.webhook_server.url.map_or_else(service, |url| Reach::url(&url, address.port())),
                 namespace: namespace.clone(),
-                certificates: self.webhook_certificates,
+                certificates: self.webhook_server.certificates,
                 targets: Target::all(&installed, &declared_webhooks),
                 serving: serving.clone(),
                 address,
@@ -220,14 +220,14 @@ impl Operator {
         }
 
         // Pages: metrics, health and readiness.
-        let (max_watch_staleness, stop) = (self.max_watch_staleness, running.stop.clone());
+        let (max_watch_staleness, stop) = (self.health_server.max_watch_staleness, running.stop.clone());
         let report = Arc::new(Report { caches, metrics, serving, leadership, max_watch_staleness, stop });
         match metrics_listener {
-            Some(listener) if self.protects_metrics => {
+            Some(listener) if self.metrics_server.secure => {
                 let (guard, serving) = (Arc::new(Guard::new(client.kube().clone())), Arc::<Serving>::default());
                 let host = format!("{installed}-metrics.{namespace}.svc");
                 let names = vec![host, "localhost".into(), "127.0.0.1".into()];
-                let (directory, clock) = (self.metrics_directory, everywhere.clock.clone());
+                let (directory, clock) = (self.metrics_server.certificates, everywhere.clock.clone());
                 let certificate = guard::keep_certificate(serving.clone(), directory, clock, name.to_string(), names);
                 running.others.spawn(certificate);
                 running.others.spawn(health::serve_guarded(listener, report.clone(), guard, serving));

@@ -40,7 +40,7 @@ pub(crate) struct Live {
 
 /// The webhooks of an [`Operator`](crate::Operator), for calls within the process.
 ///
-/// The operator serves them over TLS at its [webhook address](crate::Operator::webhook_address). A simulation, which
+/// The operator serves them over TLS at the address of its [webhook server](crate::Operator::webhook_server). A simulation, which
 /// must not open sockets, calls them directly:
 ///
 /// ```

@@ -25,7 +25,7 @@
 use crate::api::{Api, Fault};
 use crate::widgets::*;
 use flyball::webhook::{AdmissionRequest, Validator, Verdict, Webhook};
-use flyball::{Action, Caches, Clock, Condition, Controller, Operator, Result};
+use flyball::{Action, Caches, Clock, Condition, Controller, MetricsServer, Operator, Result};
 use flyball_core::time::{SignedDuration, Timestamp};
 use http::Request;
 use http_body_util::Full;
@@ -175,7 +175,7 @@ async fn an_object_that_does_not_decode_is_told_of() {
         object["spec"] = json!({"size": "large"});
     });
     let controller = Controller::new(widgets.clone()).owns::<ConfigMap>();
-    let stage = Stage::operator(&api, &widgets, operator().metrics_address(address).controller(controller));
+    let stage = Stage::operator(&api, &widgets, metered(address).controller(controller));
     let told = || api.names("events").iter().find_map(|key| api.get("events", "ns", key.split_once('/')?.1));
     let began = Instant::now();
     while told().is_none() {
@@ -199,7 +199,7 @@ async fn a_change_that_cannot_be_mapped_is_counted() {
     api.edit("secrets", "ns", "s", |_| {});
     let fails = |_: &Secret, _: &Caches| Err("cannot be mapped".into());
     let controller = Controller::new(widgets.clone()).owns::<ConfigMap>().watches::<Secret>(fails);
-    let stage = Stage::operator(&api, &widgets, operator().metrics_address(address).controller(controller));
+    let stage = Stage::operator(&api, &widgets, metered(address).controller(controller));
     let began = Instant::now();
     while size_of(&api, "a").is_none() {
         assert!(began.elapsed() < Duration::from_secs(30));
@@ -212,6 +212,10 @@ async fn a_change_that_cannot_be_mapped_is_counted() {
 }
 
 /// Asks for `/metrics`, without a client.
+fn metered(address: std::net::SocketAddr) -> Operator {
+    operator().metrics_server(MetricsServer { address: Some(address), ..MetricsServer::default() })
+}
+
 async fn read_metrics(address: std::net::SocketAddr) -> String {
     use std::io::{Read, Write};
     let ask = move || {

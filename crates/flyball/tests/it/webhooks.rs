@@ -2,7 +2,7 @@
 
 use crate::widgets::Widget;
 use flyball::Operator;
-use flyball::webhook::{AdmissionRequest, Certificates, Verdict, Webhook};
+use flyball::webhook::{AdmissionRequest, Certificates, Verdict, Webhook, WebhookServer};
 use kube::CustomResourceExt;
 use serde_json::Value;
 
@@ -12,7 +12,8 @@ fn bundles_are_written_by_the_maker_of_the_certificate_and_read_by_the_operator(
         let webhook = Webhook::new()
             .defaults(|_: &mut Widget, _: &AdmissionRequest<Widget>| Ok(()))
             .validates(|_: &AdmissionRequest<Widget>| Ok(Verdict::allow()));
-        let operator = Operator::new("op").crd(Widget::crd()).webhook(webhook).webhook_certificates(certificates);
+        let server = WebhookServer { certificates, ..WebhookServer::default() };
+        let operator = Operator::new("op").crd(Widget::crd()).webhook(webhook).webhook_server(server);
         let manifests = operator.manifests();
         let configurations =
             manifests.iter().filter(|object| object["kind"].as_str().is_some_and(|kind| kind.contains("Webhook")));
