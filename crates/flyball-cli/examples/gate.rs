@@ -4,7 +4,7 @@ use flyball::webhook::{AdmissionRequest, Verdict, Webhook};
 use flyball::{LeaderElection, Operator};
 use kube::CustomResourceExt;
 use std::process::ExitCode;
-use vmgroup::resource::VmGroup;
+use vmgroup::api::vmgroup_v1alpha1::VmGroup;
 
 fn main() -> ExitCode {
     let gate = Webhook::<VmGroup>::new().validates(|_: &AdmissionRequest<VmGroup>| Ok(Verdict::allow()));

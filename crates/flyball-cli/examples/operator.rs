@@ -2,8 +2,9 @@
 
 use flyball::Operator;
 use kube::CustomResourceExt;
-use myapp::operator::{NAME, controller, policy};
-use myapp::resource::MyApp;
+use myapp::NAME;
+use myapp::api::myapp_v1alpha1::MyApp;
+use myapp::controllers::myapp::{controller, policy};
 use std::process::ExitCode;
 
 /// An operator that greets.

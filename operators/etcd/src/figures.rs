@@ -1,7 +1,8 @@
 //! The metrics: what dashboards show and alerts are raised by, see `config/alerts.yaml`.
 
+use crate::api::etcdbackup_v1beta2::EtcdBackup;
+use crate::api::etcdcluster_v1beta2::EtcdCluster;
 use crate::plan::{Step, View};
-use crate::resource::{EtcdBackup, EtcdCluster};
 use flyball_core::time::Timestamp;
 use kube::ResourceExt;
 use prometheus_client::metrics::counter::Counter;

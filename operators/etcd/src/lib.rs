@@ -1,28 +1,74 @@
 //! The operator that runs etcd clusters: the sample of capability level 5.
 //!
-//! An [`EtcdCluster`](resource::EtcdCluster) asks for a number of members in a version. They are pods of their own, each with
-//! an identity in etcd, for replacing a member of etcd takes more than a new pod: the old one is removed from the membership
-//! before the new one is added, and never are two changes under way at the same time.
+//! An [`EtcdCluster`](api::etcdcluster_v1beta2::EtcdCluster) asks for a number of members of a version. Each member is a
+//! pod with an identity in etcd. Replacing a member takes more than a new pod: the old one is removed from the membership
+//! before the new one is added, and two changes are never made at the same time.
 //!
-//! | Module | Job |
+//! | Module | Content |
 //! |---|---|
-//! | [`resource`] | the custom resources: clusters, backups, restores |
-//! | [`plan`] | what is seen of a cluster, and the one step that comes next: plain data, no I/O |
-//! | [`operator`] | looks, takes the step, and tells: status, conditions, events |
+//! | [`api`] | the custom resources: clusters, backups, restores |
+//! | [`plan`] | from the observed state of a cluster to its next step: plain data, no I/O |
+//! | [`controllers`] | one controller for each kind: observe, take the step, report status, conditions and events |
 //! | [`objects`] | the pods and services that a cluster consists of |
-//! | [`backup`], [`restore`] | the controllers of the other two kinds |
 //! | [`figures`] | the metrics |
-//! | [`etcd`] | what is needed of etcd, and a client for its JSON gateway |
-//! | [`snapshots`] | where snapshots are kept |
-//! | [`model`] | an etcd without an etcd, for tests |
+//! | [`etcd`] | the required part of etcd's API, and a client for its JSON gateway |
+//! | [`snapshots`] | storage of snapshots |
+//! | [`model`] | a model of etcd, for tests |
+//!
+//! `flyball create` inserts lines above the comments that begin with `+flyball`. It changes nothing else.
 
-pub mod backup;
+pub mod api {
+    //! Custom resources: one module for each version of a kind.
+
+    pub mod etcdbackup_v1beta2;
+    pub mod etcdcluster_v1beta2;
+    pub mod etcdrestore_v1beta2;
+    // +flyball:api
+}
+
+pub mod controllers {
+    //! Controllers: one module for each kind.
+
+    pub mod etcdbackup;
+    pub mod etcdcluster;
+    pub mod etcdrestore;
+    // +flyball:controllers
+}
+
+pub mod webhooks {
+    //! Admission and conversion webhooks: one module for each kind.
+
+    // +flyball:webhooks
+}
+
 pub mod etcd;
 pub mod figures;
 pub mod model;
 pub mod objects;
-pub mod operator;
 pub mod plan;
-pub mod resource;
-pub mod restore;
 pub mod snapshots;
+
+use etcd::Etcd;
+use figures::Figures;
+use flyball::Operator;
+use kube::CustomResourceExt;
+use snapshots::Snapshots;
+use std::sync::Arc;
+
+/// Name of the operator: its field manager, and the reporter of its events.
+pub const NAME: &str = "etcd-operator";
+
+/// Returns the operator with all of its CRDs, controllers and webhooks.
+pub fn operator<E: Etcd, S: Snapshots>(etcd: Arc<E>, snapshots: Arc<S>, figures: Figures) -> Operator {
+    let registered = figures.clone();
+    Operator::new(NAME)
+        .metrics(move |registry| registered.register(registry))
+        .crd(api::etcdcluster_v1beta2::EtcdCluster::crd())
+        .crd(api::etcdbackup_v1beta2::EtcdBackup::crd())
+        .crd(api::etcdrestore_v1beta2::EtcdRestore::crd())
+        .policy(controllers::etcdcluster::policy())
+        .controller(controllers::etcdcluster::controller(etcd.clone(), snapshots.clone(), figures))
+        .controller(controllers::etcdbackup::controller(etcd, snapshots))
+        .controller(controllers::etcdrestore::controller())
+    // +flyball:operator
+}

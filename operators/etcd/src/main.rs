@@ -1,15 +1,10 @@
 //! The `etcd-operator` program: the operator with the clusters of the network.
 
 use clap::Args;
-use etcd_operator::backup::Backups;
 use etcd_operator::etcd::Gateway;
 use etcd_operator::figures::Figures;
-use etcd_operator::operator::{NAME, controller, policy};
-use etcd_operator::resource::{EtcdBackup, EtcdCluster, EtcdRestore};
-use etcd_operator::restore;
 use etcd_operator::snapshots::Folder;
 use flyball::{Operator, Task};
-use kube::CustomResourceExt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,10 +32,7 @@ struct Flags {
 fn main() -> ExitCode {
     Operator::main_with(|flags: Flags| {
         let folder = Folder::new(flags.snapshots, flags.snapshots_url, flags.snapshot_limit << 20);
-        let (etcd, figures) = (Arc::new(Gateway::default()), Figures::default());
         let snapshots = Arc::new(folder.clone());
-        let clusters = controller(etcd.clone(), snapshots.clone(), figures.clone());
-        let backups = Backups::new(etcd, snapshots).controller();
         let server = Task::new("snapshots", move |cx| async move {
             let listener = TcpListener::bind(flags.snapshots_addr).await?;
             tokio::select! {
@@ -50,15 +42,6 @@ fn main() -> ExitCode {
             }
             Ok(())
         });
-        Operator::new(NAME)
-            .crd(EtcdCluster::crd())
-            .crd(EtcdBackup::crd())
-            .crd(EtcdRestore::crd())
-            .policy(policy())
-            .controller(clusters)
-            .controller(backups)
-            .controller(restore::controller())
-            .task(server)
-            .metrics(move |registry| figures.register(registry))
+        etcd_operator::operator(Arc::new(Gateway::default()), snapshots, Figures::default()).task(server)
     })
 }

@@ -3,8 +3,8 @@
 //! Pods are found by the names that users know: `NAME` is where members find one another, also before they are ready,
 //! `NAME-client` where clients find those that are. See <https://etcd.io/docs/v3.5/op-guide/configuration/> for the flags.
 
+use crate::api::etcdcluster_v1beta2::{EtcdCluster, Incarnation};
 use crate::plan::Seen;
-use crate::resource::{EtcdCluster, Incarnation};
 use flyball::Result;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;

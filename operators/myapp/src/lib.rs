@@ -1,8 +1,43 @@
 //! The operator that makes of one custom resource all that an application consists of.
 //!
-//! A [`MyApp`](resource::MyApp) stands for four `Deployment`s, the `Service` that leads to the first of them, the
+//! A [`MyApp`](api::myapp_v1alpha1::MyApp) stands for four `Deployment`s, the `Service` that leads to the first of them, the
 //! `ServiceAccount` that their pods run as and the `PersistentVolumeClaim` that the last one keeps its data on. All of them
 //! are owned by it and go with it.
+//!
+//! `flyball create` inserts lines above the comments that begin with `+flyball`. It changes nothing else.
 
-pub mod operator;
-pub mod resource;
+pub mod api {
+    //! Custom resources: one module for each version of a kind.
+
+    pub mod myapp_v1alpha1;
+    // +flyball:api
+}
+
+pub mod controllers {
+    //! Controllers: one module for each kind.
+
+    pub mod myapp;
+    // +flyball:controllers
+}
+
+pub mod webhooks {
+    //! Admission and conversion webhooks: one module for each kind.
+
+    // +flyball:webhooks
+}
+
+use flyball::Operator;
+use kube::CustomResourceExt;
+
+/// Name of the operator: its field manager, and the reporter of its events.
+pub const NAME: &str = "myapp-operator";
+
+/// Returns the operator with all of its CRDs, controllers and webhooks.
+pub fn operator() -> Operator {
+    Operator::new(NAME)
+        .version(env!("CARGO_PKG_VERSION"))
+        .crd(api::myapp_v1alpha1::MyApp::crd())
+        .controller(controllers::myapp::controller())
+        .policy(controllers::myapp::policy())
+    // +flyball:operator
+}

@@ -1,20 +1,54 @@
 //! The operator that manages groups of virtual machines in vCenter.
 //!
-//! A [`VmGroup`](resource::VmGroup) asks for a number of equal machines. They are cloned from a template into a folder
-//! of the group's own, run as long as the group is there, and go with it.
+//! A [`VmGroup`](api::vmgroup_v1alpha1::VmGroup) asks for a number of equal machines. They are cloned from a template
+//! into a folder of the group's own, run as long as the group exists, and are deleted with it.
 //!
-//! | Module | Job |
+//! | Module | Content |
 //! |---|---|
-//! | [`resource`] | the custom resource |
-//! | [`operator`] | from `VmGroup` objects to groups and back to their status |
-//! | [`converge`] | a group as it should be and as it is: what to do next |
-//! | [`vsphere`] | what is needed of vCenter, and a client for it |
-//! | [`simulator`] | a vCenter without a vCenter, for tests and demonstrations |
+//! | [`api`] | the custom resource |
+//! | [`controllers`] | from `VmGroup` objects to groups and back to their status |
+//! | [`converge`] | the desired and the actual state of a group, and the next steps |
+//! | [`vsphere`] | the required part of vCenter's API, and a client for it |
+//! | [`simulator`] | a simulated vCenter, for tests and demonstrations |
 //!
-//! Only `resource` and `operator` know Kubernetes, only `vsphere` and `simulator` know HTTP.
+//! Only `api` and `controllers` know Kubernetes, only `vsphere` and `simulator` know HTTP.
+//!
+//! `flyball create` inserts lines above the comments that begin with `+flyball`. It changes nothing else.
+
+pub mod api {
+    //! Custom resources: one module for each version of a kind.
+
+    pub mod vmgroup_v1alpha1;
+    // +flyball:api
+}
+
+pub mod controllers {
+    //! Controllers: one module for each kind.
+
+    pub mod vmgroup;
+    // +flyball:controllers
+}
+
+pub mod webhooks {
+    //! Admission and conversion webhooks: one module for each kind.
+
+    // +flyball:webhooks
+}
 
 pub mod converge;
-pub mod operator;
-pub mod resource;
 pub mod simulator;
 pub mod vsphere;
+
+use controllers::vmgroup::VmGroups;
+use flyball::{Controller, Operator};
+use kube::CustomResourceExt;
+use vsphere::Vcenter;
+
+/// Name of the operator: its field manager, and the reporter of its events.
+pub const NAME: &str = "vm-operator";
+
+/// Returns the operator with all of its CRDs, controllers and webhooks.
+pub fn operator<V: Vcenter + 'static>(groups: Controller<VmGroups<V>>) -> Operator {
+    Operator::new(NAME).crd(api::vmgroup_v1alpha1::VmGroup::crd()).controller(groups)
+    // +flyball:operator
+}

@@ -3,13 +3,11 @@
 use clap::Args;
 use flyball::Operator;
 use flyball_core::time::SignedDuration;
-use kube::CustomResourceExt;
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
+use vmgroup::controllers::vmgroup::VmGroups;
 use vmgroup::converge::Groups;
-use vmgroup::operator::{NAME, VmGroups};
-use vmgroup::resource::VmGroup;
 use vmgroup::vsphere::{Client, Credentials, Site, Timing, https};
 
 /// Manages groups of virtual machines in vCenter.
@@ -39,10 +37,7 @@ struct Flags {
 }
 
 fn main() -> ExitCode {
-    Operator::main_with(|flags: Flags| {
-        let groups = VmGroups::deferred(|| connect(flags));
-        Operator::new(NAME).crd(VmGroup::crd()).controller(groups)
-    })
+    Operator::main_with(|flags: Flags| vmgroup::operator(VmGroups::deferred(|| connect(flags))))
 }
 
 fn connect(flags: Flags) -> Result<VmGroups<Client>, Box<dyn Error + Send + Sync>> {

@@ -13,12 +13,14 @@ mod vmgroup;
 use crate::cluster::connection::block_on_threads;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::terminal::{Style, paint, say};
-use ::demovolume::operator::{DemoVolumes, NAME as VOLUME_OPERATOR};
-use ::demovolume::resource::DemoVolume;
-use ::visitors::operator::{NAME as SITE_OPERATOR, Visitors, random_password};
-use ::visitors::resource::VisitorsApp;
-use ::vmgroup::operator::NAME as VM_OPERATOR;
-use ::vmgroup::resource::VmGroup;
+use ::demovolume::NAME as VOLUME_OPERATOR;
+use ::demovolume::api::demovolume_v1::DemoVolume;
+use ::demovolume::controllers::demovolume::controller;
+use ::visitors::NAME as SITE_OPERATOR;
+use ::visitors::api::visitorsapp_v1::VisitorsApp;
+use ::visitors::controllers::visitorsapp::{Visitors, random_password};
+use ::vmgroup::NAME as VM_OPERATOR;
+use ::vmgroup::api::vmgroup_v1alpha1::VmGroup;
 use clap::{Args, ValueEnum};
 use flyball::Operator;
 use installed::{Installed, install};
@@ -122,7 +124,7 @@ async fn perform(play: Play, stage: &Stage, keep: bool) -> Result<Installed> {
             (installed, vmgroup::sample(), vmgroup::COMMANDS.as_slice())
         }
         Play::Demovolume => {
-            let operator = Operator::new(VOLUME_OPERATOR).controller(DemoVolumes.controller());
+            let operator = Operator::new(VOLUME_OPERATOR).controller(controller());
             let installed = install(stage, operator, VOLUME_OPERATOR).await?;
             demovolume::run(stage).await?;
             (installed, demovolume::sample(), demovolume::COMMANDS.as_slice())

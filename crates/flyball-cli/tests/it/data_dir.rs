@@ -14,9 +14,10 @@ use std::future::pending;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
+use vmgroup::NAME;
+use vmgroup::api::vmgroup_v1alpha1::VmGroup;
+use vmgroup::controllers::vmgroup::VmGroups;
 use vmgroup::converge::Groups;
-use vmgroup::operator::{NAME, VmGroups};
-use vmgroup::resource::VmGroup;
 use vmgroup::simulator::{Options, Simulator, TaskTimes};
 use vmgroup::vsphere::{self, Site, Timing};
 

@@ -13,8 +13,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use vmgroup::operator::VmGroups;
-use vmgroup::resource::VmGroup;
+use vmgroup::api::vmgroup_v1alpha1::VmGroup;
+use vmgroup::controllers::vmgroup::VmGroups;
 use vmgroup::vsphere::Client;
 
 const HEADER: &str =

@@ -7,11 +7,11 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, CustomResourceExt};
-use myapp::operator::policy;
+use myapp::controllers::myapp::policy;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use vmgroup::resource::VmGroup;
+use vmgroup::api::vmgroup_v1alpha1::VmGroup;
 
 #[test]
 fn an_operator_is_described_by_its_program() {

@@ -9,8 +9,9 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service, ServiceAccount}
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, CustomResourceExt, ResourceExt};
-use myapp::operator::{NAME, controller};
-use myapp::resource::MyApp;
+use myapp::NAME;
+use myapp::api::myapp_v1alpha1::MyApp;
+use myapp::controllers::myapp::controller;
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::future::pending;

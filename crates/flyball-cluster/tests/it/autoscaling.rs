@@ -11,7 +11,7 @@ use kube::{Api, Client, CustomResourceExt, ResourceExt};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::sleep;
-use vmgroup::resource::VmGroup;
+use vmgroup::api::vmgroup_v1alpha1::VmGroup;
 
 async fn deployment(client: &Client, replicas: i32) {
     let resources = json!({"requests": {"cpu": "100m", "memory": "64Mi"}});

@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{DeleteParams, PostParams};
 use kube::core::PartialObjectMeta;
 use kube::{Api, CustomResourceExt, ResourceExt};
-use myapp::resource::MyApp;
+use myapp::api::myapp_v1alpha1::MyApp;
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 

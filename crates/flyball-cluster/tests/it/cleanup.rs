@@ -6,7 +6,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, CustomResourceExt};
 use serde_json::json;
 use std::future::pending;
-use visitors::resource::{VisitorsApp, VisitorsAppStatus};
+use visitors::api::visitorsapp_v1::{VisitorsApp, VisitorsAppStatus};
 
 struct Stuck;
 

@@ -8,9 +8,10 @@ use serde_json::json;
 use std::future::pending;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
+use vmgroup::NAME;
+use vmgroup::api::vmgroup_v1alpha1::{Phase, VmGroup};
+use vmgroup::controllers::vmgroup::VmGroups;
 use vmgroup::converge::Groups;
-use vmgroup::operator::{NAME, VmGroups};
-use vmgroup::resource::{Phase, VmGroup};
 use vmgroup::simulator::{self, Simulator, TaskTimes};
 use vmgroup::vsphere::{Client, Site, Timing};
 

@@ -7,7 +7,7 @@ use flyball_cluster::{Cluster, User};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client, CustomResource, CustomResourceExt, ResourceExt};
-use myapp::resource::MyApp;
+use myapp::api::myapp_v1alpha1::MyApp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -177,7 +177,7 @@ async fn who_applies_them_needs_rights_on_policies_and_the_operator_none() {
 
 #[tokio::test(start_paused = true)]
 async fn the_volume_of_an_application_does_not_shrink() {
-    let operator = Operator::new("myapp-operator").crd(MyApp::crd()).policy(myapp::operator::policy());
+    let operator = Operator::new("myapp-operator").crd(MyApp::crd()).policy(myapp::controllers::myapp::policy());
     let admin = cluster().admin();
     apply(&admin, &operator.manifests()).await.unwrap();
     sleep(Duration::from_secs(1)).await;

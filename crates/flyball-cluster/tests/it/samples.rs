@@ -1,7 +1,7 @@
 //! The small sample operators, each in the life of one of its objects.
 
-use demovolume::operator::DemoVolumes;
-use demovolume::resource::DemoVolume;
+use demovolume::api::demovolume_v1::DemoVolume;
+use demovolume::controllers::demovolume::controller;
 use flyball::Operator;
 use flyball_cluster::testing::{Test, explore_crashes};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -11,8 +11,8 @@ use kube::{Api, CustomResourceExt, ResourceExt};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::sleep;
-use visitors::operator::Visitors;
-use visitors::resource::VisitorsApp;
+use visitors::api::visitorsapp_v1::VisitorsApp;
+use visitors::controllers::visitorsapp::Visitors;
 
 /// A class whose volumes do not wait for a pod.
 const CLASS: &str = "
@@ -32,7 +32,7 @@ where
 
 #[tokio::test(start_paused = true)]
 async fn a_demo_volume_has_a_bound_claim_of_its_size() {
-    let operator = || Operator::new("sample").crd(DemoVolume::crd()).controller(DemoVolumes.controller());
+    let operator = || Operator::new("sample").crd(DemoVolume::crd()).controller(controller());
     let mut test = Test::of(operator).nodes(1).start().await;
     sleep(Duration::from_secs(5)).await; // the newest default class is the one that counts
     test.apply(CLASS).await;

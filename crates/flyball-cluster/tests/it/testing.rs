@@ -1,7 +1,7 @@
 //! What tests of operators stand on.
 
-use demovolume::operator::DemoVolumes;
-use demovolume::resource::DemoVolume;
+use demovolume::api::demovolume_v1::DemoVolume;
+use demovolume::controllers::demovolume::controller;
 use flyball::webhook::{AdmissionRequest, Verdict, Webhook};
 use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
 use flyball_cluster::testing::{Test, explore_crashes};
@@ -35,7 +35,7 @@ provisioner: flyball.dev/simulated
 ";
 
 fn volumes() -> Operator {
-    Operator::new("volumes").crd(DemoVolume::crd()).controller(DemoVolumes.controller())
+    Operator::new("volumes").crd(DemoVolume::crd()).controller(controller())
 }
 
 fn permissions<T: ToString>(of: impl IntoIterator<Item = T>) -> Vec<String> {

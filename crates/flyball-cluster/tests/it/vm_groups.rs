@@ -6,9 +6,10 @@ use kube::CustomResourceExt;
 use kube::api::DeleteParams;
 use std::cell::RefCell;
 use std::time::Duration;
+use vmgroup::NAME;
+use vmgroup::api::vmgroup_v1alpha1::VmGroup;
+use vmgroup::controllers::vmgroup::VmGroups;
 use vmgroup::converge::Groups;
-use vmgroup::operator::{NAME, VmGroups};
-use vmgroup::resource::VmGroup;
 use vmgroup::simulator::{Options, SimulatedVm, Simulator, TaskTimes};
 use vmgroup::vsphere::{Client, Site, Timing};
 

@@ -4,10 +4,11 @@
 mod payloads;
 mod suite;
 
-use etcd_operator::backup::Backups;
+use etcd_operator::api::etcdbackup_v1beta2::EtcdBackup;
+use etcd_operator::api::etcdcluster_v1beta2::EtcdCluster;
+use etcd_operator::api::etcdrestore_v1beta2::EtcdRestore;
 use etcd_operator::figures::Figures;
 use etcd_operator::model::Model;
-use etcd_operator::resource::{EtcdBackup, EtcdCluster, EtcdRestore};
 use flyball::{Operator, Rng};
 use flyball_cluster::testing::Test;
 use k8s_openapi::api::batch::v1::CronJob;
@@ -46,23 +47,14 @@ fn crontab() -> Sample {
 }
 
 fn demovolume() -> Sample {
-    use demovolume::operator::{DemoVolumes, NAME};
-    use demovolume::resource::DemoVolume;
-    let make = || Operator::new(NAME).crd(DemoVolume::crd()).controller(DemoVolumes.controller());
-    Sample { make, definitions: vec![(DemoVolume::crd(), json!({"name": "films", "size": 3}))] }
+    let definition = demovolume::api::demovolume_v1::DemoVolume::crd();
+    Sample { make: demovolume::operator, definitions: vec![(definition, json!({"name": "films", "size": 3}))] }
 }
 
 fn etcd() -> Sample {
     let make = || {
         let model = Arc::new(Model::new(Rng::from_seed(1)));
-        Operator::new(etcd_operator::operator::NAME)
-            .crd(EtcdCluster::crd())
-            .crd(EtcdBackup::crd())
-            .crd(EtcdRestore::crd())
-            .policy(etcd_operator::operator::policy())
-            .controller(etcd_operator::operator::controller(model.clone(), model.clone(), Figures::default()))
-            .controller(Backups::new(model.clone(), model).controller())
-            .controller(etcd_operator::restore::controller())
+        etcd_operator::operator(model.clone(), model, Figures::default())
     };
     let cluster = json!({"size": 3, "version": "3.1.10"});
     let (backup, restore) =
@@ -77,11 +69,9 @@ fn memcached() -> Sample {
 }
 
 fn myapp() -> Sample {
-    use myapp::operator::{NAME, controller, policy};
-    use myapp::resource::MyApp;
-    let make = || Operator::new(NAME).crd(MyApp::crd()).policy(policy()).controller(controller());
+    let definition = myapp::api::myapp_v1alpha1::MyApp::crd();
     let good = json!({"images": "example.com/app", "version": "1.0", "replicas": 1, "port": 80, "storage": "1Gi"});
-    Sample { make, definitions: vec![(MyApp::crd(), good)] }
+    Sample { make: myapp::operator, definitions: vec![(definition, good)] }
 }
 
 fn redis() -> Sample {
@@ -96,20 +86,21 @@ fn sample_controller() -> Sample {
 }
 
 fn visitors() -> Sample {
-    use visitors::operator::{NAME, Visitors};
-    use visitors::resource::VisitorsApp;
+    use visitors::NAME;
+    use visitors::api::visitorsapp_v1::VisitorsApp;
+    use visitors::controllers::visitorsapp::Visitors;
     let make =
         || Operator::new(NAME).crd(VisitorsApp::crd()).controller(Visitors::new(|| "drawn".to_owned()).controller());
     Sample { make, definitions: vec![(VisitorsApp::crd(), json!({"size": 1, "title": "Visitors"}))] }
 }
 
 fn vmgroup() -> Sample {
-    use vmgroup::operator::{NAME, VmGroups};
-    use vmgroup::resource::VmGroup;
+    use vmgroup::api::vmgroup_v1alpha1::VmGroup;
+    use vmgroup::controllers::vmgroup::VmGroups;
     let make = || {
         let transport = Simulator::new(vmgroup::simulator::Options::default()).transport();
         let client = Client::new(Simulator::credentials(), Site::default(), Timing::default(), transport).unwrap();
-        Operator::new(NAME).crd(VmGroup::crd()).controller(VmGroups::new(Groups::new(client, 3), PERIOD).controller())
+        vmgroup::operator(VmGroups::new(Groups::new(client, 3), PERIOD).controller())
     };
     let good = json!({"cpu": 1, "memory": 1, "replicas": 1, "template": "vm-operator-template"});
     Sample { make, definitions: vec![(VmGroup::crd(), good)] }

@@ -2,9 +2,9 @@
 
 use crate::node::Machine;
 use crate::world::{NAME_OF_SAMPLE, operator};
+use etcd_operator::api::etcdcluster_v1beta2::EtcdCluster;
 use etcd_operator::model::Model;
 use etcd_operator::objects::client_url;
-use etcd_operator::resource::EtcdCluster;
 use flyball::Rng;
 use flyball_cluster::Controller;
 use flyball_cluster::testing::{Setup, Test, explore_crashes};

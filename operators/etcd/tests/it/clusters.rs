@@ -2,7 +2,7 @@
 
 use crate::levels::backup;
 use crate::world::{NAME_OF_SAMPLE, condition, play};
-use etcd_operator::resource::{EtcdCluster, Phase};
+use etcd_operator::api::etcdcluster_v1beta2::{EtcdCluster, Phase};
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};

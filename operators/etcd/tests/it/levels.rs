@@ -3,7 +3,9 @@
 //! See <https://sdk.operatorframework.io/docs/overview/operator-capabilities/>.
 
 use crate::world::{NAME_OF_SAMPLE, World, condition, play};
-use etcd_operator::resource::{EtcdBackup, EtcdCluster, EtcdClusterStatus, EtcdRestore};
+use etcd_operator::api::etcdbackup_v1beta2::EtcdBackup;
+use etcd_operator::api::etcdcluster_v1beta2::{EtcdCluster, EtcdClusterStatus};
+use etcd_operator::api::etcdrestore_v1beta2::EtcdRestore;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;

@@ -1,7 +1,9 @@
 //! The objects that people begin with.
 
+use etcd_operator::api::etcdbackup_v1beta2::EtcdBackup;
+use etcd_operator::api::etcdcluster_v1beta2::EtcdCluster;
+use etcd_operator::api::etcdrestore_v1beta2::EtcdRestore;
 use etcd_operator::etcd::Error;
-use etcd_operator::resource::{EtcdBackup, EtcdCluster, EtcdRestore};
 use etcd_operator::snapshots::{Folder, Snapshots};
 use futures_util::{StreamExt, stream};
 use kube::CustomResourceExt;

@@ -1,13 +1,12 @@
 //! A world in which the operator runs, and what is asked of it.
 
 use crate::node::Machine;
-use etcd_operator::backup::Backups;
+use etcd_operator::api::etcdbackup_v1beta2::EtcdBackup;
+use etcd_operator::api::etcdcluster_v1beta2::{EtcdCluster, EtcdClusterStatus, Phase};
+use etcd_operator::api::etcdrestore_v1beta2::EtcdRestore;
 use etcd_operator::figures::Figures;
 use etcd_operator::model::Model;
 use etcd_operator::objects::client_url;
-use etcd_operator::operator::{NAME, controller, policy};
-use etcd_operator::resource::{EtcdBackup, EtcdCluster, EtcdClusterStatus, EtcdRestore, Phase};
-use etcd_operator::restore;
 use flyball::{Operator, Rng};
 use flyball_cluster::{Cluster, Controllers, Faults, Nodes, Options, Trace, User, simulated_clock};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -41,14 +40,7 @@ pub(crate) struct World {
 /// The operator of all etcd processes of a model.
 pub(crate) fn operator(model: &Model, figures: Figures) -> Operator {
     let etcd = Arc::new(model.clone());
-    Operator::new(NAME)
-        .crd(EtcdCluster::crd())
-        .crd(EtcdBackup::crd())
-        .crd(EtcdRestore::crd())
-        .policy(policy())
-        .controller(controller(etcd.clone(), etcd.clone(), figures))
-        .controller(Backups::new(etcd.clone(), etcd).controller())
-        .controller(restore::controller())
+    etcd_operator::operator(etcd.clone(), etcd, figures)
 }
 
 /// Plays a story in a world without faults.

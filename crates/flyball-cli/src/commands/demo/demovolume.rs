@@ -3,7 +3,7 @@
 use super::show::{MANAGER, title, until};
 use super::stage::Stage;
 use crate::error::{Result, ResultExt};
-use ::demovolume::resource::DemoVolume;
+use ::demovolume::api::demovolume_v1::DemoVolume;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};

@@ -3,7 +3,7 @@
 use super::show::{MANAGER, title, until};
 use super::stage::Stage;
 use crate::error::{Result, ResultExt};
-use ::visitors::resource::VisitorsApp;
+use ::visitors::api::visitorsapp_v1::VisitorsApp;
 use flyball_cluster::Nodes;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;

@@ -1,9 +1,10 @@
 //! Backups: snapshots that are taken once, on demand or on schedule, and go with their objects.
 
+use crate::NAME;
+use crate::api::etcdbackup_v1beta2::{DeletionPolicy, EtcdBackup, EtcdBackupStatus};
+use crate::api::etcdcluster_v1beta2::{BackupPolicy, EtcdCluster};
 use crate::etcd::{Error, Etcd};
 use crate::objects::{CLUSTER, client_url};
-use crate::operator::NAME;
-use crate::resource::{BackupPolicy, DeletionPolicy, EtcdBackup, EtcdBackupStatus, EtcdCluster};
 use crate::snapshots::Snapshots;
 use flyball::{Action, Context, Controller, Event, Reconcile, Result};
 use flyball_core::time::{Timestamp, rfc3339};
@@ -26,16 +27,9 @@ pub struct Backups<E, S> {
     snapshots: Arc<S>,
 }
 
-impl<E: Etcd, S: Snapshots> Backups<E, S> {
-    /// Takes snapshots of `etcd` to `snapshots`.
-    pub fn new(etcd: Arc<E>, snapshots: Arc<S>) -> Self {
-        Self { etcd, snapshots }
-    }
-
-    /// Makes the controller of backups.
-    pub fn controller(self) -> Controller<Self> {
-        Controller::new(self).reads::<EtcdCluster>().deadline(DEADLINE)
-    }
+/// Returns the controller, which takes snapshots of `etcd` to `snapshots`.
+pub fn controller<E: Etcd, S: Snapshots>(etcd: Arc<E>, snapshots: Arc<S>) -> Controller<Backups<E, S>> {
+    Controller::new(Backups { etcd, snapshots }).reads::<EtcdCluster>().deadline(DEADLINE)
 }
 
 /// Names the snapshot of a backup: the same at each try, and never that of another one.

@@ -4,8 +4,8 @@
 //! are tried again with backoff, whatever they are; only those that wait for somebody to change something wait for the
 //! next resync.
 
+use crate::api::vmgroup_v1alpha1::{Phase, VmGroup, VmGroupStatus};
 use crate::converge::{self, Group, Groups, Plan, Progress};
-use crate::resource::{Phase, VmGroup, VmGroupStatus};
 use crate::vsphere::{Hardware, Vcenter};
 use flyball::{Action, Context, Controller, Event, Reconcile, Result};
 use kube::ResourceExt;
@@ -13,8 +13,6 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::time::Duration;
 
-/// Name of the operator: its field manager, and what it signs events with.
-pub const NAME: &str = "vm-operator";
 /// Message of a group that is what it should be.
 const SUCCESS: &str = "successfully reconciled VmGroup";
 /// Until the next pass when one was carried out.

@@ -3,13 +3,14 @@
 //! What a step depends on is stored in the status before it is taken, and so is the next life of a cluster before anything of
 //! the last one goes. Errors of etcd are tried again with backoff, whatever they are.
 
-use crate::backup;
+use super::{etcdbackup, etcdrestore};
+use crate::api::etcdbackup_v1beta2::EtcdBackup;
+use crate::api::etcdcluster_v1beta2::{EtcdCluster, EtcdClusterStatus, Incarnation, Members, Phase};
+use crate::api::etcdrestore_v1beta2::EtcdRestore;
 use crate::etcd::{Error, Etcd};
 use crate::figures::Figures;
 use crate::objects::{self, CLIENT_PORT, Start, client_url, peer_url};
 use crate::plan::{Membership, Seen, Step, View, Wanted, pod_name};
-use crate::resource::{EtcdBackup, EtcdCluster, EtcdClusterStatus, EtcdRestore, Incarnation, Members, Phase};
-use crate::restore;
 use crate::snapshots::Snapshots;
 use flyball::policy::{Policy, Rule};
 use flyball::{Action, Condition, Context, Controller, Event, ObjectKey, Reconcile, Result};
@@ -22,8 +23,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Name of the operator: its field manager, and what it signs events with.
-pub const NAME: &str = "etcd-operator";
 /// Until the next look after a step.
 const NEXT: Duration = Duration::from_millis(500);
 /// Until the next look while something is waited for that no watch tells of.
@@ -85,9 +84,9 @@ impl<E: Etcd, S: Snapshots> Reconcile for Clusters<E, S> {
             cx.apply(&objects::disruption_budget(cluster)?).await?;
         }
         let before = cluster.status.clone().unwrap_or_default();
-        let backups = backup::of_cluster(cluster, cx).await?;
+        let backups = etcdbackup::of_cluster(cluster, cx).await?;
         let mut life = before.incarnation.clone().unwrap_or(Incarnation { number: 1, ..Incarnation::default() });
-        if !paused && let Some(asked) = restore::asked_for(cluster, &life, cx).await? {
+        if !paused && let Some(asked) = etcdrestore::asked_for(cluster, &life, cx).await? {
             cx.event(Event::warning("Restore", format!("the cluster begins anew with snapshot {}", asked.0)));
             life = next_life(&life, asked.0, Some(asked.1));
         }
@@ -100,7 +99,7 @@ impl<E: Etcd, S: Snapshots> Reconcile for Clusters<E, S> {
         if step == Step::Rebuild {
             let since = time(before.lost_since.as_deref()).unwrap_or(cx.now());
             lost_since = Some(rfc3339(since));
-            step = match backup::latest(&backups, cluster) {
+            step = match etcdbackup::latest(&backups, cluster) {
                 None => {
                     Step::Wait("too few members are left for ever, and there is no backup to begin anew with".into())
                 }
@@ -125,7 +124,7 @@ impl<E: Etcd, S: Snapshots> Reconcile for Clusters<E, S> {
         if let Step::Wait(_) | Step::Rest = &step {
             let due = match paused || status.phase != Phase::Running {
                 true => None,
-                false => backup::schedule(cluster, &backups, cx).await?,
+                false => etcdbackup::schedule(cluster, &backups, cx).await?,
             };
             let pause = if step == Step::Rest { RESYNC } else { PAUSE };
             return Ok(Action::requeue_after(due.map_or(pause, |due| pause.min(due))));

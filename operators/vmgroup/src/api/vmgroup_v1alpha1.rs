@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn the_sample_is_this_crd() {
-        let sample: Value = serde_json::from_str(include_str!("../../../samples/vmgroup/definition.json")).unwrap();
+        let sample: Value = serde_json::from_str(include_str!("../../../../samples/vmgroup/definition.json")).unwrap();
         assert_eq!(sample, serde_json::to_value(VmGroup::crd()).unwrap());
     }
 

@@ -1,23 +1,18 @@
 //! The reconciler: the name that is copied, and the claim.
 
-use crate::resource::{DemoVolume, DemoVolumeStatus};
+use crate::api::demovolume_v1::{DemoVolume, DemoVolumeStatus};
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use serde_json::json;
 
-/// Name of the operator: its field manager, and what it signs events with.
-pub const NAME: &str = "demovolume-operator";
-
 /// Reconciles [`DemoVolume`]s.
 #[derive(Debug)]
 pub struct DemoVolumes;
 
-impl DemoVolumes {
-    /// Makes the controller.
-    pub fn controller(self) -> Controller<Self> {
-        Controller::new(self).owns::<PersistentVolumeClaim>()
-    }
+/// Returns the controller. The operator's RBAC rules are derived from this declaration.
+pub fn controller() -> Controller<DemoVolumes> {
+    Controller::new(DemoVolumes).owns::<PersistentVolumeClaim>()
 }
 
 impl Reconcile for DemoVolumes {

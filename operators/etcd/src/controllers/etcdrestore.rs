@@ -3,7 +3,9 @@
 //! Only the reconciler of clusters acts on a cluster. This one tells it nothing: it says what became of a restore, which the
 //! other finds by itself.
 
-use crate::resource::{EtcdBackup, EtcdCluster, EtcdRestore, EtcdRestoreStatus, Incarnation, Phase};
+use crate::api::etcdbackup_v1beta2::EtcdBackup;
+use crate::api::etcdcluster_v1beta2::{EtcdCluster, Incarnation, Phase};
+use crate::api::etcdrestore_v1beta2::{EtcdRestore, EtcdRestoreStatus};
 use flyball::{Action, Context, Controller, Event, Reconcile, Result};
 use kube::ResourceExt;
 use std::time::Duration;

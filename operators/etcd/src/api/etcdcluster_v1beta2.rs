@@ -1,4 +1,4 @@
-//! The custom resources: clusters, backups and restores, in the group and version that users of `EtcdCluster` know.
+//! Types of `EtcdCluster` in `etcd.database.coreos.com/v1beta2`, the group and version of the original etcd operator.
 
 use flyball::Condition;
 use kube::CustomResource;
@@ -172,100 +172,10 @@ pub struct Incarnation {
     pub restore: Option<String>,
 }
 
-/// A snapshot to be taken, once.
-#[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
-#[serde(rename_all = "camelCase")]
-#[kube(
-    group = "etcd.database.coreos.com",
-    version = "v1beta2",
-    kind = "EtcdBackup",
-    namespaced,
-    doc = "A snapshot of an etcd cluster",
-    status = "EtcdBackupStatus",
-    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.etcdCluster.name"),
-    printcolumn(name = "Succeeded", type_ = "boolean", json_path = ".status.succeeded"),
-    printcolumn(name = "Revision", type_ = "integer", json_path = ".status.etcdRevision"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
-)]
-pub struct EtcdBackupSpec {
-    /// The cluster, in the same namespace.
-    pub etcd_cluster: ClusterReference,
-    /// What becomes of the snapshot when this object is deleted.
-    #[serde(default)]
-    pub deletion_policy: DeletionPolicy,
-}
-
 /// Names a cluster.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 pub struct ClusterReference {
     /// Its name.
     #[schemars(length(min = 1))]
     pub name: String,
-}
-
-/// What becomes of a snapshot when its `EtcdBackup` goes.
-#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DeletionPolicy {
-    /// It goes too.
-    #[default]
-    Delete,
-    /// It stays where it is kept.
-    Retain,
-}
-
-/// What came of a backup.
-#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[serde(rename_all = "camelCase", default)]
-pub struct EtcdBackupStatus {
-    /// Whether there is a snapshot.
-    pub succeeded: bool,
-    /// Why there is none yet.
-    pub reason: String,
-    /// The snapshot's name where snapshots are kept.
-    pub snapshot: String,
-    /// Its size in bytes.
-    pub bytes: u64,
-    /// The version of the etcd that gave it.
-    pub etcd_version: String,
-    /// The revision that this etcd was at, or beyond.
-    pub etcd_revision: i64,
-    /// When it was taken.
-    pub last_success_date: String,
-    /// The UID of the cluster that it is of.
-    #[serde(rename = "clusterUID")]
-    pub cluster_uid: String,
-}
-
-/// A cluster to be begun anew with what a backup holds, once.
-#[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
-#[expect(clippy::duplicated_attributes, reason = "columns may be of one type")]
-#[serde(rename_all = "camelCase")]
-#[kube(
-    group = "etcd.database.coreos.com",
-    version = "v1beta2",
-    kind = "EtcdRestore",
-    namespaced,
-    doc = "A return of an etcd cluster to a backup; what was written since is lost",
-    status = "EtcdRestoreStatus",
-    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.etcdCluster.name"),
-    printcolumn(name = "Backup", type_ = "string", json_path = ".spec.backup"),
-    printcolumn(name = "Succeeded", type_ = "boolean", json_path = ".status.succeeded"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
-)]
-pub struct EtcdRestoreSpec {
-    /// The cluster, in the same namespace. All its members are replaced.
-    pub etcd_cluster: ClusterReference,
-    /// The `EtcdBackup` in the same namespace whose snapshot the cluster begins with.
-    #[schemars(length(min = 1))]
-    pub backup: String,
-}
-
-/// What came of a restore.
-#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[serde(rename_all = "camelCase", default)]
-pub struct EtcdRestoreStatus {
-    /// Whether the cluster serves what the backup held.
-    pub succeeded: bool,
-    /// Why it does not yet.
-    pub reason: String,
 }

@@ -1,6 +1,6 @@
 //! The reconciler: what an application consists of, and how much of it is ready.
 
-use crate::resource::{MyApp, MyAppStatus};
+use crate::api::myapp_v1alpha1::{MyApp, MyAppStatus};
 use flyball::policy::{Policy, Reason, Rule};
 use flyball::{Action, Children, Context, Controller, Reconcile, Result};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -8,8 +8,6 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service, ServiceAccount}
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-/// Name of the operator: its field manager, and what it signs events with.
-pub const NAME: &str = "myapp-operator";
 /// The components, in the order in which a request passes them.
 pub const COMPONENTS: [&str; 4] = ["frontend", "backend", "worker", DATABASE];
 /// The component that keeps data.

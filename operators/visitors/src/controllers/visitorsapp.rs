@@ -1,6 +1,6 @@
 //! The reconciler: what a site consists of, and what waits for what.
 
-use crate::resource::{VisitorsApp, VisitorsAppStatus};
+use crate::api::visitorsapp_v1::{VisitorsApp, VisitorsAppStatus};
 use flyball::{Action, Children, Context, Controller, Reconcile, Result};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Secret, Service};
@@ -8,8 +8,6 @@ use kube::ResourceExt;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
 
-/// Name of the operator: its field manager, and what it signs events with.
-pub const NAME: &str = "visitors-operator";
 /// Images of the three tiers.
 const DATABASE: &str = "mysql:8.4";
 const BACKEND: &str = "jdob/visitors-service:1.0.0";
