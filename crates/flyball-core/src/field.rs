@@ -131,7 +131,8 @@ impl Mistake {
     }
 }
 
-/// One thing that is wrong with one field.
+/// An error in one field of an object.
+#[doc(alias = "field.Error")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
     /// The kind of mistake.

@@ -131,6 +131,8 @@ impl fmt::Display for GroupResource {
 ///
 /// Keys order as a real API server lists: by `namespace/name` byte by byte, so that namespace `a-b` comes before `a`.
 /// One string holds both, since a cache or a store keeps very many of them.
+#[doc(alias = "NamespacedName")]
+#[doc(alias = "ObjectRef")]
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey(Arc<str>);
 

@@ -34,6 +34,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(10);
 /// # Errors
 ///
 /// Returns the error of `change`; a conflict only if every attempt had one.
+#[doc(alias = "RetryOnConflict")]
 pub async fn retry_on_conflict<T, F>(rng: &Rng, mut change: impl FnMut() -> F) -> kube::Result<T>
 where
     F: Future<Output = kube::Result<T>>,

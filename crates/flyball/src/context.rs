@@ -114,6 +114,8 @@ impl<K: AnyResource> Context<K> {
     }
 
     /// Returns namespace and name of the object being reconciled.
+    #[doc(alias = "Request")]
+    #[doc(alias = "NamespacedName")]
     pub fn key(&self) -> &ObjectKey {
         &self.session.primary.key
     }

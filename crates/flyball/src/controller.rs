@@ -238,6 +238,8 @@ impl<R: Reconcile> Controller<R> {
     ///     Changed::Updated { .. } => Ok(Vec::new()),
     /// });
     /// ```
+    #[doc(alias = "EventHandler")]
+    #[doc(alias = "handler.Funcs")]
     pub fn watches_changes<T: Resource>(
         mut self,
         map: impl Fn(Changed<'_, T>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
@@ -333,6 +335,8 @@ impl<R: Reconcile> Controller<R> {
     }
 
     /// Lets the controller read objects of this kind from the API server, without a cache.
+    #[doc(alias = "APIReader")]
+    #[doc(alias = "GetAPIReader")]
     pub fn reads<T: Resource>(self) -> Self {
         self.reads_as(Type::of::<T>(), Kind::of::<T>())
     }
@@ -343,6 +347,7 @@ impl<R: Reconcile> Controller<R> {
     }
 
     /// Adds an RBAC rule for requests through [`Context::client`](crate::Context::client).
+    #[doc(alias = "kubebuilder:rbac")]
     pub fn allows(mut self, rule: PolicyRule) -> Self {
         self.declaration.rules.push(rule);
         self
@@ -352,6 +357,7 @@ impl<R: Reconcile> Controller<R> {
     /// be true. The controller has to reconcile, own or watch the kind by this type, or the type has to stand for its
     /// metadata.
     #[doc(alias = "WithEventFilter")]
+    #[doc(alias = "WithPredicates")]
     #[doc(alias = "predicate_filter")]
     pub fn filter<T: Resource>(self, predicate: Predicate<T>) -> Self {
         self.filter_as(Type::of::<T>(), Kind::of::<T>(), predicate)
@@ -387,6 +393,7 @@ impl<R: Reconcile> Controller<R> {
 
     /// Sets the backoff of an object after failures.
     #[doc(alias = "RateLimiter")]
+    #[doc(alias = "error_policy")]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.declaration.backoff = backoff;
         self

@@ -5,7 +5,7 @@
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde::{Deserialize, Serialize};
 
-/// An operator as it is declared.
+/// The declarations of an operator: its kinds, controllers, webhooks, policies and permissions.
 ///
 /// Every operator prints it as JSON when it is run as `my-operator describe`; `flyball describe operator` shows it.
 ///

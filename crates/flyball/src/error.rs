@@ -19,6 +19,7 @@ use std::time::Duration;
 /// }
 /// assert_eq!(parse("many").unwrap_err().to_string(), "spec.size: invalid digit found in string");
 /// ```
+#[doc(alias = "TemporaryError")]
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -74,13 +75,13 @@ impl Error {
         self
     }
 
-    /// Asks for no retry: an external change has to come first, and will trigger the next reconcile.
+    /// Requests no retry: an external change has to come first, and triggers the next reconcile.
     pub fn wait(mut self) -> Self {
         self.0.retry = Retry::Wait;
         self
     }
 
-    /// Asks for no retry: the object itself is invalid, and has to be corrected. Counted apart from other errors.
+    /// Requests no retry: the object itself is invalid, and has to be corrected. Counted apart from other errors.
     #[doc(alias = "TerminalError")]
     #[doc(alias = "PermanentError")]
     pub fn terminal(mut self) -> Self {

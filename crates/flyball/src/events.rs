@@ -13,6 +13,8 @@ pub(crate) use recorder::Recorder;
 ///
 /// let event = Event::warning("TemplateMissing", "no template named base-image").action("Clone");
 /// ```
+#[doc(alias = "EventRecorder")]
+#[doc(alias = "Eventf")]
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Event {
     kind: &'static str,

@@ -342,6 +342,7 @@ impl Operator {
     /// assert!(versions[0].storage && !versions[1].storage && versions[1].name == "v1");
     /// # }
     /// ```
+    #[doc(alias = "CustomResourceExt")]
     pub fn crd(mut self, crd: CustomResourceDefinition) -> Self {
         match self.crds.iter_mut().find(|known| known.metadata.name == crd.metadata.name) {
             Some(known) => {
@@ -358,6 +359,7 @@ impl Operator {
     }
 
     /// Adds the admission and conversion webhooks of a kind.
+    #[doc(alias = "NewWebhookManagedBy")]
     pub fn webhook<T: Resource + Serialize>(mut self, webhook: Webhook<T>) -> Self {
         self.webhooks.push(webhook.declared());
         self
@@ -365,6 +367,8 @@ impl Operator {
 
     /// Adds a policy, which the API server itself enforces, to the [manifests](Self::manifests). The operator does
     /// not install it.
+    #[doc(alias = "ValidatingAdmissionPolicy")]
+    #[doc(alias = "MutatingAdmissionPolicy")]
     pub fn policy<T: Resource>(mut self, policy: Policy<T>) -> Self {
         self.policies.push(policy.declared());
         self
@@ -403,6 +407,8 @@ impl Operator {
     }
 
     /// Restricts the operator to these namespaces; all if empty. Cluster-scoped kinds are not restricted.
+    #[doc(alias = "DefaultNamespaces")]
+    #[doc(alias = "WATCH_NAMESPACE")]
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.namespaces = namespaces.into_iter().map(Into::into).collect();
         self
@@ -426,7 +432,7 @@ impl Operator {
         self
     }
 
-    /// Adds the author's own metrics to `/metrics`; `register` is called at the start of the operator.
+    /// Adds custom metrics to `/metrics`; `register` is called at the start of the operator.
     ///
     /// The built-in metrics have the names of controller-runtime, so that its dashboards work. The [four golden
     /// signals](https://sre.google/sre-book/monitoring-distributed-systems/) by controller:
@@ -476,6 +482,7 @@ impl Operator {
     /// Enables leader election: one of several replicas is active, the others wait. Without it, all are active.
     ///
     /// [`main`](Self::main) enables it in a pod by default.
+    #[doc(alias = "LeaderElectionID")]
     pub fn leader_election(mut self, election: LeaderElection) -> Self {
         self.election = Some(election);
         self
@@ -486,16 +493,17 @@ impl Operator {
     ///
     /// All hooks are called, before the next reconcile, and should be quick; if one panics, the panic is logged.
     /// Panics of reconciles are not reported here but to [`on_panic`](Self::on_panic).
-    pub fn on_error(mut self, tell: impl Fn(&str, &ObjectKey, &crate::Error) + Send + Sync + 'static) -> Self {
-        self.on_error.push(Arc::new(tell));
+    #[doc(alias = "error_policy")]
+    pub fn on_error(mut self, hook: impl Fn(&str, &ObjectKey, &crate::Error) + Send + Sync + 'static) -> Self {
+        self.on_error.push(Arc::new(hook));
         self
     }
 
     /// Adds a hook that is called with controller and object after each reconcile that leaves no failure to retry: it
     /// succeeded, the object is deleted, or the error waits for a change. It is the counterpart of
     /// [`on_error`](Self::on_error).
-    pub fn on_settled(mut self, tell: impl Fn(&str, &ObjectKey) + Send + Sync + 'static) -> Self {
-        self.on_settled.push(Arc::new(tell));
+    pub fn on_settled(mut self, hook: impl Fn(&str, &ObjectKey) + Send + Sync + 'static) -> Self {
+        self.on_settled.push(Arc::new(hook));
         self
     }
 
@@ -504,8 +512,8 @@ impl Operator {
     /// they are known, and the message.
     ///
     /// It should be quick. A panic of a [task](Self::task) ends the operator with an error.
-    pub fn on_panic(mut self, tell: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
-        self.on_panic.push(Arc::new(tell));
+    pub fn on_panic(mut self, hook: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
+        self.on_panic.push(Arc::new(hook));
         self
     }
 
@@ -520,6 +528,7 @@ impl Operator {
     /// Returns the RBAC rules that the operator needs: one for each resource, in the order of group and resource,
     /// then those that controllers [add](Controller::allows). Rules for its own namespace only, for leases and
     /// certificates, are in the [manifests](Self::manifests).
+    #[doc(alias = "kubebuilder:rbac")]
     pub fn rules(&self) -> Vec<PolicyRule> {
         let mut rules = rbac::rules(&self.grants());
         rules.extend(self.extra_rules());
@@ -547,6 +556,7 @@ impl Operator {
     /// namespaces, a `Role` in each of them and a `ClusterRole` for cluster-scoped kinds; and a `Role` in its own
     /// [namespace](Self::namespace) for the lease of the [leader election](Self::leader_election) and the
     /// certificates of webhooks.
+    #[doc(alias = "controller-gen")]
     pub fn manifests(&self) -> Vec<Value> {
         let name = self.installed_name();
         let (namespace, certificates) =

@@ -59,6 +59,8 @@ use std::marker::PhantomData;
 /// - Objects that are being deleted are excluded: a rule must not prevent a deletion.
 /// - An expression that fails, for example at a missing field, rejects the write, unless the policy is
 ///   [`optional`](Self::optional).
+#[doc(alias = "ValidatingAdmissionPolicy")]
+#[doc(alias = "MutatingAdmissionPolicy")]
 pub struct Policy<T> {
     declared: Declaration,
     kind: PhantomData<fn(T)>,

@@ -109,6 +109,7 @@ use std::time::Duration;
 pub(crate) const PORT: u16 = 9443;
 
 /// Source of the certificate that webhooks are served with.
+#[doc(alias = "certwatcher")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Certificates {
     /// The operator issues it, keeps it in a secret, and rotates it.
@@ -203,6 +204,7 @@ pub struct WebhookServer {
 /// ```
 ///
 /// It is called for writes through any version of the kind, converted to the version of `T`.
+#[doc(alias = "WebhookManagedBy")]
 pub struct Webhook<T: Resource> {
     declared: Declaration,
     kind: PhantomData<fn(T)>,

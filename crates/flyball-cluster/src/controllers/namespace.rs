@@ -22,7 +22,7 @@ const MANAGER: &str = "kube-controller-manager";
 /// Makes the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     // What remains goes when its own finalizers are done with, which nothing tells of.
-    let backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
+    let backoff = Backoff { base_delay: Duration::from_millis(100), max_delay: Duration::from_secs(5) };
     Controller::new(Emptying).while_deleting().backoff(backoff)
 }
 

@@ -27,7 +27,7 @@ const SET_BY_SERVER: [&str; 6] =
     ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"];
 
 impl<K: AnyResource> Context<K> {
-    /// Applies a child by server-side apply, owned by the object being reconciled, and returns it as it is then.
+    /// Applies a child by server-side apply, with the object being reconciled as its owner, and returns the result.
     ///
     /// The child gets a controller reference: it is garbage collected with its owner, and its changes trigger a
     /// reconcile of the owner. It is in the namespace of the owner unless it sets another. Absent and `null` fields
@@ -46,13 +46,16 @@ impl<K: AnyResource> Context<K> {
     #[doc(alias = "CreateOrUpdate")]
     #[doc(alias = "CreateOrPatch")]
     #[doc(alias = "patch")]
+    #[doc(alias = "SetControllerReference")]
+    #[doc(alias = "controller_owner_ref")]
+    #[doc(alias = "adopt")]
     pub async fn apply<T: AnyResource + Serialize>(&self, child: &T) -> Result<T> {
         let (kind, entry) = self.session.apply(type_of(child), serde_json::to_value(child)?, true).await?;
         Ok(entry.object(kind)?)
     }
 
-    /// Applies an object that the one being reconciled does not own, and that outlives it, and returns it as it is
-    /// then.
+    /// Applies an object without an owner reference, so that it outlives the one being reconciled, and returns the
+    /// result.
     ///
     /// Otherwise as [`apply`](Self::apply): for cluster-scoped objects, or objects in another namespace than that of
     /// the object being reconciled. Their changes trigger a reconcile only through
@@ -81,7 +84,7 @@ impl<K: AnyResource> Context<K> {
         Ok(entry.object(kind)?)
     }
 
-    /// Creates an object that the one being reconciled does not own, and that outlives it, and returns it.
+    /// Creates an object without an owner reference, so that it outlives the one being reconciled, and returns it.
     ///
     /// Otherwise as [`create`](Self::create). Only the controller deletes such objects.
     ///
@@ -93,7 +96,7 @@ impl<K: AnyResource> Context<K> {
         Ok(entry.object(kind)?)
     }
 
-    /// Deletes an object, if it is still the one that was read; another object of the same name stays.
+    /// Deletes an object by its UID; another object of the same name is not deleted.
     ///
     /// An object that does not exist counts as deleted. Finalizers and grace periods may delay the removal; the owner
     /// is reconciled afterwards.
@@ -102,6 +105,7 @@ impl<K: AnyResource> Context<K> {
     ///
     /// When the kind is not [owned](crate::Controller::owns), when `object` has no UID, or when the API server returns
     /// an error.
+    #[doc(alias = "Delete")]
     pub async fn delete<T: AnyResource>(&self, object: &T) -> Result<()> {
         self.session.delete(type_of(object), key_of(object), object.meta().uid.clone()).await
     }

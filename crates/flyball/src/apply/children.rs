@@ -30,6 +30,8 @@ use std::collections::{BTreeMap, BTreeSet};
 ///     Ok(Action::done())
 /// }
 /// ```
+#[doc(alias = "ApplySet")]
+#[doc(alias = "prune")]
 #[derive(Debug, Default)]
 #[must_use = "children are made by Context::apply_all"]
 pub struct Children {
@@ -68,7 +70,7 @@ impl Children {
         self
     }
 
-    /// Makes the stage wait for these earlier stages instead; for none, if none is named.
+    /// Sets the earlier stages that the stage waits for, instead of the one before it; none if empty.
     pub fn after<S: Into<String>>(mut self, stages: impl IntoIterator<Item = S>) -> Self {
         self.last().after = stages.into_iter().map(Into::into).collect();
         self
@@ -81,12 +83,12 @@ impl Children {
         self
     }
 
-    /// Adds a child, as [`Context::apply`] takes it.
+    /// Adds a child, which is applied as by [`Context::apply`].
     pub fn child<T: AnyResource + Serialize>(self, child: &T) -> Self {
         self.declare(child, true)
     }
 
-    /// Adds an object that cannot be owned by the one being reconciled, as [`Context::apply_unowned`] takes it.
+    /// Adds an object without an owner reference, which is applied as by [`Context::apply_unowned`].
     /// [`Context::apply_all`] never deletes it.
     pub fn unowned<T: AnyResource + Serialize>(self, object: &T) -> Self {
         self.declare(object, false)

@@ -35,6 +35,7 @@ use serde_json::Value;
 /// [API conventions]: https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md#typical-status-properties
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[doc(alias = "SetStatusCondition")]
 pub struct Condition {
     /// Type of the condition in CamelCase, such as `Ready`.
     #[serde(rename = "type")]

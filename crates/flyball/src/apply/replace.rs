@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::sync::Arc;
 
 impl<K: AnyResource> Context<K> {
-    /// Replaces an object by a changed copy of the one that was read, and returns it as it is then.
+    /// Replaces an object by a changed copy of the one that was read, and returns the result.
     ///
     /// Prefer [`apply`](Self::apply), which leaves the fields of others alone. This is for changes that server-side
     /// apply cannot express: removing an element of a shared list, such as a finalizer or an owner, or a change that
@@ -29,8 +29,7 @@ impl<K: AnyResource> Context<K> {
         self.put(object, "").await
     }
 
-    /// Replaces the status of an object by that of a changed copy of the one that was read, and returns the object as
-    /// it is then.
+    /// Replaces the status of an object by that of a changed copy of the one that was read, and returns the result.
     ///
     /// Prefer [`set_status`](Self::set_status): this method also removes the fields of others.
     ///

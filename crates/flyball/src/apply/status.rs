@@ -29,6 +29,7 @@ impl<K: AnyResource> Context<K> {
     /// controller of the operator sets the same field to something else.
     #[doc(alias = "patch_status")]
     #[doc(alias = "update_status")]
+    #[doc(alias = "StatusWriter")]
     pub async fn set_status(&self, status: &impl Serialize) -> Result<()> {
         self.session.set_status(serde_json::to_value(status)?).await
     }

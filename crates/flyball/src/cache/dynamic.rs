@@ -7,7 +7,7 @@ use flyball_core::ObjectKey;
 use kube::core::DynamicObject;
 
 impl Caches {
-    /// Returns the reads of a [kind](Kind) that is known at run time only.
+    /// Returns a handle to read objects of a [kind](Kind) that is known at run time only.
     pub fn dynamic(&self, kind: &Kind) -> Dynamic<&Self> {
         Dynamic::new(self, kind)
     }

@@ -8,8 +8,8 @@ use flyball_core::ObjectKey;
 use kube::core::DynamicObject;
 
 impl<K: AnyResource> Context<K> {
-    /// Returns the reads of a [kind](Kind) that is known at run time only. Writes take objects of such a kind as they
-    /// take others.
+    /// Returns a handle to read objects of a [kind](Kind) that is known at run time only. [`apply`](Self::apply) and
+    /// other writes take such objects without a handle.
     pub fn dynamic(&self, kind: &Kind) -> Dynamic<&Self> {
         Dynamic::new(self, kind)
     }

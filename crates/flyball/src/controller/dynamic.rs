@@ -21,7 +21,7 @@ impl<R: Reconcile<Resource = DynamicObject>> Controller<R> {
 }
 
 impl<R: Reconcile> Controller<R> {
-    /// Returns the declarations for a [kind](Kind) that is known at run time only.
+    /// Returns a handle to declare the use of a [kind](Kind) that is known at run time only.
     ///
     /// ```
     /// # use flyball::{Action, Context, Controller, Kind, Predicate, Reconcile, Result};

@@ -21,6 +21,8 @@ use std::sync::Arc;
 /// let ready = |d: &Deployment| d.status.as_ref().and_then(|status| status.ready_replicas);
 /// let predicate = Predicate::generation().or(Predicate::new(move |old, new| ready(old) != ready(new)));
 /// ```
+#[doc(alias = "EventFilter")]
+#[doc(alias = "when")]
 pub struct Predicate<T> {
     test: Arc<Test>,
     kind: PhantomData<fn(T)>,

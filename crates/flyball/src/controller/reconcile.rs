@@ -69,9 +69,15 @@ pub trait Reconcile: Send + Sync + 'static {
     ///
     /// Other finalizers are never changed. See
     /// <https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/>.
+    #[doc(alias = "finalizer")]
+    #[doc(alias = "AddFinalizer")]
+    #[doc(alias = "ContainsFinalizer")]
     const FINALIZER: Option<&'static str> = None;
 
     /// Compares the desired state in `object` with the actual state, and makes the missing changes.
+    #[doc(alias = "on.create")]
+    #[doc(alias = "on.update")]
+    #[doc(alias = "on.resume")]
     fn reconcile(
         &self,
         object: &Self::Resource,
@@ -86,6 +92,8 @@ pub trait Reconcile: Send + Sync + 'static {
     ///
     /// When it fails twice in a row, an event `CleanupFailed` reports it, and so does the condition `CleanedUp` if the
     /// status of the kind has a list of conditions that is merged by `type`. It is retried with backoff.
+    #[doc(alias = "on.delete")]
+    #[doc(alias = "cleanup")]
     fn finalize(
         &self,
         object: &Self::Resource,
@@ -96,7 +104,7 @@ pub trait Reconcile: Send + Sync + 'static {
     }
 }
 
-/// The next step after a successful reconcile.
+/// The result of a successful reconcile: whether and when to requeue the object.
 ///
 /// ```
 /// # use flyball::Action;
@@ -105,23 +113,25 @@ pub trait Reconcile: Send + Sync + 'static {
 /// if is_ready { Action::done() } else { Action::requeue_after(Duration::from_secs(5)) }
 /// # }
 /// ```
+#[doc(alias = "Result")]
+#[doc(alias = "ReconcileResult")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action(pub(crate) Next);
 
 impl Action {
-    /// Does nothing until something changes.
+    /// Requests no requeue: the next reconcile follows a change.
     #[doc(alias = "await_change")]
     pub fn done() -> Self {
         Self(Next::Rest)
     }
 
-    /// Reconciles once more soon, with a wait that grows as it does after errors.
+    /// Requeues the object with the backoff of failures.
     #[doc(alias = "Requeue")]
     pub fn requeue() -> Self {
         Self(Next::Retry)
     }
 
-    /// Reconciles once more after this time, a year at most, unless something changes before. Zero is the same as
+    /// Requeues the object after this time, a year at most, unless a change triggers it before. Zero is the same as
     /// [`requeue`](Self::requeue).
     #[doc(alias = "requeue")]
     #[doc(alias = "RequeueAfter")]

@@ -87,6 +87,7 @@ impl<K: AnyResource> Source<K> {
     /// For a period that depends on the object return
     /// [`Action::requeue_after`](crate::Action::requeue_after) instead.
     #[doc(alias = "SyncPeriod")]
+    #[doc(alias = "on.timer")]
     pub fn timer(period: Duration, select: impl Fn(&Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static) -> Self {
         Self::task(move |waking| {
             async move {
@@ -215,6 +216,8 @@ impl<K: AnyResource> Channel<K> {
     }
 
     /// Triggers a reconcile of the object with this key, if it exists.
+    #[doc(alias = "trigger")]
+    #[doc(alias = "enqueue")]
     pub fn wake(&self, key: &ObjectKey) {
         for end in self.ends.lock().iter().filter_map(Weak::upgrade) {
             end.wake(vec![key.clone()], Priority::Fresh);

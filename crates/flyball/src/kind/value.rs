@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// A kind as a value: its names, and whether its objects live in namespaces.
+/// A kind that is known at run time: group, version, kind, plural and scope.
 ///
 /// Most operators know their kinds at compile time and do not need it: a [`Resource`] knows its kind. An operator
 /// whose kinds come from a file or an object uses [`DynamicObject`](kube::core::DynamicObject), and passes the kind
@@ -63,6 +63,8 @@ use std::sync::Arc;
 ///
 /// Two kinds are equal if group, version and name are, whatever their plural and scope; of several declarations in an
 /// operator the first one counts.
+#[doc(alias = "ApiResource")]
+#[doc(alias = "RESTMapping")]
 #[derive(Clone)]
 pub struct Kind(Arc<Names>);
 
@@ -110,7 +112,7 @@ impl Kind {
         Self(Arc::new(Names { kind, resource, namespaced }))
     }
 
-    /// Returns the same as a type of kube, to make a [`DynamicObject`](kube::core::DynamicObject) or an
+    /// Returns the kind as kube's [`ApiResource`], to make a [`DynamicObject`](kube::core::DynamicObject) or an
     /// `Api::<DynamicObject>`.
     pub fn api_resource(&self) -> ApiResource {
         let GroupVersionKind { group, version, kind } = self.gvk();

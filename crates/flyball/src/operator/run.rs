@@ -32,6 +32,7 @@ impl Operator {
     ///
     /// When a declaration is invalid, an address cannot be listened on, the [lease](crate::LeaderElection) was lost,
     /// or a task failed. An unreachable API server is not an error: requests are retried.
+    #[doc(alias = "Start")]
     pub async fn run(self, client: kube::Client, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         self.run_over(client.into(), shutdown).await
     }

@@ -31,6 +31,8 @@ use tower::BoxError;
 /// });
 /// let operator = Operator::new("site-operator").task(task.on_every_replica());
 /// ```
+#[doc(alias = "Runnable")]
+#[doc(alias = "daemon")]
 pub struct Task {
     pub(super) name: String,
     pub(super) everywhere: bool,

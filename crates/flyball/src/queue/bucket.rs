@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The rate limit of all retries of one controller, after failures and [`Action::requeue`](crate::Action::requeue):
-/// `burst` retries at once, then one per `every`.
+/// `burst` retries at once, then one per `interval`.
 ///
 /// Each object has its own [`Backoff`](crate::Backoff), but a thousand objects that fail together would still be
 /// retried together, and overload an API server or external system that is starting. Reconciles after a change, and
@@ -21,13 +21,13 @@ use tokio::time::Instant;
 /// #     async fn reconcile(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<Action> { Ok(Action::done()) }
 /// # }
 /// // For a provider that allows sixty calls in a minute.
-/// let rate = RetryRate { every: Duration::from_secs(1), burst: 10 };
+/// let rate = RetryRate { interval: Duration::from_secs(1), burst: 10 };
 /// let controller = Controller::new(Sites).retry_rate(rate);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryRate {
     /// The interval between two retries; zero means no limit.
-    pub every: Duration,
+    pub interval: Duration,
     /// Retries that may begin at once, at least 1.
     pub burst: u32,
 }
@@ -35,7 +35,7 @@ pub struct RetryRate {
 impl Default for RetryRate {
     /// 100 at once, then 10 in a second, as client-go's controllers do.
     fn default() -> Self {
-        Self { every: Duration::from_millis(100), burst: 100 }
+        Self { interval: Duration::from_millis(100), burst: 100 }
     }
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Bucket {
 
 impl Bucket {
     pub(super) fn new(rate: RetryRate) -> Self {
-        let every = rate.every.min(MAX_DELAY);
+        let every = rate.interval.min(MAX_DELAY);
         Self { every, slack: every.saturating_mul(rate.burst.max(1) - 1), full_at: None }
     }
 
@@ -83,7 +83,7 @@ mod tests {
             burst in 0..5u32,
             steps in prop::collection::vec(0..60u64, 1..100),
         ) {
-            let mut bucket = Bucket::new(RetryRate { every: Duration::from_millis(every), burst });
+            let mut bucket = Bucket::new(RetryRate { interval: Duration::from_millis(every), burst });
             let (mut now, burst) = (Instant::now(), u64::from(burst.max(1)));
             // The model: tokens in parts, so many to a token as there are milliseconds to one.
             let mut parts = burst * every;
@@ -103,11 +103,11 @@ mod tests {
     #[test]
     fn rates_at_the_ends_of_what_can_be_said_harm_nobody() {
         let now = Instant::now();
-        let mut unlimited = Bucket::new(RetryRate { every: Duration::ZERO, burst: 0 });
+        let mut unlimited = Bucket::new(RetryRate { interval: Duration::ZERO, burst: 0 });
         assert!((0..1000).all(|_| unlimited.try_acquire(now)));
-        let mut hardly = Bucket::new(RetryRate { every: Duration::MAX, burst: u32::MAX });
+        let mut hardly = Bucket::new(RetryRate { interval: Duration::MAX, burst: u32::MAX });
         assert!((0..1000).all(|_| hardly.try_acquire(now)));
-        let mut once = Bucket::new(RetryRate { every: Duration::MAX, burst: 1 });
+        let mut once = Bucket::new(RetryRate { interval: Duration::MAX, burst: 1 });
         assert_eq!((once.try_acquire(now), once.try_acquire(now)), (true, false));
     }
 }

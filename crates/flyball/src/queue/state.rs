@@ -588,7 +588,7 @@ mod tests {
         fn the_queue_does_what_the_model_does(steps in prop::collection::vec(step(), 0..80)) {
             const EVERY: u64 = 7;
             const BURST: u64 = 2;
-            let rate = RetryRate { every: Duration::from_millis(EVERY), burst: BURST as u32 };
+            let rate = RetryRate { interval: Duration::from_millis(EVERY), burst: BURST as u32 };
             let mut queue = State::new(Backoff::default(), rate, &Rng::from_seed(1));
             let key = |k: u8| ObjectKey::new([None, Some("a"), Some("b")][usize::from(k % 3)], &k.to_string());
             let mut now = Instant::now();

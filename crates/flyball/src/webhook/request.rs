@@ -45,6 +45,8 @@ pub enum Operation {
 /// assert!(!keeps_its_data.validate(&request).await.unwrap().is_allowed());
 /// # });
 /// ```
+#[doc(alias = "admission.Request")]
+#[doc(alias = "AdmissionReview")]
 pub struct AdmissionRequest<T> {
     uid: String,
     operation: Operation,

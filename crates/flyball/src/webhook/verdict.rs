@@ -18,6 +18,7 @@ use flyball_core::{GroupVersionKind, Reason, Status};
 /// # }
 /// # assert!(check(1, 2).is_allowed() && !check(3, 2).is_allowed());
 /// ```
+#[doc(alias = "admission.Response")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     refusal: Option<Refusal>,

@@ -97,7 +97,7 @@ async fn a_burst_of_edits_becomes_few_reconciles() {
 async fn failures_are_retried_with_growing_waits() {
     let (api, widgets) = (Api::default(), Widgets::new(|_, _| Box::pin(async { Err("no".into()) })));
     widget(&api, "a", 1);
-    let backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(8) };
+    let backoff = Backoff { base_delay: Duration::from_secs(1), max_delay: Duration::from_secs(8) };
     let _stage = Stage::with(&api, &widgets, |controller| controller.backoff(backoff)).await;
     let mut calls = Vec::new();
     for _ in 0..40 {
@@ -112,7 +112,7 @@ async fn failures_are_retried_with_growing_waits() {
 async fn changes_do_not_grow_the_wait() {
     let (api, widgets) = (Api::default(), Widgets::new(|_, _| Box::pin(async { Err("no".into()) })));
     widget(&api, "a", 1);
-    let backoff = Backoff { first: Duration::from_secs(10), longest: Duration::from_secs(1000) };
+    let backoff = Backoff { base_delay: Duration::from_secs(10), max_delay: Duration::from_secs(1000) };
     let _stage = Stage::with(&api, &widgets, |controller| controller.backoff(backoff)).await;
     for size in 2..=20 {
         widget(&api, "a", size);
@@ -321,7 +321,7 @@ async fn what_follows_a_reconcile_is_what_it_said() {
     let check = async |size: i64, expected: &[u64]| {
         let api = Api::default();
         widget(&api, "a", size);
-        let backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+        let backoff = Backoff { base_delay: Duration::from_secs(1), max_delay: Duration::from_secs(60) };
         let stage = Stage::with(&api, &widgets, |controller| controller.backoff(backoff)).await;
         let mut times = Vec::new();
         for second in 0..20 {
