@@ -10,7 +10,7 @@
 //! | [`plan`] | from the observed state of a cluster to its next step: plain data, no I/O |
 //! | [`controllers`] | one controller for each kind: observe, take the step, report status, conditions and events |
 //! | [`objects`] | the pods and services that a cluster consists of |
-//! | [`figures`] | the metrics |
+//! | [`metrics`] | the metrics |
 //! | [`etcd`] | the required part of etcd's API, and a client for its JSON gateway |
 //! | [`snapshots`] | storage of snapshots |
 //! | [`model`] | a model of etcd, for tests |
@@ -42,16 +42,16 @@ pub mod webhooks {
 }
 
 pub mod etcd;
-pub mod figures;
+pub mod metrics;
 pub mod model;
 pub mod objects;
 pub mod plan;
 pub mod snapshots;
 
 use etcd::Etcd;
-use figures::Figures;
 use flyball::Operator;
 use kube::CustomResourceExt;
+use metrics::ClusterMetrics;
 use snapshots::Snapshots;
 use std::sync::Arc;
 
@@ -59,15 +59,15 @@ use std::sync::Arc;
 pub const NAME: &str = "etcd-operator";
 
 /// Returns the operator with all of its CRDs, controllers and webhooks.
-pub fn operator<E: Etcd, S: Snapshots>(etcd: Arc<E>, snapshots: Arc<S>, figures: Figures) -> Operator {
-    let registered = figures.clone();
+pub fn operator<E: Etcd, S: Snapshots>(etcd: Arc<E>, snapshots: Arc<S>, metrics: ClusterMetrics) -> Operator {
+    let registered = metrics.clone();
     Operator::new(NAME)
         .metrics(move |registry| registered.register(registry))
         .crd(api::etcdcluster_v1beta2::EtcdCluster::crd())
         .crd(api::etcdbackup_v1beta2::EtcdBackup::crd())
         .crd(api::etcdrestore_v1beta2::EtcdRestore::crd())
         .policy(controllers::etcdcluster::policy())
-        .controller(controllers::etcdcluster::controller(etcd.clone(), snapshots.clone(), figures))
+        .controller(controllers::etcdcluster::controller(etcd.clone(), snapshots.clone(), metrics))
         .controller(controllers::etcdbackup::controller(etcd, snapshots))
         .controller(controllers::etcdrestore::controller())
     // +flyball:operator

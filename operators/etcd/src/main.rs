@@ -2,7 +2,7 @@
 
 use clap::Args;
 use etcd_operator::etcd::Gateway;
-use etcd_operator::figures::Figures;
+use etcd_operator::metrics::ClusterMetrics;
 use etcd_operator::snapshots::Folder;
 use flyball::{Operator, Task};
 use std::net::SocketAddr;
@@ -42,6 +42,6 @@ fn main() -> ExitCode {
             }
             Ok(())
         });
-        etcd_operator::operator(Arc::new(Gateway::default()), snapshots, Figures::default()).task(server)
+        etcd_operator::operator(Arc::new(Gateway::default()), snapshots, ClusterMetrics::default()).task(server)
     })
 }

@@ -4,7 +4,7 @@
 //! `NAME-client` where clients find those that are. See <https://etcd.io/docs/v3.5/op-guide/configuration/> for the flags.
 
 use crate::api::etcdcluster_v1beta2::{EtcdCluster, Incarnation};
-use crate::plan::Seen;
+use crate::plan::ObservedPod;
 use flyball::Result;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -204,12 +204,12 @@ pub fn incarnation_of(pod: &Pod) -> Option<u32> {
 }
 
 /// Reads what matters of a pod.
-pub fn seen(pod: &Pod) -> Seen {
+pub fn observe(pod: &Pod) -> ObservedPod {
     let status = pod.status.as_ref();
     let phase = status.and_then(|status| status.phase.as_deref()).unwrap_or_default();
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let container = containers.into_iter().find(|container| container.name == CONTAINER);
-    Seen {
+    ObservedPod {
         name: pod.name_any(),
         version: container.and_then(|container| container.image.as_deref()).map(version_of).unwrap_or_default(),
         is_leaving: pod.metadata.deletion_timestamp.is_some(),

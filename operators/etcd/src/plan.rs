@@ -1,4 +1,4 @@
-//! What is seen of a cluster, and the one step that comes next.
+//! From the observed state of a cluster to its next step.
 //!
 //! Plain data without I/O. One step is taken at a time, and the next one is decided on what is seen then: so a step may be cut
 //! off at any point, and its answer may be lost. What a cluster's life depends on:
@@ -13,9 +13,9 @@ use crate::etcd::{Member, MemberStatus};
 use crate::objects::pod_of;
 use std::fmt;
 
-/// What is wanted.
+/// The desired state of a cluster.
 #[derive(Clone, Debug)]
-pub struct Wanted<'a> {
+pub struct DesiredState<'a> {
     /// Number of members.
     pub size: usize,
     /// The version of each.
@@ -26,7 +26,7 @@ pub struct Wanted<'a> {
 
 /// A pod of a cluster, and what etcd in it says.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Seen {
+pub struct ObservedPod {
     /// Its name, which is the member's too.
     pub name: String,
     /// What it is to run.
@@ -39,7 +39,7 @@ pub struct Seen {
     pub status: Option<MemberStatus>,
 }
 
-impl Seen {
+impl ObservedPod {
     /// Tells whether it may still be of use.
     pub fn is_alive(&self) -> bool {
         !self.is_leaving && !self.is_over
@@ -87,19 +87,19 @@ impl Membership {
 
 /// Returns the name of the pod in which a member runs, or is to.
 pub fn pod_name(member: &Member) -> Option<&str> {
-    let told = Some(member.name.as_str()).filter(|name| !name.is_empty());
-    told.or_else(|| member.peer_urls.iter().find_map(|url| pod_of(url)))
+    let name = Some(member.name.as_str()).filter(|name| !name.is_empty());
+    name.or_else(|| member.peer_urls.iter().find_map(|url| pod_of(url)))
 }
 
-/// A cluster as it is seen in one moment.
+/// The observed state of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// Whether it was ever seen serving, in this life of it.
     pub formed: bool,
     /// Its pods.
-    pub pods: Vec<Seen>,
+    pub pods: Vec<ObservedPod>,
     /// Pods of an earlier life, which would mislead clients.
-    pub leftovers: Vec<Seen>,
+    pub leftovers: Vec<ObservedPod>,
     /// Its members, unless nobody answers.
     pub membership: Option<Membership>,
     /// The names of those that had started when the view before this one was taken.
@@ -123,7 +123,7 @@ pub enum Step {
     Add,
     /// Take a member out of etcd.
     Remove(Member),
-    /// Bring a member to the version that is wanted.
+    /// Bring a member to the desired version.
     Upgrade(String),
     /// Give back what a member's database does not use.
     Defragment(String),
@@ -169,16 +169,16 @@ impl fmt::Display for Step {
 }
 
 impl View {
-    fn pod(&self, name: &str) -> Option<&Seen> {
+    fn pod(&self, name: &str) -> Option<&ObservedPod> {
         self.pods.iter().find(|pod| pod.name == name)
     }
 
-    fn pod_of(&self, member: &Member) -> Option<&Seen> {
+    fn pod_of(&self, member: &Member) -> Option<&ObservedPod> {
         self.pod(pod_name(member)?)
     }
 
     /// Returns the members of etcd that answer and follow a leader.
-    pub fn well(&self) -> impl Iterator<Item = &Seen> {
+    pub fn well(&self) -> impl Iterator<Item = &ObservedPod> {
         let members = self.membership.iter().flat_map(|membership| &membership.members);
         members
             .filter(|member| !member.name.is_empty())
@@ -199,7 +199,7 @@ impl View {
     ///
     /// Both what they say themselves and what was seen before must say so: a member that was cut off may tell of old times.
     fn is_lost(&self) -> bool {
-        let is_alive = |name: &str| self.pod(name).is_some_and(Seen::is_alive);
+        let is_alive = |name: &str| self.pod(name).is_some_and(ObservedPod::is_alive);
         let left = self.known.iter().filter(|name| is_alive(name)).count();
         let can_be = |member: &&Member| member.name.is_empty() || is_alive(&member.name);
         let is_said = self.membership.as_ref().is_none_or(|membership| {
@@ -209,7 +209,7 @@ impl View {
     }
 
     /// Decides what comes next.
-    pub fn next(&self, wanted: &Wanted<'_>) -> Step {
+    pub fn next(&self, desired: &DesiredState<'_>) -> Step {
         if let Some(leftover) = self.leftovers.iter().min_by_key(|pod| pod.is_leaving) {
             return match leftover.is_leaving {
                 true => Step::Wait(format!("waiting for pod {} to be gone", leftover.name)),
@@ -234,49 +234,51 @@ impl View {
                 None => Step::Wait("waiting for a quorum of the members to answer".into()),
             };
         };
-        self.next_of(membership, wanted)
+        self.next_of(membership, desired)
     }
 
     /// Decides what comes next while a quorum answers.
-    fn next_of(&self, membership: &Membership, wanted: &Wanted<'_>) -> Step {
+    fn next_of(&self, membership: &Membership, desired: &DesiredState<'_>) -> Step {
         let members = &membership.members;
-        let is_member = |pod: &&Seen| members.iter().any(|member| pod_name(member) == Some(&pod.name));
+        let is_member = |pod: &&ObservedPod| members.iter().any(|member| pod_name(member) == Some(&pod.name));
         if let Some(stray) = self.pods.iter().find(|pod| pod.is_alive() && !is_member(pod)) {
             return Step::Discard(stray.name.clone());
         }
         if let Some(added) = members.iter().find(|member| member.name.is_empty()) {
             return match (self.pod_of(added), pod_name(added)) {
-                _ if members.len() > wanted.size => Step::Remove(added.clone()),
+                _ if members.len() > desired.size => Step::Remove(added.clone()),
                 (None, Some(name)) => Step::Start(name.into()),
                 (_, name) => Step::Wait(format!("waiting for member {} to start", name.unwrap_or_default())),
             };
         }
-        if let Some(dead) = members.iter().find(|member| !self.pod_of(member).is_some_and(Seen::is_alive)) {
+        if let Some(dead) = members.iter().find(|member| !self.pod_of(member).is_some_and(ObservedPod::is_alive)) {
             return Step::Remove(dead.clone());
         }
-        let pods: Vec<&Seen> = members.iter().filter_map(|member| self.pod_of(member)).collect();
+        let pods: Vec<&ObservedPod> = members.iter().filter_map(|member| self.pod_of(member)).collect();
         if let Some(ill) = pods.iter().find(|pod| !pod.is_well()) {
             return Step::Wait(format!("waiting for member {} to be well", ill.name));
         }
         if let Some(old) = pods.iter().find(|pod| !pod.runs_its_version()) {
             return Step::Wait(format!("waiting for member {} to run {}", old.name, old.version));
         }
-        if members.len() < wanted.size {
+        if members.len() < desired.size {
             return Step::Add;
         }
         // Whatever takes a member off the others' hands for a while takes the leader last: an election costs clients time.
-        let last_leader =
-            |pods: &mut dyn Iterator<Item = &&Seen>| pods.min_by_key(|pod| pod.is_leader()).map(|pod| pod.name.clone());
-        if members.len() > wanted.size {
+        let last_leader = |pods: &mut dyn Iterator<Item = &&ObservedPod>| {
+            pods.min_by_key(|pod| pod.is_leader()).map(|pod| pod.name.clone())
+        };
+        if members.len() > desired.size {
             let name = last_leader(&mut pods.iter().rev());
             let surplus = members.iter().find(|member| Some(member.name.as_str()) == name.as_deref());
             return surplus.cloned().map_or(Step::Rest, Step::Remove);
         }
-        if let Some(name) = last_leader(&mut pods.iter().filter(|pod| pod.version != wanted.version)) {
+        if let Some(name) = last_leader(&mut pods.iter().filter(|pod| pod.version != desired.version)) {
             return Step::Upgrade(name);
         }
-        if let Some((percent, bytes)) = wanted.defragment {
-            let is_loose = |pod: &&&Seen| pod.unused().is_some_and(|(unused, size)| unused > percent && size >= bytes);
+        if let Some((percent, bytes)) = desired.defragment {
+            let is_loose =
+                |pod: &&&ObservedPod| pod.unused().is_some_and(|(unused, size)| unused > percent && size >= bytes);
             let mut loose = pods.iter().filter(is_loose).filter(|pod| !self.rested.contains(&pod.name));
             if let Some(name) = last_leader(&mut loose) {
                 return Step::Defragment(name);
@@ -286,9 +288,9 @@ impl View {
     }
 
     /// Returns what a new member runs: what those run that are not upgraded yet, for they come first.
-    pub fn joining_version<'a>(&'a self, wanted: &'a str) -> &'a str {
+    pub fn joining_version<'a>(&'a self, desired: &'a str) -> &'a str {
         let mut alive = self.pods.iter().filter(|pod| pod.is_alive());
-        alive.find(|pod| pod.version != wanted).map_or(wanted, |pod| &pod.version)
+        alive.find(|pod| pod.version != desired).map_or(desired, |pod| &pod.version)
     }
 }
 

@@ -7,7 +7,7 @@ mod suite;
 use etcd_operator::api::etcdbackup_v1beta2::EtcdBackup;
 use etcd_operator::api::etcdcluster_v1beta2::EtcdCluster;
 use etcd_operator::api::etcdrestore_v1beta2::EtcdRestore;
-use etcd_operator::figures::Figures;
+use etcd_operator::metrics::ClusterMetrics;
 use etcd_operator::model::Model;
 use flyball::{Operator, Rng};
 use flyball_cluster::testing::Test;
@@ -54,7 +54,7 @@ fn demovolume() -> Sample {
 fn etcd() -> Sample {
     let make = || {
         let model = Arc::new(Model::new(Rng::from_seed(1)));
-        etcd_operator::operator(model.clone(), model, Figures::default())
+        etcd_operator::operator(model.clone(), model, ClusterMetrics::default())
     };
     let cluster = json!({"size": 3, "version": "3.1.10"});
     let (backup, restore) =

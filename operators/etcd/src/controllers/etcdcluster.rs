@@ -1,4 +1,4 @@
-//! The reconciler of clusters: it looks, decides on one step, tells, and takes it.
+//! The reconciler of clusters: it observes, decides on one step, reports it, and executes it.
 //!
 //! What a step depends on is stored in the status before it is taken, and so is the next life of a cluster before anything of
 //! the last one goes. Errors of etcd are tried again with backoff, whatever they are.
@@ -8,9 +8,9 @@ use crate::api::etcdbackup_v1beta2::EtcdBackup;
 use crate::api::etcdcluster_v1beta2::{EtcdCluster, EtcdClusterStatus, Incarnation, Members, Phase};
 use crate::api::etcdrestore_v1beta2::EtcdRestore;
 use crate::etcd::{Error, Etcd};
-use crate::figures::Figures;
+use crate::metrics::ClusterMetrics;
 use crate::objects::{self, CLIENT_PORT, Start, client_url, peer_url};
-use crate::plan::{Membership, Seen, Step, View, Wanted, pod_name};
+use crate::plan::{DesiredState, Membership, ObservedPod, Step, View, pod_name};
 use crate::snapshots::Snapshots;
 use flyball::policy::{Policy, Rule};
 use flyball::{Action, Condition, Context, Controller, Event, ObjectKey, Reconcile, Result};
@@ -23,34 +23,34 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Until the next look after a step.
-const NEXT: Duration = Duration::from_millis(500);
-/// Until the next look while something is waited for that no watch tells of.
-const PAUSE: Duration = Duration::from_secs(5);
-/// Until the next look at a cluster that is as it should be: etcd tells nobody when it is unwell.
-const RESYNC: Duration = Duration::from_secs(30);
-/// How long a cluster must be found lost before what is left of it is given up.
-const LOST: SignedDuration = SignedDuration::from_secs(30);
-/// How long a member is left alone after it was defragmented.
-const RESTED: SignedDuration = SignedDuration::from_mins(10);
-/// Characters that are drawn for the name of a member.
-const SUFFIX: usize = 5;
+/// Requeue delay after a step.
+const STEP_DELAY: Duration = Duration::from_millis(500);
+/// Requeue delay while a step waits for a change that no watch reports.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval at which a healthy cluster is checked: etcd does not report failures.
+const RESYNC_INTERVAL: Duration = Duration::from_secs(30);
+/// Time for which a cluster has to be lost before it is rebuilt from a backup.
+const LOST_TIMEOUT: SignedDuration = SignedDuration::from_secs(30);
+/// Minimum time between two defragmentations of a member.
+const DEFRAGMENT_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
+/// Random characters in the name of a member.
+const SUFFIX_LENGTH: usize = 5;
 
 /// Reconciles `EtcdCluster`s.
 #[derive(Debug)]
 pub struct Clusters<E, S> {
     etcd: Arc<E>,
     snapshots: Arc<S>,
-    figures: Figures,
+    metrics: ClusterMetrics,
 }
 
 /// Makes the controller of clusters.
 pub fn controller<E: Etcd, S: Snapshots>(
     etcd: Arc<E>,
     snapshots: Arc<S>,
-    figures: Figures,
+    metrics: ClusterMetrics,
 ) -> Controller<Clusters<E, S>> {
-    Controller::new(Clusters { etcd, snapshots, figures })
+    Controller::new(Clusters { etcd, snapshots, metrics })
         .owns::<Pod>()
         .owns::<Service>()
         .owns::<PodDisruptionBudget>()
@@ -75,7 +75,7 @@ impl<E: Etcd, S: Snapshots> Reconcile for Clusters<E, S> {
     type Resource = EtcdCluster;
 
     async fn reconcile(&self, cluster: &EtcdCluster, cx: &Context<EtcdCluster>) -> Result<Action> {
-        self.figures.forget_all_but(&cx.list::<EtcdCluster>(None).await?);
+        self.metrics.retain(&cx.list::<EtcdCluster>(None).await?);
         let paused = cluster.spec.paused;
         if !paused {
             for service in objects::services(cluster)? {
@@ -91,10 +91,10 @@ impl<E: Etcd, S: Snapshots> Reconcile for Clusters<E, S> {
             life = next_life(&life, asked.0, Some(asked.1));
         }
 
-        let view = self.look(cluster, &before, &life, cx).await?;
+        let view = self.observe(cluster, &before, &life, cx).await?;
         life.formed |= view.membership.as_ref().is_some_and(|membership| membership.is_consistent);
         let view = View { formed: life.formed, ..view };
-        let mut step = if paused { Step::Wait("paused".into()) } else { view.next(&wanted(cluster)) };
+        let mut step = if paused { Step::Wait("paused".into()) } else { view.next(&desired_state(cluster)) };
         let mut lost_since = None;
         if step == Step::Rebuild {
             let since = time(before.lost_since.as_deref()).unwrap_or(cx.now());
@@ -103,7 +103,7 @@ impl<E: Etcd, S: Snapshots> Reconcile for Clusters<E, S> {
                 None => {
                     Step::Wait("too few members are left for ever, and there is no backup to begin anew with".into())
                 }
-                Some(_) if cx.now().duration_since(since) < LOST => {
+                Some(_) if cx.now().duration_since(since) < LOST_TIMEOUT => {
                     Step::Wait("a quorum of the members is gone".into())
                 }
                 Some(snapshot) => {
@@ -119,21 +119,21 @@ impl<E: Etcd, S: Snapshots> Reconcile for Clusters<E, S> {
         if let Step::Defragment(name) = &step {
             status.defragmented.insert(name.clone(), rfc3339(cx.now()));
         }
-        self.figures.tell(cluster, &view, status.phase == Phase::Running && view.is_available(), &backups);
+        self.metrics.record(cluster, &view, status.phase == Phase::Running && view.is_available(), &backups);
         cx.set_status(&status).await?;
         if let Step::Wait(_) | Step::Rest = &step {
             let due = match paused || status.phase != Phase::Running {
                 true => None,
                 false => etcdbackup::schedule(cluster, &backups, cx).await?,
             };
-            let pause = if step == Step::Rest { RESYNC } else { PAUSE };
+            let pause = if step == Step::Rest { RESYNC_INTERVAL } else { POLL_INTERVAL };
             return Ok(Action::requeue_after(due.map_or(pause, |due| pause.min(due))));
         }
         let event = if step == Step::Rebuild { Event::warning } else { Event::normal };
         cx.event(event(step.name(), step.to_string()));
-        self.figures.took(cluster, &step);
-        match self.take(&step, cluster, &life, &view, cx).await {
-            Ok(()) => Ok(Action::requeue_after(NEXT)),
+        self.metrics.count_step(cluster, &step);
+        match self.execute(&step, cluster, &life, &view, cx).await {
+            Ok(()) => Ok(Action::requeue_after(STEP_DELAY)),
             Err(error) => {
                 cx.event(Event::warning("Failed", format!("{step}: {error}")));
                 Err(error)
@@ -143,8 +143,8 @@ impl<E: Etcd, S: Snapshots> Reconcile for Clusters<E, S> {
 }
 
 impl<E: Etcd, S: Snapshots> Clusters<E, S> {
-    /// Looks at the pods of a cluster, and asks etcd.
-    async fn look(
+    /// Observes the pods of a cluster and the state of etcd.
+    async fn observe(
         &self,
         cluster: &EtcdCluster,
         before: &EtcdClusterStatus,
@@ -154,26 +154,29 @@ impl<E: Etcd, S: Snapshots> Clusters<E, S> {
         let (pods, leftovers): (Vec<Pod>, Vec<Pod>) =
             cx.children::<Pod>().await?.into_iter().partition(|pod| objects::incarnation_of(pod) == Some(life.number));
         let ask = async |pod: &Pod| {
-            let seen = objects::seen(pod);
-            let status = match seen.is_alive() {
-                true => self.etcd.status(&client_url(cluster, &seen.name)).await,
+            let observed = objects::observe(pod);
+            let status = match observed.is_alive() {
+                true => self.etcd.status(&client_url(cluster, &observed.name)).await,
                 false => Err(Error::Nobody),
             };
-            Seen { status: status.inspect_err(|error| tracing::debug!(pod = seen.name, %error)).ok(), ..seen }
+            ObservedPod {
+                status: status.inspect_err(|error| tracing::debug!(pod = observed.name, %error)).ok(),
+                ..observed
+            }
         };
         let pods = join_all(pods.iter().map(ask)).await;
         let same_life = before.incarnation.as_ref().is_some_and(|before| before.number == life.number);
         let known = before.members.ready.iter().chain(&before.members.unready).filter(|_| same_life).cloned().collect();
-        let is_rested = |at: &str| time(Some(at)).is_some_and(|at| cx.now().duration_since(at) < RESTED);
+        let is_rested = |at: &str| time(Some(at)).is_some_and(|at| cx.now().duration_since(at) < DEFRAGMENT_INTERVAL);
         let rested = before.defragmented.iter().filter(|(_, at)| is_rested(at)).map(|(name, _)| name.clone()).collect();
         let membership = self.membership(cluster, &pods).await;
-        let leftovers = leftovers.iter().map(objects::seen).collect();
+        let leftovers = leftovers.iter().map(objects::observe).collect();
         Ok(View { formed: life.formed, pods, leftovers, membership, known, rested })
     }
 
     /// Asks for the members: all that answer for what a quorum knows, and then who knows most for what it knows itself.
-    async fn membership(&self, cluster: &EtcdCluster, pods: &[Seen]) -> Option<Membership> {
-        let mut answering: Vec<&Seen> = pods.iter().filter(|pod| pod.status.is_some()).collect();
+    async fn membership(&self, cluster: &EtcdCluster, pods: &[ObservedPod]) -> Option<Membership> {
+        let mut answering: Vec<&ObservedPod> = pods.iter().filter(|pod| pod.status.is_some()).collect();
         answering.sort_by_key(|pod| std::cmp::Reverse(pod.status.as_ref().map(|status| status.raft_index)));
         for is_consistent in [true, false] {
             for pod in &answering {
@@ -186,8 +189,8 @@ impl<E: Etcd, S: Snapshots> Clusters<E, S> {
         None
     }
 
-    /// Takes a step.
-    async fn take(
+    /// Executes a step.
+    async fn execute(
         &self,
         step: &Step,
         cluster: &EtcdCluster,
@@ -195,7 +198,7 @@ impl<E: Etcd, S: Snapshots> Clusters<E, S> {
         view: &View,
         cx: &Context<EtcdCluster>,
     ) -> Result<()> {
-        let draw = || format!("{}-{}", cluster.name_any(), cx.rng().suffix(SUFFIX));
+        let draw = || format!("{}-{}", cluster.name_any(), cx.rng().suffix(SUFFIX_LENGTH));
         // Whoever is to go is not asked to see to it, unless nobody else is there.
         let ask = |other_than: Option<&str>| {
             let well = view.well().max_by_key(|pod| Some(pod.name.as_str()) != other_than);
@@ -223,18 +226,18 @@ impl<E: Etcd, S: Snapshots> Clusters<E, S> {
             }
             Step::Upgrade(name) => drop(cx.apply(&objects::upgraded(cluster, name)?).await?),
             Step::Defragment(name) => self.etcd.defragment(&client_url(cluster, name)).await?,
-            // The next look finds what is left in an earlier life than its own.
+            // The next reconcile finds the pods of the earlier incarnation.
             Step::Rebuild | Step::Wait(_) | Step::Rest => {}
         }
         Ok(())
     }
 }
 
-fn wanted(cluster: &EtcdCluster) -> Wanted<'_> {
+fn desired_state(cluster: &EtcdCluster) -> DesiredState<'_> {
     let spec = &cluster.spec;
     let defragment =
         spec.autopilot.as_ref().map(|pilot| (pilot.defragment_above_percent, pilot.defragment_above_bytes));
-    Wanted { size: usize::from(spec.size), version: &spec.version, defragment }
+    DesiredState { size: usize::from(spec.size), version: &spec.version, defragment }
 }
 
 fn next_life(life: &Incarnation, snapshot: String, restore: Option<String>) -> Incarnation {
@@ -255,9 +258,9 @@ fn status(cluster: &EtcdCluster, before: &EtcdClusterStatus, view: &View, step: 
     };
     let unready: Vec<String> = started.into_iter().filter(|name| !well.contains(name)).collect();
     // Of who does not answer, what it said last stands.
-    let version = |pod: &Seen| {
-        let told = pod.status.as_ref().map(|status| status.version.clone());
-        Some((pod.name.clone(), told.or_else(|| before.versions.get(&pod.name).cloned())?))
+    let version = |pod: &ObservedPod| {
+        let reported = pod.status.as_ref().map(|status| status.version.clone());
+        Some((pod.name.clone(), reported.or_else(|| before.versions.get(&pod.name).cloned())?))
     };
     let versions: BTreeMap<String, String> = view.pods.iter().filter_map(version).collect();
     let parts =

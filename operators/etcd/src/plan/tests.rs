@@ -1,6 +1,6 @@
 use super::*;
 
-const WANTED: Wanted<'_> = Wanted { size: 3, version: "3.5.1", defragment: Some((50, 100)) };
+const DESIRED: DesiredState<'_> = DesiredState { size: 3, version: "3.5.1", defragment: Some((50, 100)) };
 
 /// Reads a cluster: one word for each member. `a` is well, `a!` does not answer, `a-` has lost its pod, `a~` is being deleted,
 /// `a?` was added and has no pod, `a+` was added and has one, `a<` runs an old version, `a*` leads, `a%` wastes space.
@@ -27,7 +27,7 @@ fn view(words: &str) -> View {
             ..MemberStatus::default()
         };
         if !matches!(mark, "-" | "?") {
-            view.pods.push(Seen {
+            view.pods.push(ObservedPod {
                 name: name.into(),
                 version: version.into(),
                 is_leaving: mark == "~",
@@ -46,7 +46,7 @@ fn view(words: &str) -> View {
 
 #[track_caller]
 fn check(words: &str, step: &str) {
-    let next = view(words).next(&WANTED);
+    let next = view(words).next(&DESIRED);
     let told = match &next {
         Step::Remove(member) => format!("Remove {}", pod_name(member).unwrap_or_default()),
         Step::Discard(name) | Step::Start(name) | Step::Upgrade(name) | Step::Defragment(name) => {
@@ -96,17 +96,17 @@ fn who_was_cut_off_is_not_believed_alone() {
     let old = view("a b- c-");
     let mut view = view("a d! e!");
     view.membership = old.membership;
-    assert!(matches!(view.next(&WANTED), Step::Wait(_)));
+    assert!(matches!(view.next(&DESIRED), Step::Wait(_)));
 }
 
 #[test]
 fn a_life_begins_when_the_last_one_is_gone() {
     let mut view = View { leftovers: view("a b~").pods, ..View::default() };
-    assert_eq!(view.next(&WANTED), Step::Discard("a".into()));
+    assert_eq!(view.next(&DESIRED), Step::Discard("a".into()));
     view.leftovers.remove(0);
-    assert!(matches!(view.next(&WANTED), Step::Wait(_)));
+    assert!(matches!(view.next(&DESIRED), Step::Wait(_)));
     view.leftovers.clear();
-    assert_eq!(view.next(&WANTED), Step::Seed);
+    assert_eq!(view.next(&DESIRED), Step::Seed);
 }
 
 #[test]

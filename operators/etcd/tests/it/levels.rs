@@ -241,7 +241,7 @@ pub(crate) async fn restore(world: &World, name: &str, backup: &str) {
 
 fn metrics(world: &World) -> String {
     let (mut registry, mut text) = (Registry::default(), String::new());
-    world.figures.register(&mut registry);
+    world.metrics.register(&mut registry);
     encode(&mut text, &registry).unwrap();
     text
 }

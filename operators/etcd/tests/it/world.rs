@@ -4,7 +4,7 @@ use crate::node::Machine;
 use etcd_operator::api::etcdbackup_v1beta2::EtcdBackup;
 use etcd_operator::api::etcdcluster_v1beta2::{EtcdCluster, EtcdClusterStatus, Phase};
 use etcd_operator::api::etcdrestore_v1beta2::EtcdRestore;
-use etcd_operator::figures::Figures;
+use etcd_operator::metrics::ClusterMetrics;
 use etcd_operator::model::Model;
 use etcd_operator::objects::client_url;
 use flyball::{Operator, Rng};
@@ -27,7 +27,7 @@ pub(crate) struct World {
     pub(crate) clusters: Api<EtcdCluster>,
     pub(crate) pods: Api<Pod>,
     pub(crate) model: Model,
-    pub(crate) figures: Figures,
+    pub(crate) metrics: ClusterMetrics,
     pub(crate) trace: Trace,
     /// How many times a client that writes and reads all the time succeeded, and what it failed with.
     pub(crate) answered: Cell<usize>,
@@ -38,9 +38,9 @@ pub(crate) struct World {
 }
 
 /// The operator of all etcd processes of a model.
-pub(crate) fn operator(model: &Model, figures: Figures) -> Operator {
+pub(crate) fn operator(model: &Model, metrics: ClusterMetrics) -> Operator {
     let etcd = Arc::new(model.clone());
-    etcd_operator::operator(etcd.clone(), etcd, figures)
+    etcd_operator::operator(etcd.clone(), etcd, metrics)
 }
 
 /// Plays a story in a world without faults.
@@ -56,14 +56,14 @@ pub(crate) fn play_with(seed: u64, faults: Faults, story: impl AsyncFnOnce(&Worl
         let model = Model::new(rng.fork("etcd"));
         let cluster =
             Cluster::new(Options::simulated(clock.clone(), seed)).with_program(Arc::new(Machine::new(model.clone())));
-        let (admin, trace, figures) = (cluster.admin(), Trace::default(), Figures::default());
+        let (admin, trace, metrics) = (cluster.admin(), Trace::default(), ClusterMetrics::default());
         let client = cluster.simulated_client(
             User::new("operator", &["system:masters"]),
             faults,
             rng.fork("faults"),
             trace.clone(),
         );
-        let operator = operator(&model, figures.clone()).clock(clock).rng(rng.fork("operator"));
+        let operator = operator(&model, metrics.clone()).clock(clock).rng(rng.fork("operator"));
         for definition in [EtcdCluster::crd(), EtcdBackup::crd(), EtcdRestore::crd()] {
             Api::all(admin.clone()).create(&PostParams::default(), &definition).await.unwrap();
         }
@@ -73,7 +73,7 @@ pub(crate) fn play_with(seed: u64, faults: Faults, story: impl AsyncFnOnce(&Worl
             pods: Api::namespaced(admin.clone(), "default"),
             admin,
             model,
-            figures,
+            metrics,
             trace,
             answered: Cell::default(),
             failures: RefCell::default(),

@@ -17,9 +17,9 @@ type Labels = [(&'static str, String); 2];
 /// The same, and the step.
 type StepLabels = [(&'static str, String); 3];
 
-/// What is counted and measured; clones count together.
+/// The metrics of all clusters. Clones share the values.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct ClusterMetrics {
     members: Family<Labels, Gauge>,
     well: Family<Labels, Gauge>,
     available: Family<Labels, Gauge>,
@@ -35,8 +35,8 @@ fn labels(cluster: &EtcdCluster) -> Labels {
     [("namespace", cluster.namespace().unwrap_or_default()), ("name", cluster.name_any())]
 }
 
-impl Figures {
-    /// Has everything told to whoever asks for the operator's metrics.
+impl ClusterMetrics {
+    /// Registers the metrics.
     pub fn register(&self, registry: &mut Registry) {
         let mut gauge =
             |name: &str, help: &str, gauge: &Family<Labels, Gauge>| registry.register(name, help, gauge.clone());
@@ -49,8 +49,8 @@ impl Figures {
         registry.register("etcd_cluster_steps", "Steps that were taken, by what they were", self.steps.clone());
     }
 
-    /// Tells how a cluster is.
-    pub(crate) fn tell(&self, cluster: &EtcdCluster, view: &View, available: bool, backups: &[EtcdBackup]) {
+    /// Records the state of a cluster.
+    pub(crate) fn record(&self, cluster: &EtcdCluster, view: &View, available: bool, backups: &[EtcdBackup]) {
         let labels = labels(cluster);
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(labels.clone());
         let set = |gauge: &Family<Labels, Gauge>, value: i64| {
@@ -70,15 +70,15 @@ impl Figures {
     }
 
     /// Counts a step.
-    pub(crate) fn took(&self, cluster: &EtcdCluster, step: &Step) {
+    pub(crate) fn count_step(&self, cluster: &EtcdCluster, step: &Step) {
         let [namespace, name] = labels(cluster);
         let labels = [namespace, name, ("step", step.name().to_owned())];
         self.steps.get_or_create(&labels).inc();
         self.counted.lock().unwrap_or_else(PoisonError::into_inner).insert(labels);
     }
 
-    /// Forgets the clusters that are gone.
-    pub(crate) fn forget_all_but(&self, clusters: &[EtcdCluster]) {
+    /// Removes the metrics of all clusters but these.
+    pub(crate) fn retain(&self, clusters: &[EtcdCluster]) {
         let there: BTreeSet<Labels> = clusters.iter().map(labels).collect();
         self.known.lock().unwrap_or_else(PoisonError::into_inner).retain(|labels| {
             let is_there = there.contains(labels);
