@@ -349,7 +349,7 @@ impl Test {
     ///
     /// When it does not come about within an hour of paused time, or five minutes on a real cluster; when the operator failed.
     pub async fn eventually(&self, what: &str, is_so: impl AsyncFn() -> bool) {
-        let (_, longest) = self.installed.target.patience();
+        let (_, longest) = self.installed.target.convergence_times();
         let end = Instant::now() + longest;
         while !is_so().await {
             self.assert_works();
@@ -365,7 +365,7 @@ impl Test {
     /// When it goes on writing for an hour, or five minutes on a real cluster; when it failed; when it panicked; when an object
     /// failed all that while, again and again, with errors that are not [expected](Self::expect_errors).
     pub async fn assert_converges(&self) {
-        let (quiet, longest) = self.installed.target.patience();
+        let (quiet, longest) = self.installed.target.convergence_times();
         let end = Instant::now() + longest;
         loop {
             let before = self.requests();
@@ -387,7 +387,7 @@ impl Test {
         self.assert_converges().await;
         let before = self.requests();
         self.restart().await;
-        let quiet = self.installed.target.patience().0;
+        let quiet = self.installed.target.convergence_times().0;
         sleep(quiet).await;
         self.assert_works();
         self.assert_no_failures(quiet / 2);
@@ -615,7 +615,7 @@ impl Drop for Test {
         let changes = self.installed.log.unexpected_changes();
         assert!(changes.is_empty(), "{}", self.describe_changes(&changes));
         // Whoever is stopped tries nothing again.
-        let period = self.installed.target.patience().0 / 2;
+        let period = self.installed.target.convergence_times().0 / 2;
         if self.running.is_some() && self.installed.log.is_at_rest(period) {
             self.assert_no_failures(period);
         }

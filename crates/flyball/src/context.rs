@@ -65,7 +65,7 @@ pub struct Context<K> {
     kind: PhantomData<fn(K)>,
 }
 
-// Types are for authors of operators. Here they only choose what is decoded: all else is done by the pass, once
+// Types are for authors of operators. Here they only choose the decoder: the session does everything else, once
 // for all types.
 impl<K: AnyResource> Context<K> {
     pub(crate) fn of(session: Arc<ReconcileSession>) -> Self {

@@ -131,7 +131,7 @@ pub struct WebhookDescription {
     /// The kind, as `plural.version.group`.
     pub kind: String,
     /// Calls that are served: `defaults`, `validates`, `converts`.
-    pub asked: Vec<String>,
+    pub calls: Vec<String>,
 }
 
 /// The policy of one kind.

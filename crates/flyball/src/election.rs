@@ -217,12 +217,12 @@ impl Election {
         loop {
             let until = self.elector.until();
             // Half of it, so that one request that hangs leaves time for another.
-            let patience = self.settings.renew_deadline / 2;
+            let round_timeout = self.settings.renew_deadline / 2;
             let round = tokio::select! {
                 biased;
                 () = stop.wait() => return Ended::Stopped,
                 () = expired(until) => return unrenewed(),
-                round = timeout(patience, self.round()) => round,
+                round = timeout(round_timeout, self.round()) => round,
             };
             self.took_part(round.unwrap_or_else(|_| Err(kube::Error::Service("no answer in time".into()))));
             let leads = self.elector.until();

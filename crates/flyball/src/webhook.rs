@@ -345,7 +345,7 @@ impl<T: Resource> fmt::Debug for Webhook<T> {
         let Declaration { scope, .. } = &self.declared;
         f.debug_struct("Webhook")
             .field("kind", &scope.kind)
-            .field("asked", &self.declared.duties())
+            .field("calls", &self.declared.duties())
             .finish_non_exhaustive()
     }
 }

@@ -82,7 +82,7 @@ fn lines(described: &Description) -> Vec<String> {
     table(&mut lines, &["KIND", "DEFINITION", "SCOPE", "VERSION", "COLUMNS"], definitions);
     let controllers = described.controllers.iter().map(controller).collect();
     table(&mut lines, &["CONTROLLER", "RECONCILES", "OWNS", "WATCHES", "FINALIZER", "WORKERS"], controllers);
-    let webhooks = described.webhooks.iter().map(|webhook| vec![webhook.kind.clone(), webhook.asked.join(", ")]);
+    let webhooks = described.webhooks.iter().map(|webhook| vec![webhook.kind.clone(), webhook.calls.join(", ")]);
     table(&mut lines, &["WEBHOOK", "ASKED"], webhooks.collect());
     let policy = |policy: &flyball::description::PolicyDescription| {
         policy.rules.iter().map(|rule| vec![policy.kind.clone(), rule.clone()]).collect::<Vec<_>>()

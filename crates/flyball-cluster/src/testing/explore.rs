@@ -1,6 +1,6 @@
 //! Final state of a run, which crashes, orders and delays must not change.
 
-use super::report::{Done, Ordeal};
+use super::report::{ChaosRun, Done};
 use super::requests::Crash;
 use super::{Setup, Test};
 use crate::Inventory;
@@ -240,7 +240,7 @@ pub async fn explore_crashes<T: Debug + PartialEq>(
     if !undisturbed.is_alone() {
         return 0;
     }
-    let mut ordeal = Ordeal::new(&undisturbed.installed.operator, Done::Crashes(0));
+    let mut chaos_run = ChaosRun::new(&undisturbed.installed.operator, Done::Crashes(0));
     drop(undisturbed);
     let mut crashes = 0;
     let mut has_ended = false;
@@ -249,7 +249,7 @@ pub async fn explore_crashes<T: Debug + PartialEq>(
             let (state, returned, test) = play(Setup { crash: Some(crash), ..setup() }).await;
             let crashed = test.installed.log.crashed();
             crashes += usize::from(crashed.is_some());
-            ordeal.done = Done::Crashes(crashes);
+            chaos_run.done = Done::Crashes(crashes);
             let mut differences = differences(&expected, &state);
             if returned != returns {
                 differences += &format!("\n  the scenario: expected {returns:?}\n    and found {returned:?}");
@@ -271,9 +271,9 @@ pub async fn explore_crashes<T: Debug + PartialEq>(
     }
     if !has_ended {
         let untried = format!("crashes at requests after number {LAST_CRASH}");
-        ordeal.leave_out(untried);
+        chaos_run.leave_out(untried);
     }
-    ordeal.passed();
+    chaos_run.passed();
     crashes
 }
 

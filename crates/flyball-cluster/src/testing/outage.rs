@@ -1,7 +1,7 @@
 //! Outages of an operator, during and after which its objects must not change.
 
 use super::Test;
-use super::report::{Done, Ordeal};
+use super::report::{ChaosRun, Done};
 use crate::Inventory;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
@@ -46,13 +46,13 @@ impl Test {
     ///
     /// When something is gone, was replaced, restarted or made, which the message names; when things do not come to rest.
     pub async fn assert_outage_is_harmless(&mut self, outage: Duration) {
-        let (wanted, outage) = (outage, outage.min(self.installed.target.patience().1));
+        let (wanted, outage) = (outage, outage.min(self.installed.target.convergence_times().1));
         self.assert_converges().await;
         let before = self.inventory().await;
         let pods = before.names().filter(|name| name.starts_with("pods ")).count();
-        let mut ordeal = Ordeal::new(&self.installed.operator, Done::Outage { seconds: outage.as_secs(), pods });
+        let mut chaos_run = ChaosRun::new(&self.installed.operator, Done::Outage { seconds: outage.as_secs(), pods });
         if outage < wanted {
-            ordeal.leave_out(format!("an outage of more than {outage:?}: {wanted:?} was asked for"));
+            chaos_run.leave_out(format!("an outage of more than {outage:?}: {wanted:?} was asked for"));
         }
 
         self.crash().await;
@@ -67,7 +67,7 @@ impl Test {
         let mut harmed = left.harmed(&after);
         harmed.extend(after.without(&left).names().map(|name| format!("{name} was made")));
         assert!(harmed.is_empty(), "after the operator came back:{}", list(&harmed));
-        ordeal.passed();
+        chaos_run.passed();
     }
 
     async fn inventory(&self) -> Inventory {

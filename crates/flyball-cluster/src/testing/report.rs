@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Names the file that gets a line of JSON from each test.
 const PERMISSIONS: &str = "FLYBALL_TEST_PERMISSIONS";
-/// Names the file that gets a line of JSON from each ordeal.
+/// Names the file that gets a line of JSON from each chaos run.
 const CHAOS: &str = "FLYBALL_TEST_CHAOS";
 
 /// Fault applied to an operator.
@@ -23,11 +23,11 @@ pub(super) enum Done {
     Outage { seconds: u64, pods: usize },
 }
 
-/// Something that an operator has to bear. Its line is written when this is dropped: that of a test that panics as well, which says
-/// that the operator did not pass.
+/// A run with faults, and its outcome. The line is written when this is dropped, so that a test that panics reports a
+/// failure.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Ordeal {
+pub(super) struct ChaosRun {
     operator: String,
     pub(super) done: Done,
     passed: bool,
@@ -36,25 +36,25 @@ pub(super) struct Ordeal {
     not_tried: Option<String>,
 }
 
-impl Ordeal {
+impl ChaosRun {
     pub(super) fn new(operator: &str, done: Done) -> Self {
         Self { operator: operator.to_owned(), done, passed: false, not_tried: None }
     }
 
-    /// Says that something was asked for and is not tried.
+    /// Records faults that were requested but not tried.
     #[expect(clippy::print_stderr, reason = "whoever reads the output of a test has to know what it does not show")]
     pub(super) fn leave_out(&mut self, what: String) {
         eprintln!("the operator {} is not tried with {what}", self.operator);
         self.not_tried = Some(what);
     }
 
-    /// Says that the operator bore it.
+    /// Records that the operator passed.
     pub(super) fn passed(mut self) {
         self.passed = true;
     }
 }
 
-impl Drop for Ordeal {
+impl Drop for ChaosRun {
     fn drop(&mut self) {
         let written = std::env::var_os(CHAOS).map_or(Ok(()), |path| append(Path::new(&path), &json!(self)));
         assert!(written.is_ok() || std::thread::panicking(), "{CHAOS} cannot be written: {written:?}");

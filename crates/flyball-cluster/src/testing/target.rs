@@ -193,8 +193,8 @@ impl Target {
         }
     }
 
-    /// Returns how long nothing may be written until all is taken for done, and how long that may take.
-    pub(super) fn patience(&self) -> (Duration, Duration) {
+    /// Returns the time without writes after which the operator counts as converged, and the timeout.
+    pub(super) fn convergence_times(&self) -> (Duration, Duration) {
         match self {
             Self::Own { .. } => (Duration::from_secs(60), Duration::from_secs(3600)),
             Self::Real { .. } => (Duration::from_secs(5), Duration::from_secs(300)),

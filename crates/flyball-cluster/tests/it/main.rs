@@ -94,7 +94,7 @@ async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut(
 }
 
 /// The longest that a step asks again for what controllers bring about, in simulated time.
-const PATIENCE: Duration = Duration::from_secs(90);
+const MAX_WAIT: Duration = Duration::from_secs(90);
 
 #[test]
 fn recorded_answers_are_repeated() {
@@ -102,5 +102,5 @@ fn recorded_answers_are_repeated() {
     let server = async |clock: Clock, webhooks: Arc<dyn Caller>| {
         cluster_of(Options { webhooks, ..Options::simulated(clock, 1) }).server().clone()
     };
-    conformance::check(&folder, &folder.join("passing.txt"), PATIENCE, server);
+    conformance::check(&folder, &folder.join("passing.txt"), MAX_WAIT, server);
 }

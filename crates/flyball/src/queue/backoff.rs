@@ -5,8 +5,8 @@ use std::time::Duration;
 /// The longest delay, which is as good as never.
 pub(super) const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The exponential backoff of an object that fails: `base_delay` after one failure, doubled after each
-/// further one, at most `max_delay`.
+/// The exponential backoff of an object that fails: `base_delay` after one failure, doubled after each further one, at
+/// most `max_delay`.
 ///
 /// ```
 /// # use flyball::Backoff;

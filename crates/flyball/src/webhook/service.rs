@@ -40,8 +40,8 @@ pub(crate) struct Live {
 
 /// The webhooks of an [`Operator`](crate::Operator), for calls within the process.
 ///
-/// The operator serves them over TLS at the address of its [webhook server](crate::Operator::webhook_server). A simulation, which
-/// must not open sockets, calls them directly:
+/// The operator serves them over TLS at the address of its [webhook server](crate::Operator::webhook_server). A
+/// simulation, which must not open sockets, calls them directly:
 ///
 /// ```
 /// # use flyball::{Operator, webhook::{AdmissionRequest, Verdict, Webhook}};

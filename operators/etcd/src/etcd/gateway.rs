@@ -15,10 +15,10 @@ use std::str::FromStr;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long a member may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it may take to defragment, and between two pieces of a snapshot.
-const LONG_PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of a request to a member.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of a defragmentation, and of each chunk of a snapshot.
+const LONG_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// An answer about seven members takes some kilobytes.
 const MAX_ANSWER: usize = 1 << 20;
 /// A piece of a snapshot is 32 KiB large before it is put into JSON.
@@ -84,19 +84,20 @@ impl Gateway {
         Err(unreachable(endpoint, "it serves no JSON gateway"))
     }
 
-    async fn call(&self, endpoint: &str, method: &str, body: Value, patience: Duration) -> Result<Value> {
+    async fn call(&self, endpoint: &str, method: &str, body: Value, limit: Duration) -> Result<Value> {
         let call = async {
             let body = self.begin(endpoint, method, &body).await?;
             let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| unreachable(endpoint, error))?;
             serde_json::from_slice(&body.to_bytes()).map_err(|error| unreachable(endpoint, error))
         };
-        timeout(patience, call).await.map_err(|late| unreachable(endpoint, late))?
+        timeout(limit, call).await.map_err(|late| unreachable(endpoint, late))?
     }
 }
 
 impl Etcd for Gateway {
     async fn members(&self, endpoint: &str, consistent: bool) -> Result<Vec<Member>> {
-        let answer = self.call(endpoint, "cluster/member/list", json!({"linearizable": consistent}), PATIENCE).await?;
+        let answer =
+            self.call(endpoint, "cluster/member/list", json!({"linearizable": consistent}), REQUEST_TIMEOUT).await?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let member = |member: &Value| Member {
             id: number(&member["ID"]),
@@ -110,15 +111,15 @@ impl Etcd for Gateway {
     }
 
     async fn add_member(&self, endpoint: &str, peer_url: &str) -> Result<()> {
-        self.call(endpoint, "cluster/member/add", json!({"peerURLs": [peer_url]}), PATIENCE).await.map(drop)
+        self.call(endpoint, "cluster/member/add", json!({"peerURLs": [peer_url]}), REQUEST_TIMEOUT).await.map(drop)
     }
 
     async fn remove_member(&self, endpoint: &str, id: u64) -> Result<()> {
-        self.call(endpoint, "cluster/member/remove", json!({"ID": id.to_string()}), PATIENCE).await.map(drop)
+        self.call(endpoint, "cluster/member/remove", json!({"ID": id.to_string()}), REQUEST_TIMEOUT).await.map(drop)
     }
 
     async fn status(&self, endpoint: &str) -> Result<MemberStatus> {
-        let answer = self.call(endpoint, "maintenance/status", json!({}), PATIENCE).await?;
+        let answer = self.call(endpoint, "maintenance/status", json!({}), REQUEST_TIMEOUT).await?;
         Ok(MemberStatus {
             id: number(&answer["header"]["member_id"]),
             leader: number(&answer["leader"]),
@@ -131,11 +132,11 @@ impl Etcd for Gateway {
     }
 
     async fn snapshot(&self, endpoint: &str) -> Result<Chunks> {
-        let begun = timeout(PATIENCE, self.begin(endpoint, "maintenance/snapshot", &json!({}))).await;
+        let begun = timeout(REQUEST_TIMEOUT, self.begin(endpoint, "maintenance/snapshot", &json!({}))).await;
         let body = begun.map_err(|late| unreachable(endpoint, late))??;
         let reading = Reading { endpoint: endpoint.into(), body, buffer: BytesMut::new(), is_whole: false };
         let pieces = stream::try_unfold(reading, |mut reading| async move {
-            let piece = timeout(LONG_PATIENCE, reading.next()).await;
+            let piece = timeout(LONG_REQUEST_TIMEOUT, reading.next()).await;
             let piece = piece.map_err(|late| unreachable(&reading.endpoint, late))??;
             Ok(piece.map(|piece| (piece, reading)))
         });
@@ -143,7 +144,7 @@ impl Etcd for Gateway {
     }
 
     async fn defragment(&self, endpoint: &str) -> Result<()> {
-        self.call(endpoint, "maintenance/defragment", json!({}), LONG_PATIENCE).await.map(drop)
+        self.call(endpoint, "maintenance/defragment", json!({}), LONG_REQUEST_TIMEOUT).await.map(drop)
     }
 }
 

@@ -49,18 +49,18 @@ impl<S> Api for S where
 
 /// Plays all scenarios, each on a server of its own, and compares what passes with the list of what did.
 ///
-/// `patience` is the longest that a step asks again, in the time of the simulation.
+/// `max_wait` bounds the time for which a step repeats its request, in the time of the simulation.
 pub(crate) fn check<S: Api>(
     recordings: &Path,
     passing: &Path,
-    patience: Duration,
+    max_wait: Duration,
     server: impl AsyncFn(Clock, Arc<dyn Caller>) -> S,
 ) {
     let chosen = std::env::var("FLYBALL_SCENARIO").ok().map(|regex| regex::Regex::new(&regex).expect("a regex"));
     let mut verdicts = Vec::new();
     for scenario in scenario::read_all(recordings) {
         if chosen.as_ref().is_none_or(|chosen| chosen.is_match(&scenario.name)) {
-            let rows = replay(&scenario, patience, &server);
+            let rows = replay(&scenario, max_wait, &server);
             verdicts.push((scenario.name, rows));
         }
     }
@@ -81,7 +81,7 @@ pub(crate) fn check<S: Api>(
 /// Plays one scenario in paused time.
 fn replay<S: Api>(
     scenario: &Scenario,
-    patience: Duration,
+    max_wait: Duration,
     server: &impl AsyncFn(Clock, Arc<dyn Caller>) -> S,
 ) -> Vec<Verdict> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -92,7 +92,7 @@ fn replay<S: Api>(
             Clock::new(move || start + SignedDuration::try_from(began.elapsed()).expect("no test takes that long"));
         let endpoint = Endpoint::default();
         let api = server(clock, Arc::new(endpoint.clone())).await;
-        judge(&scenario.steps, play::play(scenario, api, endpoint, patience).await)
+        judge(&scenario.steps, play::play(scenario, api, endpoint, max_wait).await)
     })
 }
 

@@ -29,8 +29,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 type Played = Result<Value, String>;
 
 /// Plays a scenario; returns what each step brought, with placeholders for what varies.
-pub(crate) async fn play<S: Api>(scenario: &Scenario, api: S, endpoint: Endpoint, patience: Duration) -> Vec<Value> {
-    let mut player = Player::new(scenario, api, endpoint, patience);
+pub(crate) async fn play<S: Api>(scenario: &Scenario, api: S, endpoint: Endpoint, max_wait: Duration) -> Vec<Value> {
+    let mut player = Player::new(scenario, api, endpoint, max_wait);
     player.begin(scenario).await;
     let mut names = Names::new(RUN);
     let mut results = Vec::new();
@@ -55,11 +55,11 @@ struct Player<S> {
     endpoint: Endpoint,
     variables: Variables,
     watches: BTreeMap<String, Watch>,
-    patience: Duration,
+    max_wait: Duration,
 }
 
 impl<S: Api> Player<S> {
-    fn new(scenario: &Scenario, api: S, endpoint: Endpoint, patience: Duration) -> Self {
+    fn new(scenario: &Scenario, api: S, endpoint: Endpoint, max_wait: Duration) -> Self {
         let mut variables = Variables(scenario.vars.clone());
         let own = [
             ("ID", RUN.to_owned()),
@@ -68,7 +68,7 @@ impl<S: Api> Player<S> {
             ("WEBHOOK_CA", webhook::CA.into()),
         ];
         variables.0.extend(own.map(|(name, value)| (name.to_owned(), value.into())));
-        Self { api, endpoint, variables, watches: BTreeMap::new(), patience }
+        Self { api, endpoint, variables, watches: BTreeMap::new(), max_wait }
     }
 
     /// Makes the scenario's namespace.
@@ -78,7 +78,7 @@ impl<S: Api> Player<S> {
         let create = self.request("POST", "/api/v1/namespaces", Some(body));
         let _ = self.exchange(create).await;
         let path = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
-        let end = Instant::now() + self.patience(10.0);
+        let end = Instant::now() + self.bounded(10.0);
         while scenario.controllers && Instant::now() < end {
             let get = self.request("GET", &path, None);
             if self.exchange(get).await["code"] == 200 {
@@ -88,8 +88,8 @@ impl<S: Api> Player<S> {
         }
     }
 
-    fn patience(&self, seconds: f64) -> Duration {
-        Duration::from_secs_f64(seconds).min(self.patience)
+    fn bounded(&self, seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds).min(self.max_wait)
     }
 
     async fn step(&mut self, step: &Step) -> Played {
@@ -130,7 +130,7 @@ impl<S: Api> Player<S> {
     }
 
     async fn until(&mut self, call: &Call, wanted: &Value, within: Option<f64>) -> Played {
-        let end = Instant::now() + self.patience(within.unwrap_or(WITHIN));
+        let end = Instant::now() + self.bounded(within.unwrap_or(WITHIN));
         loop {
             let got = self.send(call).await?;
             if holds(&got, wanted) {

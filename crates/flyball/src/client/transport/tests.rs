@@ -310,7 +310,7 @@ async fn each_connection_that_was_made_lets_one_more_be_made_at_once() {
         let mut all = 0;
         for made in [0, 1, 1, 2, 4, 8, 8] {
             gate.add_permits(made);
-            // The clock stands while somebody is busy, so that no patience ends.
+            // The clock stands while somebody is busy, so that no timeout expires.
             for _ in 0..1000 {
                 yield_now().await;
             }
