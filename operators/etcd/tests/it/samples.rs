@@ -15,8 +15,8 @@ fn read<T: DeserializeOwned>(text: &str) -> T {
 
 #[test]
 fn samples_are_what_they_say() {
-    let cluster: EtcdCluster = read(include_str!("../../config/samples/cluster.yaml"));
-    let backup: EtcdBackup = read(include_str!("../../config/samples/backup.yaml"));
+    let cluster: EtcdCluster = read(include_str!("../../config/samples/etcd_v1beta2_etcdcluster.yaml"));
+    let backup: EtcdBackup = read(include_str!("../../config/samples/etcd_v1beta2_etcdbackup.yaml"));
     let restore: EtcdRestore = read(include_str!("../../config/restore/restore.yaml"));
     assert_eq!(Some(&backup.spec.etcd_cluster.name), cluster.metadata.name.as_ref());
     assert_eq!(Some(&restore.spec.backup), backup.metadata.name.as_ref());
