@@ -4,7 +4,7 @@ _default:
 
 # The main job: an operator at work
 demo *args:
-    cargo run --release -- demo {{args}}
+    cargo run -- demo {{args}}
 
 # All tests
 test:

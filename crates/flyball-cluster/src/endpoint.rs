@@ -112,7 +112,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// When the certificates are of no use to TLS.
+    /// If TLS rejects the certificates.
     pub async fn serve(self, cluster: &Cluster, stop: impl Future<Output = ()>) -> Result<(), EndpointError> {
         let tls = self.authority.tls(&self.server)?;
         flyball_server::serve(cluster.server().clone(), self.listener, tls, stop).await;

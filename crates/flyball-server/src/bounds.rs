@@ -23,7 +23,7 @@ pub struct Bounds {
     /// The most of each that wait for a slot: 1,000.
     pub waiting: usize,
     /// Timeout of that wait: 15 seconds.
-    pub patience: Duration,
+    pub max_wait: Duration,
     /// The most requests of administrators (group `system:masters`) under way, which are not counted with the others:
     /// 5,000.
     pub exempt: usize,
@@ -52,7 +52,7 @@ impl Default for Bounds {
             reads: 400,
             writes: 200,
             waiting: 1000,
-            patience: Duration::from_secs(15),
+            max_wait: Duration::from_secs(15),
             exempt: 5000,
             connections: 2000,
             watches: 20_000,
@@ -104,7 +104,7 @@ pub(crate) struct Shared {
     reads: Pool,
     writes: Pool,
     exempt: Pool,
-    patience: Duration,
+    max_wait: Duration,
     /// Threads for requests that compute for long.
     pub(crate) threads: Levels,
     pub(crate) watches: Pool,
@@ -123,7 +123,7 @@ impl Shared {
             reads: Pool::new(bounds.reads, bounds.waiting),
             writes: Pool::new(bounds.writes, bounds.waiting),
             exempt: Pool::new(bounds.exempt, 0),
-            patience: bounds.patience,
+            max_wait: bounds.max_wait,
             threads: Levels { exempt: Pool::undivided(cores.max(2)), others: Pool::undivided(cores.max(2)) },
             watches: Pool::new(bounds.watches, 0),
             received: Levels::new(bounds.received_bytes, bounds.waiting),
@@ -142,12 +142,12 @@ impl Shared {
 
     /// Takes a slot, which may have to be waited for; `None` if there is none to be had.
     pub(crate) async fn slot(&self, sort: Sort, flow: &Flow) -> Option<Hold> {
-        self.slots(sort).acquire(flow, 1, self.patience).await
+        self.slots(sort).acquire(flow, 1, self.max_wait).await
     }
 
     /// Takes the right to receive so many bytes; `None` if there is none to be had.
     pub(crate) async fn receive(&self, flow: &Flow, bytes: usize) -> Option<Hold> {
-        self.received.of(flow).acquire(flow, bytes, self.patience).await
+        self.received.of(flow).acquire(flow, bytes, self.max_wait).await
     }
 
     /// Waits until a flow has read enough of what it was sent for an answer of so many bytes; `None` if it does not.
@@ -163,7 +163,7 @@ impl Shared {
     async fn room_in(&self, pool: &Pool, flow: &Flow, bytes: usize) -> Option<Hold> {
         // More than what a user can be given waits until there is much room, and then goes beyond it.
         let wait = pool.clone().wait(flow.clone(), bytes.min(pool.limit() / 4));
-        let mut room = tokio::time::timeout(self.patience, wait).await.ok().flatten()?;
+        let mut room = tokio::time::timeout(self.max_wait, wait).await.ok().flatten()?;
         room.resize(bytes);
         Some(room)
     }

@@ -192,8 +192,8 @@ impl Link {
 
     /// Cuts the answer off if a piece of it has not been read for so long. What is left of it after that ends with its
     /// connection.
-    pub(crate) fn cut_off_slow(&self, patience: Duration) {
-        if self.unsent().front().is_none_or(|handed| handed.elapsed() < patience) {
+    pub(crate) fn cut_off_slow(&self, timeout: Duration) {
+        if self.unsent().front().is_none_or(|handed| handed.elapsed() < timeout) {
             return;
         }
         self.0.is_slow.store(true, Ordering::Relaxed);

@@ -3,8 +3,8 @@
 mod connections;
 mod outgoing;
 mod pacer;
-mod patient;
 mod streams;
+mod write_timeout;
 
 use crate::auth::{CREDENTIAL_ID, User};
 use crate::link::{Link, Peer};
@@ -19,7 +19,6 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use outgoing::Outgoing;
 use pacer::Pacer;
-use patient::Patient;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use std::convert::Infallible;
@@ -30,6 +29,7 @@ use streams::Streams;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::TlsAcceptor;
+use write_timeout::WriteTimeout;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Timeout of a client's first request, the handshake included, and then of the head of each.
@@ -100,10 +100,10 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
 
 /// Cuts off answers whose clients do not read.
 fn cut_off_slow(server: &Server, connections: &Connections) {
-    let patience = server.bounds().slow_watch;
+    let timeout = server.bounds().slow_watch;
     for link in connections.links() {
         let is_overdrawn = link.flow().is_some_and(|flow| server.shared().unsent.of(flow).is_overdrawn(flow));
-        link.cut_off_slow(if is_overdrawn { patience / PRESSURE_DIVISOR } else { patience });
+        link.cut_off_slow(if is_overdrawn { timeout / PRESSURE_DIVISOR } else { timeout });
     }
 }
 
@@ -138,7 +138,7 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
     };
     let user = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(user_of);
     let peer = session.peer.clone();
-    let stream = Patient::new(stream, session.server.bounds().slow_watch, peer.clone());
+    let stream = WriteTimeout::new(stream, session.server.bounds().slow_watch, peer.clone());
     let pacer = Arc::new(Pacer::new());
     let service = service_fn(move |request: Request<Incoming>| {
         let (session, user, pacer) = (session.clone(), user.clone(), pacer.clone());

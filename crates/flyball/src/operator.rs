@@ -130,7 +130,7 @@ type Register = dyn FnOnce(&mut Registry) + Send;
 #[non_exhaustive]
 pub enum RunError {
     /// The name of the operator is invalid as a field manager or in events.
-    #[error("the name {name:?} is of no use to the API server: {why}")]
+    #[error("invalid operator name {name:?}: {why}")]
     Name {
         /// The name.
         name: String,

@@ -16,15 +16,15 @@ use std::fmt;
 
 /// Objects in one answer.
 const PAGE: usize = 500;
-/// So many dangers are told; more of them say nothing new.
-const TOLD: usize = 10;
+/// Breaking changes that an error lists.
+const MAX_LISTED: usize = 10;
 /// Maximum size of an object that an API server with etcd stores.
 const MAX_OBJECT_BYTES: usize = 3 * 512 * 1024;
 
 /// Something that a change of a definition would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Danger {
+pub(crate) struct BreakingChange {
     /// Name of the definition.
     pub(crate) definition: String,
     /// The object that it would do it to, such as `default/web`; none if it is to all.
@@ -35,7 +35,7 @@ pub(crate) struct Danger {
     pub(crate) why: String,
 }
 
-impl fmt::Display for Danger {
+impl fmt::Display for BreakingChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { definition, object, field, why } = self;
         let object = object.as_ref().map(|object| format!(" {object}")).unwrap_or_default();
@@ -45,7 +45,7 @@ impl fmt::Display for Danger {
 
 /// Refuses definitions that would do harm, unless that is wanted.
 pub(crate) async fn check(connection: &Connection, definitions: &[Value], force: bool) -> Result<()> {
-    let mut dangers = Vec::new();
+    let mut changes = Vec::new();
     for definition in definitions {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default();
         let size = definition.to_string().len();
@@ -55,27 +55,27 @@ pub(crate) async fn check(connection: &Connection, definitions: &[Value], force:
             ))
             .hint("shrink its schema: drop descriptions or unused versions"));
         }
-        dangers.extend(of(connection, definition).await?);
+        changes.extend(of(connection, definition).await?);
     }
-    if dangers.is_empty() || force {
+    if changes.is_empty() || force {
         return Ok(());
     }
-    let mut lines: Vec<String> = dangers.iter().take(TOLD).map(|danger| format!("\n  {danger}")).collect();
-    if dangers.len() > TOLD {
-        lines.push(format!("\n  and {} more", dangers.len() - TOLD));
+    let mut lines: Vec<String> = changes.iter().take(MAX_LISTED).map(|change| format!("\n  {change}")).collect();
+    if changes.len() > MAX_LISTED {
+        lines.push(format!("\n  and {} more", changes.len() - MAX_LISTED));
     }
     Err(Error::new(format!("the change would break stored objects:{}", lines.concat()))
         .hint("change the objects first, or add the schema as a new version; override with --force"))
 }
 
 /// Finds out what a definition would do to the objects that there are.
-async fn of(connection: &Connection, new: &Value) -> Result<Vec<Danger>> {
+async fn of(connection: &Connection, new: &Value) -> Result<Vec<BreakingChange>> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
     let Some(old) = get(connection, &path).await? else { return Ok(Vec::new()) };
-    let mut dangers = at_large(name, &old, new);
-    if !dangers.is_empty() || !has_new_schema(&old, new) {
-        return Ok(dangers);
+    let mut changes = at_large(name, &old, new);
+    if !changes.is_empty() || !has_new_schema(&old, new) {
+        return Ok(changes);
     }
     let converts = new["spec"]["conversion"]["strategy"] == "Webhook";
     for (read, judged) in pairs(&old, new, converts) {
@@ -91,23 +91,27 @@ async fn of(connection: &Connection, new: &Value) -> Result<Vec<Danger>> {
             let after = if next.is_empty() { String::new() } else { format!("&continue={next}") };
             let Some(list) = get(connection, &format!("{path}?limit={PAGE}{after}")).await? else { break };
             for object in list["items"].as_array().into_iter().flatten() {
-                dangers.extend(judge(name, &root, object, &judged));
+                changes.extend(judge(name, &root, object, &judged));
             }
             next = text(&list["metadata"]["continue"]);
-            if next.is_empty() || dangers.len() > TOLD {
+            if next.is_empty() || changes.len() > MAX_LISTED {
                 break;
             }
         }
     }
-    dangers.dedup();
-    Ok(dangers)
+    changes.dedup();
+    Ok(changes)
 }
 
 /// Finds what needs no object to be seen.
-fn at_large(name: &str, old: &Value, new: &Value) -> Vec<Danger> {
-    let danger =
-        |field: &str, why: String| Danger { definition: name.to_owned(), object: None, field: field.to_owned(), why };
-    let mut dangers = Vec::new();
+fn at_large(name: &str, old: &Value, new: &Value) -> Vec<BreakingChange> {
+    let change = |field: &str, why: String| BreakingChange {
+        definition: name.to_owned(),
+        object: None,
+        field: field.to_owned(),
+        why,
+    };
+    let mut changes = Vec::new();
     let scope = |definition: &Value| definition["spec"]["scope"].as_str().unwrap_or_default().to_owned();
     if scope(old) != scope(new) {
         let why = format!(
@@ -115,15 +119,15 @@ fn at_large(name: &str, old: &Value, new: &Value) -> Vec<Danger> {
             scope(old),
             scope(new)
         );
-        dangers.push(danger("spec.scope", why));
+        changes.push(change("spec.scope", why));
     }
     for stored in old["status"]["storedVersions"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         if version(new, stored).is_none() {
             let why = format!("no longer has the storage version {stored}: run `flyball crd migrate {name}` first");
-            dangers.push(danger("spec.versions", why));
+            changes.push(change("spec.versions", why));
         }
     }
-    dangers
+    changes
 }
 
 fn version<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {
@@ -159,32 +163,32 @@ fn pairs(old: &Value, new: &Value, converts: bool) -> Vec<(String, String)> {
 }
 
 /// Finds what would become of one object.
-fn judge(definition: &str, schema: &flyball_schema::schema::Root, object: &Value, judged: &str) -> Vec<Danger> {
+fn judge(definition: &str, schema: &flyball_schema::schema::Root, object: &Value, judged: &str) -> Vec<BreakingChange> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];
     let told = match text(&metadata["namespace"]) {
         none if none.is_empty() => text(&metadata["name"]),
         namespace => format!("{namespace}/{}", text(&metadata["name"])),
     };
-    let danger = |field: String, why: String| Danger {
+    let change = |field: String, why: String| BreakingChange {
         definition: definition.to_owned(),
         object: Some(told.clone()),
         field,
         why,
     };
     let Some(mut fields) = object.as_object().cloned() else { return Vec::new() };
-    let mut dangers = Vec::new();
+    let mut changes = Vec::new();
     match prune::prune(schema.node(), &mut fields) {
         Ok(lost) => {
             let lost = lost.into_iter().filter(|field| !field.starts_with("metadata"));
-            dangers
-                .extend(lost.map(|field| danger(field, format!("would be lost: {judged} no longer has this field"))));
+            changes
+                .extend(lost.map(|field| change(field, format!("would be lost: {judged} no longer has this field"))));
         }
-        Err(error) => dangers.push(danger("metadata".into(), error.to_string())),
+        Err(error) => changes.push(change("metadata".into(), error.to_string())),
     }
     let mut value = Value::Object(fields);
     if prune::default(schema.node(), &mut value).is_err() {
-        dangers.push(danger("spec".into(), "would be rejected: its defaults take too much memory".into()));
+        changes.push(change("spec".into(), "would be rejected: its defaults take too much memory".into()));
     }
     let mut errors = validate::validate(schema.node(), &value, None, "");
     if errors.is_empty() {
@@ -194,11 +198,11 @@ fn judge(definition: &str, schema: &flyball_schema::schema::Root, object: &Value
         seen["metadata"] = json!({"name": metadata["name"]});
         errors.extend(rules::validate(schema.node(), &seen, None, false, &Path::ROOT).errors);
     }
-    dangers.extend(errors.into_iter().map(|error| {
+    changes.extend(errors.into_iter().map(|error| {
         let why = format!("would become invalid: {}", error.body());
-        danger(error.field, why)
+        change(error.field, why)
     }));
-    dangers
+    changes
 }
 
 async fn get(connection: &Connection, path: &str) -> Result<Option<Value>> {

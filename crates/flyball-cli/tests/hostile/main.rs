@@ -91,8 +91,8 @@ async fn attack(cluster: &Cluster, target: &Target) {
     .await;
     let ended = child.try_wait().unwrap();
     let _ = child.kill();
-    let patience = if std::env::var_os("FLYBALL_HOSTILE_AIMS").is_some() { MAX_RECOVERY } else { Duration::ZERO };
-    let recovered = restored.within(patience).await;
+    let max_recovery = if std::env::var_os("FLYBALL_HOSTILE_AIMS").is_some() { MAX_RECOVERY } else { Duration::ZERO };
+    let recovered = restored.within(max_recovery).await;
     println!(
         "as {}: /healthz p99 {:?} calm, {:?} under attack (of {}), {:?} at most; {} MiB before, {} MiB at most; recovered after {:?}",
         target.account,

@@ -52,7 +52,7 @@ async fn create(server: &Server, user: &str, name: &str) -> Response<Body> {
 
 #[tokio::test(start_paused = true)]
 async fn one_request_too_many_is_told_to_come_back() {
-    let bounds = Bounds { writes: 1, waiting: 1, patience: Duration::from_secs(2), ..Bounds::default() };
+    let bounds = Bounds { writes: 1, waiting: 1, max_wait: Duration::from_secs(2), ..Bounds::default() };
     let server = slow_server(bounds, 1, 3).await;
     let_in(&server, "ann").await;
     let (slow, waited, full, watch, admin) = tokio::join!(

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_ends_and_leaves_the_caches_that_are_behind() {
+    fn the_timeout_ends_and_leaves_the_caches_that_are_behind() {
         let (mut barrier, now) = barrier();
         barrier.wrote(&key("a"), vec![write(0, "x", 1, 5), write(1, "y", 0, 6)], now, there);
         barrier.observed(1, 6);

@@ -118,7 +118,7 @@ async fn an_operator_that_is_declared_wrongly_does_not_start() {
         r#"two controllers are named "widget", of widgets.example.com and of widgets.example.com: give one of them another by Controller::name"#
     );
     let named = Operator::new("no name").run(client(), async {}).await;
-    assert!(named.unwrap_err().to_string().starts_with(r#"the name "no name" is of no use to the API server"#));
+    assert!(named.unwrap_err().to_string().starts_with(r#"invalid operator name "no name""#));
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,12 +17,12 @@ const LONG: u64 = 600;
 pub(super) struct Chaos {
     report: Report,
     succeeded: bool,
-    ordeals: Vec<Ordeal>,
+    runs: Vec<ChaosRun>,
 }
 
 /// Something that was done to an operator.
 #[derive(Deserialize)]
-struct Ordeal {
+struct ChaosRun {
     done: Done,
     passed: bool,
 }
@@ -44,8 +44,8 @@ impl Chaos {
         cargo.args(["--tests", "--", CHAOS]).env(FILE, &file).env_remove("FLYBALL_TEST_KUBECONFIG");
         let (report, succeeded) = run(cargo, Voice::Quiet)?;
         let told = fs::read_to_string(&file).unwrap_or_default();
-        let ordeals = told.lines().map(serde_json::from_str).collect::<Result<_, _>>();
-        Ok(Self { report, succeeded, ordeals: ordeals.when("cannot read a test's report of the operator")? })
+        let runs = told.lines().map(serde_json::from_str).collect::<Result<_, _>>();
+        Ok(Self { report, succeeded, runs: runs.when("cannot read a test's report of the operator")? })
     }
 
     /// Says why there is no suite that passes.
@@ -53,7 +53,7 @@ impl Chaos {
         let tests: Vec<&Test> = self.report.tests().filter(|test| test.suite == Suite::Chaos).collect();
         let named = |outcome| tests.iter().filter(move |test| test.outcome == outcome).map(|test| test.name.as_str());
         let failed: Vec<&str> = named(Outcome::Failed).collect();
-        let did = self.ordeals.iter().any(|ordeal| !matches!(ordeal.done, Done::Crashes(0)));
+        let did = self.runs.iter().any(|run| !matches!(run.done, Done::Crashes(0)));
         match () {
             () if !failed.is_empty() => Some(format!("{} failed: make the operator bear it", failed.join(", "))),
             () if !self.succeeded => Some("cannot run the tests: what cargo said stands above".into()),
@@ -70,8 +70,8 @@ impl Chaos {
     /// Says why it is not known that what the operator made goes on without it.
     pub(super) fn is_harmful(&self) -> Option<String> {
         let outages = || {
-            self.ordeals.iter().filter_map(|ordeal| match ordeal.done {
-                Done::Outage { seconds } => Some((seconds, ordeal.passed)),
+            self.runs.iter().filter_map(|run| match run.done {
+                Done::Outage { seconds } => Some((seconds, run.passed)),
                 Done::Crashes(_) => None,
             })
         };

@@ -1,4 +1,4 @@
-//! A connection whose other end must read: one that takes nothing for too long is broken off.
+//! Connections that are closed if the client reads nothing for too long.
 
 use crate::link::Peer;
 use std::future::Future;
@@ -10,18 +10,19 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-pub(super) struct Patient<S> {
+/// A stream whose writes time out.
+pub(super) struct WriteTimeout<S> {
     stream: S,
-    patience: Duration,
+    timeout: Duration,
     peer: Arc<Peer>,
     /// The time for which the other end may still take nothing.
     left: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patient<S> {
+impl<S> WriteTimeout<S> {
     /// Closes the connection of `peer` if it comes to that.
-    pub(super) fn new(stream: S, patience: Duration, peer: Arc<Peer>) -> Self {
-        Self { stream, patience, peer, left: None }
+    pub(super) fn new(stream: S, timeout: Duration, peer: Arc<Peer>) -> Self {
+        Self { stream, timeout, peer, left: None }
     }
 
     fn within<T>(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -29,20 +30,20 @@ impl<S> Patient<S> {
             self.left = None;
             return done;
         }
-        let left = self.left.get_or_insert_with(|| Box::pin(sleep(self.patience)));
+        let left = self.left.get_or_insert_with(|| Box::pin(sleep(self.timeout)));
         std::task::ready!(left.as_mut().poll(cx));
         self.peer.break_off();
         Poll::Ready(Err(io::Error::new(ErrorKind::TimedOut, "the client does not read")))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let done = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.within(cx, done)
