@@ -19,7 +19,7 @@ pub enum Durability {
     Name,
 }
 
-/// How files are replaced.
+/// Options for replacing a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Replace {
     /// Only the owner can read and write the new file. Otherwise it has the permissions of the old one, and those of

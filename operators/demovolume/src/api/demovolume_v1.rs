@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Claim", type_ = "string", json_path = ".status.claim")
 )]
 pub struct DemoVolumeSpec {
-    /// What the volume is called.
+    /// Name of the volume.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// Capacity of its claim, in GiB.

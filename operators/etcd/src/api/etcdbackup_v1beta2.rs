@@ -23,28 +23,28 @@ use serde::{Deserialize, Serialize};
 pub struct EtcdBackupSpec {
     /// The cluster, in the same namespace.
     pub etcd_cluster: ClusterReference,
-    /// What becomes of the snapshot when this object is deleted.
+    /// Deletion policy of the snapshot: `Delete` or `Retain`.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 }
 
-/// What becomes of a snapshot when its `EtcdBackup` goes.
+/// Deletion policy of a snapshot, applied when its `EtcdBackup` is deleted.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeletionPolicy {
-    /// It goes too.
+    /// The snapshot is deleted too.
     #[default]
     Delete,
-    /// It stays where it is kept.
+    /// The snapshot is retained.
     Retain,
 }
 
-/// What came of a backup.
+/// Observed state of a backup.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EtcdBackupStatus {
-    /// Whether there is a snapshot.
+    /// True if a snapshot exists.
     pub succeeded: bool,
-    /// Why there is none yet.
+    /// Reason why none exists yet.
     pub reason: String,
     /// The snapshot's name where snapshots are kept.
     pub snapshot: String,
@@ -54,7 +54,7 @@ pub struct EtcdBackupStatus {
     pub etcd_version: String,
     /// The revision that this etcd was at, or beyond.
     pub etcd_revision: i64,
-    /// When it was taken.
+    /// Time of the snapshot.
     pub last_success_date: String,
     /// The UID of the cluster that it is of.
     #[serde(rename = "clusterUID")]

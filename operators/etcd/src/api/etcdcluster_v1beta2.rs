@@ -37,17 +37,17 @@ pub struct EtcdClusterSpec {
     #[serde(default = "version")]
     #[schemars(regex(pattern = r"^3\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$"))]
     pub version: String,
-    /// Where the images of etcd are.
+    /// Image repository of etcd.
     #[serde(default = "repository")]
     #[schemars(length(min = 1))]
     pub repository: String,
     /// Leaves everything as it is: the operator looks and tells, and does nothing.
     #[serde(default)]
     pub paused: bool,
-    /// When backups are made; none unless said.
+    /// Schedule of backups. Disabled if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup_policy: Option<BackupPolicy>,
-    /// What the operator does by itself to keep the database in shape; nothing unless said.
+    /// Automatic maintenance. Disabled if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autopilot: Option<Autopilot>,
 }
@@ -60,14 +60,14 @@ fn repository() -> String {
     "quay.io/coreos/etcd".into()
 }
 
-/// When backups are made, and how many stay.
+/// Schedule and number of backups.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupPolicy {
     /// Seconds from one backup to the next.
     #[schemars(range(min = 10))]
     pub backup_interval_in_second: u32,
-    /// How many of these backups stay; the oldest go.
+    /// Number of scheduled backups to keep.
     #[serde(default = "seven")]
     #[schemars(range(min = 1, max = 100))]
     pub max_backups: u32,
@@ -104,13 +104,13 @@ fn sixteen_mebibytes() -> u64 {
 pub struct EtcdClusterStatus {
     /// Creating, Running or Recovering.
     pub phase: Phase,
-    /// Whether the operator leaves the cluster alone because it is paused.
+    /// True if the operator does not change the cluster because it is paused.
     pub control_paused: bool,
     /// Number of members.
     pub size: usize,
     /// The members of etcd that have started.
     pub members: Members,
-    /// What version each member runs.
+    /// Version that each member runs.
     pub versions: BTreeMap<String, String>,
     /// The oldest version that a member runs.
     pub current_version: String,
@@ -126,7 +126,7 @@ pub struct EtcdClusterStatus {
     /// Since when too few members are left for them to go on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_since: Option<String>,
-    /// When members were defragmented.
+    /// Times of the last defragmentation of members.
     pub defragmented: BTreeMap<String, String>,
     /// `Available`: clients can read and write, and every member that was added has started. `Progressing`: a step is being
     /// taken or waited for.
@@ -134,7 +134,7 @@ pub struct EtcdClusterStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// How far a cluster is.
+/// Lifecycle phase of a cluster.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// It was never as large as it should be.
@@ -162,7 +162,7 @@ pub struct Members {
 pub struct Incarnation {
     /// Counts from 1.
     pub number: u32,
-    /// Whether it was seen serving. Until then its first member may be made anew.
+    /// True if it has served requests. Until then its first member may be recreated.
     pub formed: bool,
     /// The snapshot that it began with.
     #[serde(skip_serializing_if = "Option::is_none")]

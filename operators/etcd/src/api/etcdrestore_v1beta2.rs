@@ -29,12 +29,12 @@ pub struct EtcdRestoreSpec {
     pub backup: String,
 }
 
-/// What came of a restore.
+/// Observed state of a restore.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EtcdRestoreStatus {
-    /// Whether the cluster serves what the backup held.
+    /// True if the cluster serves the data of the backup.
     pub succeeded: bool,
-    /// Why it does not yet.
+    /// Reason why it does not yet.
     pub reason: String,
 }

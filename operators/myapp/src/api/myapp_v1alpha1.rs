@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 pub struct MyAppSpec {
-    /// Where the images of the components are: a component's image is `<images>/<component>:<version>`.
+    /// Image repository of the components: a component's image is `<images>/<component>:<version>`.
     #[schemars(length(min = 1))]
     pub images: String,
     /// Version of all components.
@@ -55,7 +55,7 @@ fn one_gibibyte() -> String {
 /// Observed state of an application.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct MyAppStatus {
-    /// How many of the components are ready, such as `3/4`.
+    /// Number of ready components, such as `3/4`.
     #[serde(default)]
     pub ready: String,
     /// `Ready`: all pods of all components are.

@@ -24,7 +24,7 @@ pub struct VisitorsAppSpec {
     /// Pods of the backend.
     #[schemars(range(min = 1, max = 100))]
     pub size: i32,
-    /// What the site is headed with.
+    /// Heading of the site.
     #[serde(default)]
     #[schemars(length(max = 256))]
     pub title: String,
