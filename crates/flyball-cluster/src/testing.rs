@@ -33,7 +33,7 @@
 //! # Ok::<(), kube::Error>(()) }).unwrap() }
 //! ```
 //!
-//! # What may be relied on
+//! # Guarantees
 //!
 //! - Each test has a cluster of its own, in process: no socket, no thread, and, where [tokio's time is
 //!   paused](https://docs.rs/tokio/latest/tokio/time/fn.pause.html), an hour takes as long as what happens in it. The same
@@ -97,7 +97,7 @@ const RESTART: Duration = Duration::from_secs(1);
 /// Makes the operator, once for each time that it is started.
 type Make = dyn Fn() -> Operator + Send + Sync;
 
-/// Cluster of a test.
+/// Builder of a [`Test`]: seed, nodes, controllers, faults.
 pub struct Setup {
     make: Arc<Make>,
     seed: u64,
@@ -132,31 +132,31 @@ struct Running {
 }
 
 impl Setup {
-    /// Draws all that is random from this seed: 1 unless told otherwise.
+    /// Sets the seed of all randomness. Defaults to 1.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Gives the cluster so many simulated nodes, on which pods become ready: none unless told otherwise.
+    /// Sets the number of simulated nodes, on which pods become ready. Defaults to 0.
     pub fn nodes(mut self, nodes: usize) -> Self {
         self.nodes = nodes;
         self
     }
 
-    /// Runs these controllers of the control plane: all unless told otherwise.
+    /// Sets the controllers of the control plane that run. Defaults to all.
     pub fn controllers(mut self, controllers: Controllers) -> Self {
         self.controllers = controllers;
         self
     }
 
-    /// Has the containers of pods run in this, instead of a [simulation](crate::Simulated).
+    /// Sets the [`Program`] that runs containers. Defaults to a [simulation](crate::Simulated).
     pub fn program(mut self, program: impl Program) -> Self {
         self.program = Some(Arc::new(program));
         self
     }
 
-    /// Has requests and watches of the operator meet faults.
+    /// Injects faults into the operator's requests and watches.
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
         self
@@ -178,13 +178,13 @@ impl Setup {
         self
     }
 
-    /// Has the operator crash right before it sends the request of this number, from 1 on, and starts it again a second later.
+    /// Crashes the operator before it sends this request, counted from 1. It restarts after a second.
     pub fn crash_before(mut self, request: u64) -> Self {
         self.crash = Some(Crash::Before(request));
         self
     }
 
-    /// The same right after the request was carried out; its answer is lost.
+    /// Crashes the operator after the API server processed this request; the response is lost. It restarts after a second.
     pub fn crash_after(mut self, request: u64) -> Self {
         self.crash = Some(Crash::After(request));
         self
@@ -343,17 +343,17 @@ impl Test {
         }
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition is true.
     ///
     /// # Panics
     ///
-    /// When it does not come about within an hour of paused time, or five minutes on a real cluster; when the operator failed.
-    pub async fn eventually(&self, what: &str, is_so: impl AsyncFn() -> bool) {
-        let (_, longest) = self.installed.target.convergence_times();
-        let end = Instant::now() + longest;
-        while !is_so().await {
+    /// When it is not true within an hour of paused time, or five minutes on a real cluster; when the operator failed.
+    pub async fn eventually(&self, what: &str, condition: impl AsyncFn() -> bool) {
+        let (_, timeout) = self.installed.target.convergence_times();
+        let end = Instant::now() + timeout;
+        while !condition().await {
             self.assert_works();
-            assert!(Instant::now() < end, "{what} has not come about within {longest:?}{}", self.last_writes());
+            assert!(Instant::now() < end, "timed out after {timeout:?}: {what}{}", self.last_writes());
             sleep(POLL_INTERVAL).await;
         }
     }
@@ -365,8 +365,8 @@ impl Test {
     /// When it goes on writing for an hour, or five minutes on a real cluster; when it failed; when it panicked; when an object
     /// failed all that while, again and again, with errors that are not [expected](Self::expect_errors).
     pub async fn assert_converges(&self) {
-        let (quiet, longest) = self.installed.target.convergence_times();
-        let end = Instant::now() + longest;
+        let (quiet, timeout) = self.installed.target.convergence_times();
+        let end = Instant::now() + timeout;
         loop {
             let before = self.requests();
             sleep(quiet).await;
@@ -374,7 +374,7 @@ impl Test {
             if self.requests().since(&before).writes == 0 {
                 return self.assert_no_failures(quiet / 2);
             }
-            assert!(Instant::now() < end, "the operator does not come to rest{}", self.last_writes());
+            assert!(Instant::now() < end, "the operator still writes after {timeout:?}{}", self.last_writes());
         }
     }
 
