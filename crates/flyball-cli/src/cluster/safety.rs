@@ -1,8 +1,7 @@
 //! Checks of changes of a definition against stored objects.
 //!
-//! An API server takes many a definition by which objects that it holds are no longer right: then whoever writes one of
-//! them is refused, for something that he did not do; and fields that a schema does not name any more are lost
-//! with the next write. So all objects are held against the new schema before it is applied. See
+//! An API server accepts CRD changes that invalidate stored objects: later writes of such an object fail, and fields that
+//! the schema no longer has are dropped. This module checks all stored objects against the new schema first. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/>.
 
 use crate::cluster::connection::Connection;
