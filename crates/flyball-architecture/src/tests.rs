@@ -203,6 +203,23 @@ fn words_are_counted_by_file() {
 }
 
 #[test]
+fn words_are_found_within_names() {
+    let text = "struct ChangeBell; enum Belly {}\ntype V1PatienceOf = u8;\nstruct Pass; struct Passage; struct FirstPass;\n\
+                const LONGEST_WAIT: u8 = 0; static SLOT_PATIENCE: u8 = 0; const ALMOST_ALL: u8 = 0;\nfn at_most() {}";
+    let errors = words::errors(&sources(&[("lib.rs", text)]).scan.words, &[]);
+    assert_eq!(
+        errors[1..],
+        [
+            "  src/lib.rs:1: the name `type ChangeBell` is banned",
+            "  src/lib.rs:2: the name `type V1PatienceOf` is banned",
+            "  src/lib.rs:3: the name `type Pass` is banned",
+            "  src/lib.rs:4: the name `const LONGEST_WAIT` is banned",
+            "  src/lib.rs:4: the name `const SLOT_PATIENCE` is banned",
+        ]
+    );
+}
+
+#[test]
 fn absent_identifiers_are_searched_below_modules() {
     let crate_ = sources(&[
         ("lib.rs", "mod a; mod b; pub use core::Status;"),

@@ -7,7 +7,6 @@ use crate::tree::Location;
 /// Participles, and metaphors of our own, that stood for types.
 const TYPES: &[&str] = &[
     "Behind",
-    "Bell",
     "Course",
     "Declared",
     "Echoes",
@@ -38,8 +37,11 @@ const TYPES: &[&str] = &[
 const FUNCTIONS: &[&str] =
     &["bring_on", "graft", "lacks", "leashed", "look", "put_back", "seen", "take", "tell", "told", "whole"];
 
-/// Superlatives without a noun or a unit.
-const CONSTANTS: &[&str] = &["LARGEST", "LONGEST", "LOOK", "MOST", "PATIENCE"];
+/// Metaphors of our own, also as a part of the name of a type.
+const TYPE_WORDS: &[&str] = &["Bell", "Danger", "Ordeal", "Patience"];
+
+/// Superlatives and metaphors that stood for a limit, also as a part of the name of a constant.
+const CONSTANT_WORDS: &[&str] = &["LARGEST", "LONGEST", "LOOK", "MOST", "PATIENCE"];
 
 /// Words that begin a question where a noun should stand.
 const FIRST_WORDS: &[&str] = &["What", "How", "Whether", "Who", "Whoever", "Where"];
@@ -61,12 +63,21 @@ pub(crate) struct Finding {
 
 /// Returns a finding if the name is banned for this kind of item.
 pub(crate) fn name(kind: Kind, name: &str, at: Location) -> Option<Finding> {
-    let (keyword, banned) = match kind {
-        Kind::Type => ("type", TYPES),
-        Kind::Function => ("fn", FUNCTIONS),
-        Kind::Constant => ("const", CONSTANTS),
+    let (keyword, names, words) = match kind {
+        Kind::Type => ("type", TYPES, TYPE_WORDS),
+        Kind::Function => ("fn", FUNCTIONS, &[][..]),
+        Kind::Constant => ("const", &[][..], CONSTANT_WORDS),
     };
-    banned.contains(&name).then(|| Finding { at, text: format!("the name `{keyword} {name}` is banned") })
+    let is_banned =
+        names.contains(&name) || segments(name).any(|segment| words.iter().any(|word| word.as_bytes() == segment));
+    is_banned.then(|| Finding { at, text: format!("the name `{keyword} {name}` is banned") })
+}
+
+/// Splits a name at underscores, and between a small letter or a digit and a capital letter.
+fn segments(name: &str) -> impl Iterator<Item = &[u8]> {
+    name.split('_').flat_map(|part| {
+        part.as_bytes().chunk_by(|before, after| before.is_ascii_uppercase() || !after.is_ascii_uppercase())
+    })
 }
 
 /// Returns a finding if the first line of a doc comment begins with a question word.

@@ -177,9 +177,9 @@ fn handling(name: &str) -> Handling {
 type Body = fn(&Call<'_>, &[Value]) -> Result<Value, String>;
 
 /// The largest text that a function makes.
-const LARGEST_TEXT: usize = 64 << 20;
+const MAX_TEXT_BYTES: usize = 64 << 20;
 /// The longest list that a function makes.
-const LONGEST_LIST: usize = 1 << 20;
+const MAX_LIST_ITEMS: usize = 1 << 20;
 
 const ANY: Type = Type::Any;
 const REFLECT: Type = Type::Reflect;
@@ -321,8 +321,8 @@ fn strslice_marked(value: &Value) -> Vec<Text> {
 
 /// A text that a function wrote, if it is not too large.
 fn written(writer: Writer) -> Result<Value, String> {
-    if writer.len() > LARGEST_TEXT {
-        return Err(format!("the text is larger than {LARGEST_TEXT} bytes"));
+    if writer.len() > MAX_TEXT_BYTES {
+        return Err(format!("the text is larger than {MAX_TEXT_BYTES} bytes"));
     }
     Ok(Value::Str(writer.text()))
 }
@@ -338,8 +338,8 @@ fn strslice(value: &Value) -> Vec<Vec<u8>> {
 
 /// A text that a function makes, if it is not too large.
 fn bounded(text: Vec<u8>) -> Result<Value, String> {
-    if text.len() > LARGEST_TEXT {
-        return Err(format!("the text is larger than {LARGEST_TEXT} bytes"));
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(format!("the text is larger than {MAX_TEXT_BYTES} bytes"));
     }
     Ok(Value::str(text))
 }

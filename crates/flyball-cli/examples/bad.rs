@@ -16,8 +16,8 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
-/// When it ends at last, should its test not live to end it.
-const LONGEST: Duration = Duration::from_secs(300);
+/// Maximum running time, in case its test is killed before it stops this process.
+const MAX_RUNNING_TIME: Duration = Duration::from_secs(300);
 
 // The field has no description.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug)]
@@ -96,7 +96,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let _told = signal(SignalKind::terminate())?;
     let address = Some(var("FLYBALL_HEALTH_ADDR")?.parse()?);
     let operator = operator().health_server(HealthServer { address, ..HealthServer::default() });
-    Ok(operator.run(Client::try_from(config)?, sleep(LONGEST)).await?)
+    Ok(operator.run(Client::try_from(config)?, sleep(MAX_RUNNING_TIME)).await?)
 }
 
 #[expect(clippy::print_stderr, reason = "it is no more than an example")]

@@ -78,7 +78,7 @@ struct Shared {
     /// Kinds of which all objects are known.
     known: Mutex<Vec<String>>,
     /// Rings when something changed.
-    bell: Notify,
+    notify: Notify,
 }
 
 impl Shared {
@@ -111,7 +111,7 @@ impl Shared {
                         }
                     }
                 }
-                shared.bell.notify_one();
+                shared.notify.notify_one();
             };
             watch_objects(client, &rng, tell).await;
         })
@@ -129,7 +129,7 @@ struct Scheduler {
 impl Scheduler {
     async fn run(&self) {
         while self.shared.known().len() < KINDS {
-            self.shared.bell.notified().await;
+            self.shared.notify.notified().await;
         }
         loop {
             let decision = self.shared.state().next(Instant::now());
@@ -139,7 +139,7 @@ impl Scheduler {
                     let due = self.shared.state().next_due();
                     tokio::select! {
                         biased;
-                        () = self.shared.bell.notified() => {}
+                        () = self.shared.notify.notified() => {}
                         () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
                     }
                 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Delay before a failed revision is retried; doubled after each further failure.
 const FIRST_RETRY: Duration = Duration::from_secs(10);
 /// Maximum delay.
-const LONGEST_RETRY: Duration = Duration::from_secs(3600);
+const MAX_RETRY_WAIT: Duration = Duration::from_secs(3600);
 
 /// The progress of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -304,7 +304,7 @@ impl Work<'_> {
 
 /// Returns how long a revision is left alone that failed so many times.
 fn retry_after(failures: u32) -> Duration {
-    FIRST_RETRY.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_RETRY)
+    FIRST_RETRY.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(MAX_RETRY_WAIT)
 }
 
 /// Returns how long a revision is still to be left alone that failed so many times, if it is.

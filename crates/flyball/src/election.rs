@@ -155,7 +155,7 @@ pub(crate) struct Election {
     master: Gauge,
     recorder: Arc<Recorder>,
     /// Notified when another replica changed the lease.
-    bell: Arc<Notify>,
+    notify: Arc<Notify>,
 }
 
 /// The end of an election for this replica.
@@ -178,7 +178,7 @@ impl Election {
         let (client, clock, recorder) = (env.client.kube().clone(), env.clock.clone(), env.recorder.clone());
         let rng = rng.fork("leader election");
         let elector = Elector::new(format!("{instance}_{}", rng.uuid()), settings.clone());
-        Self { client, clock, rng, settings, elector, leadership, master, recorder, bell: Arc::default() }
+        Self { client, clock, rng, settings, elector, leadership, master, recorder, notify: Arc::default() }
     }
 
     /// Makes a store for the lease, whose changes this replica heeds.
@@ -188,7 +188,7 @@ impl Election {
         let alone = Portion { selection: Selection::named(self.leadership.lease.name()), ..Portion::default() };
         let (_, mut writer) = Store::of(0, Kind::of::<Lease>(), namespace, alone.into());
         let identity = self.elector.identity().to_owned();
-        writer.subscribe(Arc::new(LeaseListener { identity, bell: self.bell.clone() }));
+        writer.subscribe(Arc::new(LeaseListener { identity, notify: self.notify.clone() }));
         writer
     }
 
@@ -237,7 +237,7 @@ impl Election {
                 biased;
                 () = stop.wait() => return Ended::Stopped,
                 () = expired(leads) => return unrenewed(),
-                () = self.bell.notified() => {}
+                () = self.notify.notified() => {}
                 () = sleep_until(next) => {}
             }
         }
@@ -387,7 +387,7 @@ async fn expired(until: Option<Instant>) {
 #[derive(Debug)]
 struct LeaseListener {
     identity: String,
-    bell: Arc<Notify>,
+    notify: Arc<Notify>,
 }
 
 impl Listener for LeaseListener {
@@ -395,7 +395,7 @@ impl Listener for LeaseListener {
         let lease = change.new.and_then(|lease| lease.decode::<Lease>().ok());
         let holder = lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
         if holder != self.identity {
-            self.bell.notify_one();
+            self.notify.notify_one();
         }
     }
 

@@ -8,18 +8,18 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(crate) struct Latch {
     open: AtomicBool,
-    bell: Notify,
+    notify: Notify,
 }
 
 impl Latch {
     /// Makes a latch that is open already.
     pub(crate) fn opened() -> Self {
-        Self { open: AtomicBool::new(true), bell: Notify::new() }
+        Self { open: AtomicBool::new(true), notify: Notify::new() }
     }
 
     pub(crate) fn open(&self) {
         self.open.store(true, Ordering::Release);
-        self.bell.notify_waiters();
+        self.notify.notify_waiters();
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -28,9 +28,9 @@ impl Latch {
 
     /// Waits until the latch is open.
     pub(crate) async fn wait(&self) {
-        let rung = self.bell.notified();
+        let notified = self.notify.notified();
         if !self.is_open() {
-            rung.await;
+            notified.await;
         }
     }
 }

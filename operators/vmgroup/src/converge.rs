@@ -29,7 +29,7 @@ use tokio::time::timeout;
 
 /// How long a step waits for its turn. After that the plan is too old to act on: what it was to delete may be wanted
 /// again.
-const SLOT_PATIENCE: Duration = Duration::from_secs(10);
+const SLOT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a group does not converge.
 #[derive(Debug, thiserror::Error)]
@@ -209,7 +209,7 @@ impl<V: Vcenter> Groups<V> {
     }
 
     async fn perform_in_slot(&self, step: &Step) -> Result<Progress> {
-        let Ok(slot) = timeout(SLOT_PATIENCE, self.slots.acquire()).await else { return Ok(Progress::Awaited) };
+        let Ok(slot) = timeout(SLOT_TIMEOUT, self.slots.acquire()).await else { return Ok(Progress::Awaited) };
         let _slot = slot.expect("the semaphore is never closed");
         match self.perform(step).await {
             Ok(()) => Ok(Progress::Made),

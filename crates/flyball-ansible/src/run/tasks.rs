@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Attempts of a task, and the delay between them.
-const MOST_RETRIES: u64 = 1000;
-const LONGEST_PAUSE: f64 = 3600.0;
+const MAX_RETRIES: u64 = 1000;
+const MAX_PAUSE_SECONDS: f64 = 3600.0;
 
 /// The bytes of a loop's results together.
 const MAX_RESULT_BYTES: usize = 32 << 20;
@@ -215,7 +215,7 @@ impl<'r> Run<'r> {
         let attempts = match (task.until.is_empty() && task.retries.is_none(), retries) {
             (true, _) => 1,
             (false, None) => 3,
-            (false, Some(retries)) => retries.clamp(0.0, MOST_RETRIES as f64) as u64 + 1,
+            (false, Some(retries)) => retries.clamp(0.0, MAX_RETRIES as f64) as u64 + 1,
         };
         let delay = task.delay.as_ref().map_or(5.0, |delay| number(delay, &scope));
         for attempt in 1.. {
@@ -237,7 +237,7 @@ impl<'r> Run<'r> {
                 }
                 return Ok(done);
             }
-            tokio::time::sleep(Duration::from_secs_f64(delay.clamp(0.0, LONGEST_PAUSE))).await;
+            tokio::time::sleep(Duration::from_secs_f64(delay.clamp(0.0, MAX_PAUSE_SECONDS))).await;
         }
         unreachable!("the last attempt returns")
     }
@@ -483,7 +483,7 @@ fn finite(value: &Value) -> Option<f64> {
 
 /// Reads a number of seconds, within reason.
 pub(super) fn seconds(value: &Value, default: f64) -> Duration {
-    Duration::from_secs_f64(finite(value).unwrap_or(default).clamp(0.0, LONGEST_PAUSE))
+    Duration::from_secs_f64(finite(value).unwrap_or(default).clamp(0.0, MAX_PAUSE_SECONDS))
 }
 
 /// Returns the items of a loop.

@@ -7,9 +7,9 @@ use flate2::read::MultiGzDecoder;
 use std::io::Read;
 
 /// The largest file of a chart; the bound is Helm's.
-pub(super) const LARGEST_FILE: u64 = 5 << 20;
+pub(super) const MAX_FILE_BYTES: u64 = 5 << 20;
 /// The most that all files of a chart may have; the bound is Helm's.
-pub(super) const LARGEST_CHART: u64 = 100 << 20;
+pub(super) const MAX_CHART_BYTES: u64 = 100 << 20;
 /// Files of a chart with its subcharts.
 const MAX_FILES: usize = 50_000;
 
@@ -24,7 +24,7 @@ pub(super) struct Left {
 
 impl Left {
     pub(super) fn new() -> Self {
-        Self { bytes: LARGEST_CHART, raw: LARGEST_CHART * 2, files: MAX_FILES }
+        Self { bytes: MAX_CHART_BYTES, raw: MAX_CHART_BYTES * 2, files: MAX_FILES }
     }
 }
 
@@ -46,11 +46,11 @@ pub(super) fn files(bytes: &[u8], left: &mut Left) -> Result<Vec<File>, ChartErr
         let path = inner_path(&name).map_err(bad)?;
         let size = entry.size();
         if size > left.bytes {
-            return Err(bad(format!("decompressed chart is larger than the maximum file size {LARGEST_CHART}")));
+            return Err(bad(format!("decompressed chart is larger than the maximum file size {MAX_CHART_BYTES}")));
         }
-        if size > LARGEST_FILE {
+        if size > MAX_FILE_BYTES {
             let message =
-                format!("decompressed chart file {name:?} is larger than the maximum file size {LARGEST_FILE}");
+                format!("decompressed chart file {name:?} is larger than the maximum file size {MAX_FILE_BYTES}");
             return Err(bad(message));
         }
         left.bytes -= size;

@@ -1,6 +1,6 @@
 //! Loads a chart: a folder or an archive becomes files, files become a chart with its subcharts.
 
-use super::archive::{LARGEST_CHART, LARGEST_FILE, Left, without_mark};
+use super::archive::{Left, MAX_CHART_BYTES, MAX_FILE_BYTES, without_mark};
 use super::ignore::Rules;
 use super::{Chart, ChartError, File, Metadata, archive};
 use crate::yaml;
@@ -22,8 +22,8 @@ pub(super) fn open(path: &Path) -> Result<Chart, ChartError> {
     if found.is_dir() {
         return nested(folder(path)?, 0, &mut Left::new());
     }
-    if found.len() > LARGEST_CHART {
-        return Err(ChartError::Large { path: shown, bound: LARGEST_CHART });
+    if found.len() > MAX_CHART_BYTES {
+        return Err(ChartError::Large { path: shown, bound: MAX_CHART_BYTES });
     }
     let bytes = std::fs::read(path).map_err(read_error)?;
     if !bytes.starts_with(&[0x1f, 0x8b]) {
@@ -99,12 +99,12 @@ fn walk(
                 "cannot load irregular file {path} as it has file mode type bits set"
             )));
         }
-        if found.len() > LARGEST_FILE {
-            return Err(ChartError::Large { path: inner, bound: LARGEST_FILE });
+        if found.len() > MAX_FILE_BYTES {
+            return Err(ChartError::Large { path: inner, bound: MAX_FILE_BYTES });
         }
         *size += found.len();
-        if *size > LARGEST_CHART {
-            return Err(ChartError::Large { path: inner, bound: LARGEST_CHART });
+        if *size > MAX_CHART_BYTES {
+            return Err(ChartError::Large { path: inner, bound: MAX_CHART_BYTES });
         }
         let data = std::fs::read(&path).map_err(|error| read_error(&inner, &error))?;
         files.push(File { path: inner, data: without_mark(data) });

@@ -238,8 +238,8 @@ fn wrap(call: &Call<'_>, text: &str, width: i64, separator: &str, breaks_words: 
     // A line is shorter than the width only if the next word does not fit: two lines are longer together.
     let breaks = 2 * bytes.len() / width + 1;
     let length = breaks.saturating_mul(separator.len()).saturating_add(bytes.len());
-    if length > super::LARGEST_TEXT {
-        return Err(format!("the text is larger than {} bytes", super::LARGEST_TEXT));
+    if length > super::MAX_TEXT_BYTES {
+        return Err(format!("the text is larger than {} bytes", super::MAX_TEXT_BYTES));
     }
     call.world.charge(length / 16, length * 2)?;
     let mut out = Vec::new();

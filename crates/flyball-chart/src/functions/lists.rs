@@ -1,6 +1,6 @@
 //! Lists. Nothing changes a list; what adds to one makes another.
 
-use super::{ANY, INT, LONGEST_LIST, NIL_POINTER, Table, cost, int};
+use super::{ANY, INT, MAX_LIST_ITEMS, NIL_POINTER, Table, cost, int};
 use crate::value::{List, ListKind, Value};
 use crate::world::Call;
 
@@ -94,8 +94,8 @@ fn nil() -> Value {
 }
 
 fn bounded(items: Vec<Value>) -> Result<Value, String> {
-    if items.len() > LONGEST_LIST {
-        return Err(format!("the list has more than {LONGEST_LIST} items"));
+    if items.len() > MAX_LIST_ITEMS {
+        return Err(format!("the list has more than {MAX_LIST_ITEMS} items"));
     }
     Ok(Value::list(items))
 }

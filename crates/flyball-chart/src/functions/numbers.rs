@@ -1,7 +1,7 @@
 //! Numbers: conversions as spf13/cast makes them, arithmetic that wraps around, sequences.
 
 use super::decimal::Decimal;
-use super::{ANY, FLOAT, INT, LONGEST_LIST, STR, Table, cost, float, int, ints, text};
+use super::{ANY, FLOAT, INT, MAX_LIST_ITEMS, STR, Table, cost, float, int, ints, text};
 use crate::format::display;
 use crate::number::{parse_float, parse_int};
 use crate::value::{IntKind, Value};
@@ -161,8 +161,8 @@ fn range(start: i64, stop: i64, step: i64) -> Result<Vec<i64>, String> {
     }
     let mut at = start;
     while (step > 0 && at < stop) || (step < 0 && at > stop) {
-        if numbers.len() >= LONGEST_LIST {
-            return Err(format!("the sequence has more than {LONGEST_LIST} numbers"));
+        if numbers.len() >= MAX_LIST_ITEMS {
+            return Err(format!("the sequence has more than {MAX_LIST_ITEMS} numbers"));
         }
         numbers.push(at);
         let Some(next) = at.checked_add(step) else { break };

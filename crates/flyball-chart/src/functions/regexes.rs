@@ -46,16 +46,16 @@ pub(super) fn add(table: &mut Table) {
 /// Cost of compiling a pattern and of going through a text with it, and of what it finds.
 fn search(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     const CLASS: usize = 100;
-    const LARGEST_PROGRAM: usize = 1 << 22;
+    const MAX_PROGRAM_SIZE: usize = 1 << 22;
     cost::deep(call, args)?;
     let (pattern, subject) = (bytes(&args[0]), bytes(&args[1]).len());
     // Repetitions within repetitions multiply.
     let numbers = pattern.split(|byte| !byte.is_ascii_digit()).filter_map(|digits| std::str::from_utf8(digits).ok());
     let repeated = numbers
         .filter_map(|digits| digits.parse::<usize>().ok())
-        .fold(1, |all: usize, number| all.saturating_mul(number.max(1)).min(LARGEST_PROGRAM));
+        .fold(1, |all: usize, number| all.saturating_mul(number.max(1)).min(MAX_PROGRAM_SIZE));
     let classes = pattern.iter().filter(|byte| **byte == b'\\').count().saturating_mul(CLASS);
-    let program = (pattern.len() + classes).saturating_mul(repeated).min(LARGEST_PROGRAM);
+    let program = (pattern.len() + classes).saturating_mul(repeated).min(MAX_PROGRAM_SIZE);
     call.world
         .charge(500 + program * 2 + subject.saturating_mul(program.min(1_000)) / 1_000, subject.saturating_mul(16))
 }

@@ -59,8 +59,8 @@ pub(super) fn add(table: &mut Table) {
     table.add("repeat", cost::deep, &[INT, STR], |call, args| {
         let (count, text) = (int(&args[0]), bytes(&args[1]));
         let Ok(count) = usize::try_from(count) else { return Err("strings: negative Repeat count".to_owned()) };
-        if text.len().saturating_mul(count) > super::LARGEST_TEXT {
-            return Err(format!("the text is larger than {} bytes", super::LARGEST_TEXT));
+        if text.len().saturating_mul(count) > super::MAX_TEXT_BYTES {
+            return Err(format!("the text is larger than {} bytes", super::MAX_TEXT_BYTES));
         }
         let length = text.len() * count;
         call.world.charge(length / 64, length * 2)?;
@@ -187,8 +187,8 @@ fn indent(call: &Call<'_>, before: &str, columns: i64, text: &Text) -> Result<Va
     let Ok(columns) = usize::try_from(columns) else { return Err("strings: negative Repeat count".to_owned()) };
     let lines = text.iter().filter(|byte| **byte == b'\n').count() + 1;
     let length = columns.saturating_mul(lines);
-    if length > super::LARGEST_TEXT {
-        return Err(format!("the text is larger than {} bytes", super::LARGEST_TEXT));
+    if length > super::MAX_TEXT_BYTES {
+        return Err(format!("the text is larger than {} bytes", super::MAX_TEXT_BYTES));
     }
     call.world.charge(length / 64 + lines, length.saturating_mul(2))?;
     let pad = vec![b' '; columns];

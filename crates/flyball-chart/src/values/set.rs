@@ -7,7 +7,7 @@ use crate::quote::quote;
 use serde_json::{Map, Value};
 
 /// The largest index of a list.
-const LARGEST_INDEX: i64 = 65536;
+const MAX_INDEX: i64 = 65536;
 /// Dots in a name.
 const DEPTH: usize = 30;
 
@@ -82,8 +82,8 @@ fn set_index(list: &mut Vec<Value>, index: i64, value: Value) -> Step {
     if index < 0 {
         return bad(format!("negative {index} index not allowed"));
     }
-    if index > LARGEST_INDEX {
-        return bad(format!("index of {index} is greater than maximum supported index of {LARGEST_INDEX}"));
+    if index > MAX_INDEX {
+        return bad(format!("index of {index} is greater than maximum supported index of {MAX_INDEX}"));
     }
     let index = usize::try_from(index).unwrap_or(0);
     if list.len() <= index {

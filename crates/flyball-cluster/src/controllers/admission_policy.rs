@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const NAME: &str = "validatingadmissionpolicy-status";
 
 /// Of so many kinds that a rule names, none further is looked at.
-const MOST_KINDS: usize = 10;
+const MAX_KINDS: usize = 10;
 
 pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(Policies).filter(Predicate::<ValidatingAdmissionPolicy>::generation())
@@ -158,7 +158,7 @@ impl Published<'_> {
                 let Some(list) = self.document(&root(group, version)).await? else { continue };
                 let served = list["resources"].as_array().cloned().unwrap_or_default();
                 for resource in served.iter().filter(|one| resources.iter().any(|name| one["name"] == **name)) {
-                    if kinds.len() < MOST_KINDS {
+                    if kinds.len() < MAX_KINDS {
                         kinds.insert(GroupVersionKind::new(
                             group,
                             version,

@@ -26,14 +26,14 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The first wait after a failure; it doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// The longest wait after a failure.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// State shared by the watches and the collector.
 #[derive(Default)]
 struct Shared {
     graph: Mutex<Graph>,
     /// Rings when there is something to look at, or a kind was listed.
-    bell: Notify,
+    notify: Notify,
     /// Rings when CRDs come or go.
     kinds: Notify,
 }
@@ -87,7 +87,7 @@ impl Collector {
                     tokio::select! {
                         biased;
                         () = shared.kinds.notified() => break,
-                        () = shared.bell.notified() => {}
+                        () = shared.notify.notified() => {}
                         () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                             let (_, uid) = later.pop_first().expect("one is due");
                             shared.graph().look_at(uid);
@@ -101,7 +101,7 @@ impl Collector {
                     Err(error) => {
                         let failed = failures.entry(uid.clone()).or_default();
                         *failed += 1;
-                        let wait = FIRST_WAIT.saturating_mul(1 << (*failed - 1).min(16)).min(LONGEST_WAIT);
+                        let wait = FIRST_WAIT.saturating_mul(1 << (*failed - 1).min(16)).min(MAX_WAIT);
                         tracing::debug!(uid, %error, ?wait, "will be looked at again");
                         later.insert((Instant::now() + wait, uid));
                     }
@@ -118,7 +118,7 @@ impl Collector {
             self.follow_served().await;
             let known = async {
                 while !self.shared.graph().is_complete() {
-                    self.shared.bell.notified().await;
+                    self.shared.notify.notified().await;
                 }
             };
             tokio::select! {
@@ -133,7 +133,7 @@ impl Collector {
                 }
             }
         }
-        self.shared.bell.notify_one();
+        self.shared.notify.notify_one();
     }
 
     async fn follow_served(&mut self) {
@@ -144,7 +144,7 @@ impl Collector {
                 Err(error) => tracing::warn!(%error, "cannot find out what there is to collect"),
             }
             sleep(wait).await;
-            wait = (wait * 2).min(LONGEST_WAIT);
+            wait = (wait * 2).min(MAX_WAIT);
         };
         let served: BTreeSet<Served> =
             served.into_iter().filter(|kind| kind.can(&["delete", "list", "watch"])).collect();
@@ -176,7 +176,7 @@ impl Collector {
                     WatchEvent::Synced => shared.graph().listed(&served.resource),
                     _ => {}
                 }
-                shared.bell.notify_one();
+                shared.notify.notify_one();
             };
             watch(client, gvk, resource, &rng, tell).await;
         }

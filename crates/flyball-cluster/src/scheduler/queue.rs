@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// The pods that wait for a node.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ struct Failed {
 
 impl Failed {
     fn due(&self) -> Instant {
-        self.last + FIRST_WAIT.saturating_mul(1 << (self.times - 1).min(8)).min(LONGEST_WAIT)
+        self.last + FIRST_WAIT.saturating_mul(1 << (self.times - 1).min(8)).min(MAX_WAIT)
     }
 }
 

@@ -104,7 +104,7 @@ pub(crate) struct Sources {
 struct Unmapped {
     errors: Counter,
     /// Rings when there is one; several before anybody listens ring once.
-    bell: Notify,
+    notify: Notify,
 }
 
 /// Interval at which all objects are triggered after changes that could not be mapped.
@@ -130,7 +130,7 @@ impl Sources {
             primary,
             maps: BTreeMap::new(),
             filters: BTreeMap::new(),
-            unmapped: Unmapped { errors: map_errors, bell: Notify::new() },
+            unmapped: Unmapped { errors: map_errors, notify: Notify::new() },
         };
         for store in caches.stores() {
             for (_, map) in maps.iter().filter(|(kind, _)| by_store(store, kind)) {
@@ -161,7 +161,7 @@ impl Sources {
     /// all such changes.
     pub(super) async fn wake_for_unmapped(&self, rng: &Rng) {
         loop {
-            self.unmapped.bell.notified().await;
+            self.unmapped.notify.notified().await;
             self.wake(self.keys_of_all(), Priority::Background);
             sleep(UNMAPPED_PERIOD.mul_f64(0.9 + rng.fraction() / 5.0)).await;
         }
@@ -185,7 +185,7 @@ impl Sources {
             mapped.and_then(|keys| keys).unwrap_or_else(|error| {
                 tracing::warn!(controller, %key, %error, "a change could not be mapped: all objects are looked at");
                 self.unmapped.errors.inc();
-                self.unmapped.bell.notify_one();
+                self.unmapped.notify.notify_one();
                 Vec::new()
             })
         };

@@ -84,9 +84,9 @@ struct Published {
 
 /// Notifies when an object changes.
 #[derive(Debug)]
-struct ChangeBell(Arc<Notify>);
+struct ChangeNotifier(Arc<Notify>);
 
-impl Listener for ChangeBell {
+impl Listener for ChangeNotifier {
     fn changed(&self, _: &Change<'_>) {
         self.0.notify_one();
     }
@@ -113,7 +113,7 @@ impl CertificateRotator {
             // A role can allow this one without allowing the others.
             let portion = Portion { selection: Selection::named(&target.name), kept: KeptFields::Metadata };
             let (_, mut writer) = Store::of(0, target.kind(), None, portion.into());
-            writer.subscribe(Arc::new(ChangeBell(self.changed.clone())));
+            writer.subscribe(Arc::new(ChangeNotifier(self.changed.clone())));
             writer
         };
         self.targets.iter().map(watched).collect()

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// Timeout of the cluster to serve the kind.
-const CRD_PATIENCE: Duration = Duration::from_secs(30);
+const CRD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running operator.
 pub(super) struct Installed {
@@ -86,11 +86,11 @@ async fn established(stage: &Stage) -> Result<()> {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    if timeout(CRD_PATIENCE, served).await.is_ok() {
+    if timeout(CRD_TIMEOUT, served).await.is_ok() {
         return Ok(());
     }
     let name = stage.crd.name_any();
-    let what = format!("CRD {name} was not served within {} s", CRD_PATIENCE.as_secs());
+    let what = format!("CRD {name} was not served within {} s", CRD_TIMEOUT.as_secs());
     let found = Api::<CustomResourceDefinition>::all(stage.admin.clone()).get(&name).await.when(what.clone())?;
     let mut seen = serde_json::to_value(&found).when(what.clone())?;
     seen["kind"] = "CustomResourceDefinition".into();

@@ -20,7 +20,7 @@ const NOT_COPIED: [&str; 6] = [
     "deprecated.deployment.rollback.to",
 ];
 /// Maximum length of the revision history annotation.
-const LONGEST_HISTORY: usize = 2000;
+const MAX_HISTORY_BYTES: usize = 2000;
 
 /// Tells the replica set that has the deployment's template from the others.
 pub(super) fn split(deployment: &Deployment, mut sets: Vec<ReplicaSet>) -> (Option<ReplicaSet>, Vec<ReplicaSet>) {
@@ -145,7 +145,7 @@ impl Rollout<'_> {
             if let Some(before) = before.filter(|_| exists) {
                 let past = annotations.get(HISTORY).filter(|past| !past.is_empty());
                 let mut past = past.map_or_else(|| before.clone(), |past| format!("{past},{before}"));
-                while past.len() > LONGEST_HISTORY {
+                while past.len() > MAX_HISTORY_BYTES {
                     let Some((_, later)) = past.split_once(',') else { break };
                     past = later.to_owned();
                 }
