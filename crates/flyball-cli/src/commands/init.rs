@@ -57,7 +57,7 @@ fn repo(text: &str) -> Result<String, String> {
 pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
     let folder = workspace::absolute(&args.folder)?;
     let folder = folder.canonicalize().unwrap_or(folder);
-    is_empty(&folder)?;
+    check_empty(&folder)?;
     let name = match &args.name {
         Some(name) => name.clone(),
         None => name_of(&folder)?,
@@ -92,8 +92,8 @@ fn inside(folder: &Path) -> String {
     if folder == Path::new(".") { String::new() } else { format!(", in {}", folder.display()) }
 }
 
-/// Sees that nothing in a folder could be written over. What is hidden, such as `.git`, may be there.
-fn is_empty(folder: &Path) -> Result<()> {
+/// Fails if a folder has files that could be overwritten. Hidden files, such as `.git`, are allowed.
+fn check_empty(folder: &Path) -> Result<()> {
     let what = || format!("cannot read {}", folder.display());
     if fs::symlink_metadata(folder).is_err() {
         return Ok(());

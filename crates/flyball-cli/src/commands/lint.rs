@@ -106,7 +106,7 @@ fn chaos(args: &LintArgs) -> Result<[Finding; 2]> {
         () if Program::here().is_some() => "charts and roles have no cargo tests",
         () => {
             let chaos = Chaos::run()?;
-            return Ok([Finding::of(rules[0], chaos.is_missing()), Finding::of(rules[1], chaos.is_harmful())]);
+            return Ok([Finding::of(rules[0], chaos.suite_problem()), Finding::of(rules[1], chaos.outage_problem())]);
         }
     };
     Ok(rules.map(|rule| Finding { rule, passed: None, why: Some(unchecked.into()) }))

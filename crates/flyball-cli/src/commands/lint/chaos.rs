@@ -11,7 +11,7 @@ use std::fs;
 /// Names the file that gets a line of whatever is done to an operator.
 const FILE: &str = "FLYBALL_TEST_CHAOS";
 /// Minimum downtime of an operator in seconds, for a meaningful test.
-const LONG: u64 = 600;
+const MIN_OUTAGE_SECONDS: u64 = 600;
 
 /// Results of the suite.
 pub(super) struct Chaos {
@@ -48,15 +48,15 @@ impl Chaos {
         Ok(Self { report, succeeded, runs: runs.when("cannot read a test's report of the operator")? })
     }
 
-    /// Says why there is no suite that passes.
-    pub(super) fn is_missing(&self) -> Option<String> {
+    /// Returns the reason why the suite is missing or fails.
+    pub(super) fn suite_problem(&self) -> Option<String> {
         let tests: Vec<&Test> = self.report.tests().filter(|test| test.suite == Suite::Chaos).collect();
         let named = |outcome| tests.iter().filter(move |test| test.outcome == outcome).map(|test| test.name.as_str());
         let failed: Vec<&str> = named(Outcome::Failed).collect();
         let did = self.runs.iter().any(|run| !matches!(run.done, Done::Crashes(0)));
         match () {
-            () if !failed.is_empty() => Some(format!("{} failed: make the operator bear it", failed.join(", "))),
-            () if !self.succeeded => Some("cannot run the tests: what cargo said stands above".into()),
+            () if !failed.is_empty() => Some(format!("{} failed: fix the operator or the test", failed.join(", "))),
+            () if !self.succeeded => Some("cannot run the tests; see cargo's output above".into()),
             () if named(Outcome::Passed).next().is_none() => Some(format!(
                 "no test was run whose name begins with {CHAOS}: write some, as `flyball create api` does"
             )),
@@ -67,8 +67,8 @@ impl Chaos {
         }
     }
 
-    /// Says why it is not known that what the operator made goes on without it.
-    pub(super) fn is_harmful(&self) -> Option<String> {
+    /// Returns the reason why the suite does not prove that an outage of the operator is harmless.
+    pub(super) fn outage_problem(&self) -> Option<String> {
         let outages = || {
             self.runs.iter().filter_map(|run| match run.done {
                 Done::Outage { seconds } => Some((seconds, run.passed)),
@@ -79,9 +79,9 @@ impl Chaos {
             return Some(format!("an outage of {seconds} s changed something: the test that failed names it"));
         }
         match outages().map(|(seconds, _)| seconds).max() {
-            Some(seconds) if seconds >= LONG => None,
+            Some(seconds) if seconds >= MIN_OUTAGE_SECONDS => None,
             longest => Some(format!(
-                "the longest outage that a test called {CHAOS}… shows is {} s: call Test::assert_outage_is_harmless with {LONG} s",
+                "the longest outage that a test called {CHAOS}… shows is {} s: call Test::assert_outage_is_harmless with {MIN_OUTAGE_SECONDS} s",
                 longest.unwrap_or_default()
             )),
         }

@@ -61,7 +61,7 @@ fn alerts(description: &Description, place: &InstallTarget) -> Vec<Value> {
             "critical",
             "10m",
             format!("absent(flyball_saturation{{{of}}})"),
-            format!("Nothing is heard of {name}: nobody looks after its objects."),
+            format!("{name} exports no metrics: the operator is down."),
         ),
         alert(
             "OperatorErrors",
@@ -88,7 +88,7 @@ fn alerts(description: &Description, place: &InstallTarget) -> Vec<Value> {
             "30m",
             format!("min_over_time(flyball_saturation{{{of}}}[15m]) > 0.9"),
             format!(
-                "All workers of {name}/{{{{ $labels.controller }}}} are busy: give it more, or make reconciles shorter."
+                "All workers of {name}/{{{{ $labels.controller }}}} are busy: raise the CPU limit or Controller::concurrency."
             ),
         ),
         alert(
@@ -103,14 +103,14 @@ fn alerts(description: &Description, place: &InstallTarget) -> Vec<Value> {
             "warning",
             "0m",
             format!("increase(controller_runtime_terminal_reconcile_errors_total{{{of}}}[15m]) > 0"),
-            format!("{name}/{{{{ $labels.controller }}}} gave objects up: somebody has to change them."),
+            format!("{name}/{{{{ $labels.controller }}}} stopped retrying objects; they need a change."),
         ),
         alert(
             "OperatorRefused",
             "warning",
             "15m",
             format!("sum(rate(rest_client_requests_total{{{of},code=\"403\"}}[5m])) > 0"),
-            format!("The API server refuses what {name} asks for: its role lacks a verb, which the log names."),
+            format!("The API server denies requests of {name} (403): a role lacks permissions, see the log."),
         ),
     ];
     alerts.push(alert(
