@@ -1,6 +1,7 @@
 //! The server behind TLS.
 
 mod connections;
+mod heads;
 mod outgoing;
 mod pacer;
 mod streams;
@@ -8,9 +9,11 @@ mod write_timeout;
 
 use crate::auth::{CREDENTIAL_ID, User};
 use crate::link::{Link, Peer};
+use crate::response;
 use crate::server::Server;
 use connections::Connections;
 use futures_util::FutureExt;
+use heads::{ConnectionHeads, Heads};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -68,6 +71,7 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
     let acceptor = TlsAcceptor::from(tls);
     let shutdown = GracefulShutdown::new();
     let connections = Arc::new(Connections::new(server.bounds().connections));
+    let heads = Arc::new(Heads::default());
     let mut stop = std::pin::pin!(stop);
     let mut look = tokio::time::interval(SLOW_READER_INTERVAL);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -83,8 +87,12 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
         };
         match accepted {
             Ok((stream, _)) => {
-                let session =
-                    Session { server: server.clone(), connections: connections.clone(), peer: connections.accept() };
+                let session = Session {
+                    server: server.clone(),
+                    connections: connections.clone(),
+                    peer: connections.accept(),
+                    heads: ConnectionHeads::new(heads.clone()),
+                };
                 spawn(session, acceptor.clone(), stream, shutdown.watcher());
             }
             Err(error) => {
@@ -113,6 +121,7 @@ struct Session {
     server: Server,
     connections: Arc<Connections>,
     peer: Arc<Peer>,
+    heads: Arc<ConnectionHeads>,
 }
 
 /// Sees to a connection. As it is no `async fn`, all that one takes is compiled here, for speed, and not in the crates that serve.
@@ -142,9 +151,15 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
     let pacer = Arc::new(Pacer::new());
     let service = service_fn(move |request: Request<Incoming>| {
         let (session, user, pacer) = (session.clone(), user.clone(), pacer.clone());
+        let (head, body) = request.into_parts();
+        let counted = session.heads.take(heads::size(&head));
+        let request = counted.is_some().then(|| Request::from_parts(head, body));
         // In a box, which is freed when the answer is there: a stream of HTTP/2 would keep the room of the future until its
         // body ends, 40 KiB for each watch.
-        Box::pin(async move { Ok::<_, Infallible>(pacer.begin(session.answer(request, user)).await) })
+        Box::pin(async move {
+            let _counted = counted;
+            Ok::<_, Infallible>(pacer.begin(session.answer(request, user)).await)
+        })
     });
     let mut builder = auto::Builder::new(Streams);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD_BYTES);
@@ -177,16 +192,22 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
 }
 
 impl Session {
-    async fn answer(self, mut request: Request<Incoming>, user: Option<User>) -> Response<Outgoing> {
+    /// Answers a request; there is none if its head found no room.
+    async fn answer(self, request: Option<Request<Incoming>>, user: Option<User>) -> Response<Outgoing> {
         // Over HTTP/1 an answer ends with its connection.
         let link = match streams::current() {
             Some(stream) => Link::new(self.peer, stream),
             None => Link::of_connection(self.peer),
         };
         self.connections.note(&link);
-        request.extensions_mut().insert(link.clone());
-        user.map(|user| request.extensions_mut().insert(user));
-        let response = self.server.handle(request).await;
+        let response = match request {
+            Some(mut request) => {
+                request.extensions_mut().insert(link.clone());
+                user.map(|user| request.extensions_mut().insert(user));
+                self.server.handle(request).await
+            }
+            None => response::too_many_requests(),
+        };
         response.map(|body| Outgoing::new(body, link, self.server.shared()))
     }
 }

@@ -19,6 +19,8 @@ use http::{Method, Request, Response, header};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Bytes of a watch's URL that count as one more watch.
+const WATCH_URL_BYTES: usize = 256;
 /// Timeouts of a request that writes and of one that reads, as far as webhooks are asked about it.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(34);
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
@@ -111,7 +113,10 @@ where
         let length = expected_length(server, &info, bytes.len());
         link.keep_room(Some(server.shared.room(&flow, length).await.ok_or(Refused::Busy)?));
         if watches {
-            link.keep(server.shared.watches.try_take(&flow, 1).ok_or(Refused::Busy)?);
+            // Selectors are kept as long as the watch.
+            let length = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
+            let weight = 1 + length / WATCH_URL_BYTES;
+            link.keep(server.shared.watches.try_take(&flow, weight).ok_or(Refused::Busy)?);
         }
     }
     let (method, headers, warnings) = (parts.method, parts.headers, Warnings::default());

@@ -17,7 +17,7 @@ use crate::table::Include;
 use crate::watch;
 use flyball_core::status::{Details, Reason};
 use flyball_core::{GroupVersionKind, Object, Status};
-use http::Response;
+use http::{Method, Response};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -70,6 +70,9 @@ fn refusal(call: &Call, resource: &Resource, status: &Status) -> Response<Body> 
 
 /// Finds what a path leads to, and checks that it takes the method.
 fn find(server: &Components, call: &Call, path: &ResourcePath) -> Result<Endpoint, NoEndpoint> {
+    if call.info.watched_by_path && !matches!(call.method, Method::GET | Method::HEAD) {
+        return Err(Status::method_not_allowed().into());
+    }
     let resource = match server.registry.catalog.get().lookup(&path.group, &path.version, &path.resource) {
         Lookup::Found(resource) if resource.is_served() => resource,
         Lookup::NotInGroup { built_in: true } => return Err(Status::unknown_resource().into()),

@@ -1,0 +1,81 @@
+//! Bounds the heads of requests that are under way.
+//!
+//! A request keeps its head while it waits for a slot, for room or for its body. Over HTTP/2 a connection may have a thousand such
+//! requests, before anybody knows who sends them. So all connections share a bound, and beyond it each has a little of its own: many
+//! large heads of one client keep nobody else from asking.
+
+use http::request::Parts;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes of heads of all connections.
+const MAX_BYTES: usize = 32 << 20;
+/// Bytes that each connection has besides.
+const MAX_OWN_BYTES: usize = 32 << 10;
+/// Bytes that a request takes beside the texts of its head.
+const OVERHEAD_BYTES: usize = 1 << 10;
+/// Bytes that each header takes beside its texts.
+const HEADER_BYTES: usize = 128;
+
+/// The heads of all connections of a server.
+#[derive(Default)]
+pub(super) struct Heads(AtomicUsize);
+
+/// The heads of one connection.
+pub(super) struct ConnectionHeads {
+    all: Arc<Heads>,
+    own: AtomicUsize,
+}
+
+/// A head that is counted until it is dropped.
+pub(super) struct Head {
+    connection: Arc<ConnectionHeads>,
+    bytes: usize,
+}
+
+impl ConnectionHeads {
+    pub(super) fn new(all: Arc<Heads>) -> Arc<Self> {
+        Arc::new(Self { all, own: AtomicUsize::new(0) })
+    }
+
+    /// Counts a head of so many bytes; `None` if there is no room for it.
+    pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Option<Head> {
+        let head = Head { connection: self.clone(), bytes };
+        let own = self.own.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let all = self.all.0.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        // A head that is not returned is subtracted by its drop.
+        (own <= MAX_OWN_BYTES || all <= MAX_BYTES).then_some(head)
+    }
+}
+
+impl Drop for Head {
+    fn drop(&mut self) {
+        self.connection.own.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.connection.all.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Returns how many bytes a head takes in memory, roughly.
+pub(super) fn size(head: &Parts) -> usize {
+    let path = head.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let headers = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER_BYTES);
+    OVERHEAD_BYTES + path + headers.sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_with_large_heads_is_refused_and_others_are_not() {
+        let all = Arc::new(Heads::default());
+        let (greedy, modest) = (ConnectionHeads::new(all.clone()), ConnectionHeads::new(all.clone()));
+        let taken: Vec<Head> = std::iter::from_fn(|| greedy.take(16 << 10)).take(1 << 20).collect();
+        assert_eq!(taken.len(), MAX_BYTES >> 14);
+        assert!(greedy.take(1).is_none());
+        let own: Vec<Head> = std::iter::from_fn(|| modest.take(2 << 10)).take(1 << 20).collect();
+        assert_eq!(own.len(), MAX_OWN_BYTES >> 11);
+        drop((taken, own));
+        assert_eq!(all.0.load(Ordering::Relaxed), 0);
+    }
+}
