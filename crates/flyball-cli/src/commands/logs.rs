@@ -77,7 +77,7 @@ async fn pods(connection: &Connection, args: &LogsArgs) -> Result<(String, Vec<S
         Some(Some(("pod" | "pods" | "po", name))) => return Ok((connection.namespace.clone(), vec![name.to_owned()])),
         Some(Some(("deployment" | "deployments" | "deploy", name))) => (connection.namespace.clone(), name.to_owned()),
         Some(Some((kind, _))) => {
-            return Err(Error::new(format!("{kind:?} has no logssss")).hint("pass a pod, or deployment/NAME"));
+            return Err(Error::new(format!("{kind:?} has no logs")).hint("pass a pod, or deployment/NAME"));
         }
     };
     let what = || format!("cannot read Deployment {namespace}/{deployment}");

@@ -118,7 +118,7 @@ fn an_operator_is_deployed_once_and_taken_out_again() {
     home.run(&["logs"]).fails_with(&["2 operators deployed", "deployment/b-controller-manager -n default"]);
     home.run(&["logs", "deployment/b-controller-manager"]).fails_with(&["runs no containers", "flyball run"]);
     home.run(&["logs", "nothing", "-f", "--since", "10m", "-c", "web"]).fails_with(&["pods \"nothing\" not found"]);
-    home.run(&["logs", "service/web"]).fails_with(&["\"service\" has no logs"]);
+    home.run(&["logs", "service/web"]).fails_with(&["error: \"service\" has no logs\n"]);
     assert_eq!(home.run(&["logs", "--since", "x"]).code, Some(2));
 
     let undeploy = |flags: &[&str]| home.run(&[&["undeploy", "--program", &program], flags].concat());

@@ -542,7 +542,7 @@ fn a_chaos_suite_counts_by_what_it_did() {
         ("test chaos_b ... FAILED", outage(600, false), 101, "chaos_b failed", "an outage of 600 s changed something"),
         ("test my_chaos_b ... ok", outage(600, true), 0, "no test was run whose name begins with chaos_", ""),
         ("test chaos_b ... ignored", String::new(), 0, "no test was run whose name begins with chaos_", "shows is 0 s"),
-        (good, String::new(), 0, "do nothing to the operator", "shows is 0 s"),
+        (good, String::new(), 0, "inject no fault: call explore_crashes", "shows is 0 s"),
         ("test a ... ok", String::new(), 101, "cannot run the tests", "shows is 0 s"),
     ] {
         let (code, found, harm) = lint(test, &told, code);

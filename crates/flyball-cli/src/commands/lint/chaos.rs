@@ -60,9 +60,7 @@ impl Chaos {
             () if named(Outcome::Passed).next().is_none() => Some(format!(
                 "no test was run whose name begins with {CHAOS}: write some, as `flyball create api` does"
             )),
-            () if !did => Some(format!(
-                "the tests called {CHAOS}… do nothing to the operator: call explore_crashes of flyball_cluster::testing"
-            )),
+            () if !did => Some(format!("tests named {CHAOS}… inject no fault: call explore_crashes")),
             () => None,
         }
     }

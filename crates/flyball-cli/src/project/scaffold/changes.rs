@@ -184,18 +184,14 @@ impl Changes {
         };
         let written = write();
         if let Err(error) = written {
-            // As it was before, as far as that can be; what cannot be taken back is told by the first error.
-            for (path, change) in &changed[..done] {
-                let whole = self.root.join(path);
-                let _ = match &change.before {
-                    Some(before) => fs::write(&whole, before),
-                    None => fs::remove_file(&whole),
-                };
-            }
+            let remaining = restore(&self.root, &changed[..done]);
             for folder in folders.iter().rev() {
                 let _ = fs::remove_dir(folder);
             }
-            return Err(error.hint("nothing was written"));
+            return Err(error.hint(match remaining.as_slice() {
+                [] => "nothing was written".to_owned(),
+                files => format!("these files were written and could not be restored: {}", files.join(", ")),
+            }));
         }
         let told = |(path, change): &(&PathBuf, &Change)| Written {
             file: path.display().to_string(),
@@ -203,6 +199,19 @@ impl Changes {
         };
         Ok(changed.iter().map(told).collect())
     }
+}
+
+/// Restores the content of files. Returns the files that still differ from it.
+fn restore(root: &Path, changed: &[(&PathBuf, &Change)]) -> Vec<String> {
+    let is_restored = |path: &Path, change: &Change| match &change.before {
+        Some(before) => fs::write(root.join(path), before).is_ok(),
+        None => match fs::remove_file(root.join(path)) {
+            Ok(()) => true,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        },
+    };
+    let remaining = changed.iter().filter(|(path, change)| !is_restored(path, change));
+    remaining.map(|(path, _)| path.display().to_string()).collect()
 }
 
 /// Returns by what rustfmt puts `use` lines in order: modules before types, lists last.
@@ -234,4 +243,27 @@ fn make_folders(folder: &Path, made: &mut Vec<PathBuf>) -> io::Result<()> {
     fs::create_dir(folder)?;
     made.push(folder.into());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::private::PrivateFolder;
+
+    #[test]
+    fn files_that_cannot_be_restored_are_named() {
+        let folder = PrivateFolder::new("flyball-changes").unwrap();
+        let root = folder.path();
+        let [changed, created, gone, blocked, lost] =
+            ["changed", "created", "gone", "blocked", "lost/changed"].map(PathBuf::from);
+        fs::write(root.join(&changed), "after").unwrap();
+        fs::write(root.join(&created), "after").unwrap();
+        fs::create_dir(root.join(&blocked)).unwrap();
+        let change = |before: Option<&str>| Change { before: before.map(str::to_owned), after: "after".to_owned() };
+        let (old, new) = (change(Some("before")), change(None));
+        let files = [(&changed, &old), (&created, &new), (&gone, &new), (&blocked, &new), (&lost, &old)];
+        assert_eq!(restore(root, &files), ["blocked", "lost/changed"]);
+        assert_eq!(fs::read_to_string(root.join(&changed)).unwrap(), "before");
+        assert!(!root.join(&created).exists());
+    }
 }
