@@ -59,13 +59,13 @@ pub struct VmGroupStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i32")]
     pub desired_replicas: Option<i32>,
-    /// What happened last, in a sentence.
+    /// Description of the last event, in a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub last_message: Option<String>,
 }
 
-/// Where a group is on its way.
+/// Lifecycle phase of a group.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Phase {
