@@ -75,7 +75,7 @@ impl Fields {
 
     /// Takes a list of names; none if there is no such field.
     pub(crate) fn names(&mut self, name: &'static str) -> Result<BTreeSet<String>, Mistake> {
-        let mistake = || Mistake::new(name, "it is no list of texts, such as [a, b]");
+        let mistake = || Mistake::new(name, "it is not a list of texts, such as [a, b]");
         match self.remove(name) {
             None => Ok(BTreeSet::new()),
             Some(Value::Array(items)) => {

@@ -91,7 +91,7 @@ impl Watches {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read or is no YAML; when an entry has a field that does not exist, lacks one, has both a role and
+    /// When the file cannot be read or is invalid YAML; when an entry has a field that does not exist, lacks one, has both a role and
     /// a playbook or neither, or names one that is not there; when two entries are of one kind. The error names file, entry and field.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -103,7 +103,7 @@ impl Watches {
             _ => {
                 return Err(Error::file(
                     path,
-                    "it is no list of entries, each with group, version, kind, and role or playbook",
+                    "it is not a list of entries, each with group, version, kind, and role or playbook",
                 ));
             }
         };
@@ -158,13 +158,12 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
         field: if mistake.field.is_empty() { "finalizer".to_owned() } else { format!("finalizer.{}", mistake.field) },
         ..mistake
     })?;
-    let period =
-        match fields.text("reconcilePeriod")? {
-            None => None,
-            Some(text) => Some(parse_unsigned_duration(&text).ok_or_else(|| {
-                Mistake::new("reconcilePeriod", format!("{text} is no duration, such as 30s or 1h30m"))
-            })?),
-        };
+    let period = match fields.text("reconcilePeriod")? {
+        None => None,
+        Some(text) => Some(parse_unsigned_duration(&text).ok_or_else(|| {
+            Mistake::new("reconcilePeriod", format!("invalid duration {text:?}; examples are 30s and 1h30m"))
+        })?),
+    };
     let not_watched = read_kinds(&mut fields, "blacklist")?;
     let allow_kinds = read_kinds(&mut fields, "allowKinds")?;
     let selector = match fields.remove("selector") {
@@ -215,7 +214,7 @@ fn check_variable(name: &str, gvk: &GroupVersionKind, snake_case: bool) -> Resul
              field another one"
         )),
         Some(_) => refuse(format!(
-            "{name:?} is no name of a variable: letters, digits and _ are, and no digit at the beginning"
+            "invalid variable name {name:?}: use letters, digits and _, without a digit at the beginning"
         )),
         None if snake_case && snake(name) != name => {
             refuse(format!("{name} is {} as a variable, as snakeCaseParameters has it: write that", snake(name)))
@@ -268,7 +267,7 @@ fn read_finalizer(finalizer: Value, folder: &Path) -> Result<Finalizer, Mistake>
     if !is_qualified {
         return Err(Mistake::new(
             "name",
-            format!("{name:?} is no name of a finalizer, such as cache.example.com/finalizer"),
+            format!("invalid finalizer name {name:?}; an example is cache.example.com/finalizer"),
         ));
     }
     let runs = read_runs(&mut fields, folder)?;
@@ -373,7 +372,7 @@ fn selector_text(selector: &LabelSelector) -> Result<Option<String>, Mistake> {
             "Exists" => key.clone(),
             "DoesNotExist" => format!("!{key}"),
             other => {
-                let problem = format!("{other} is no operator: In, NotIn, Exists and DoesNotExist are");
+                let problem = format!("invalid operator {other:?}: use In, NotIn, Exists or DoesNotExist");
                 return Err(Mistake::new("selector.matchExpressions", problem));
             }
         });
@@ -409,7 +408,7 @@ mod tests {
         check(with("allowVariables", json!(["meta"])), "allowVariables", "give the field another");
         check(with("allowVariables", json!(["Meta"])), "allowVariables", "of the operator itself");
         check(with("allowVariables", json!(["_a_io_a_spec"])), "allowVariables", "of the operator itself");
-        check(with("allowVariables", json!(["a-b"])), "allowVariables", "no name of a variable");
+        check(with("allowVariables", json!(["a-b"])), "allowVariables", "invalid variable name");
         check(with("allowVariables", json!(["hostVars"])), "allowVariables", "host_vars as a variable");
         assert!(read_entry(with("allowVariables", json!(["vars", "host_vars"])), &folder).is_ok());
         check(

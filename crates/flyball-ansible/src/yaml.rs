@@ -33,7 +33,7 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Value>, String> {
         // The lines that follow draw the place for people at a terminal.
         let error = error.to_string();
         let line = error.lines().next().unwrap_or_default();
-        format!("it is no YAML: {}", line.trim_start_matches("error: "))
+        format!("invalid YAML: {}", line.trim_start_matches("error: "))
     })?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
@@ -87,7 +87,7 @@ mod tests {
     fn mistakes_are_told_in_one_line() {
         for text in ["a: [", "a: 1\na: 2\n", "- a\nb: 1\n"] {
             let problem = documents(text).unwrap_err();
-            assert!(problem.starts_with("it is no YAML: ") && !problem.contains('\n'), "{problem}");
+            assert!(problem.starts_with("invalid YAML: ") && !problem.contains('\n'), "{problem}");
         }
     }
 }

@@ -223,7 +223,9 @@ impl Loader {
         for (list, content) in lists {
             let Some(content) = content else { continue };
             if list == "roles" {
-                let Value::Array(roles) = content else { return Err(Error::file(file, "play: roles: it is no list")) };
+                let Value::Array(roles) = content else {
+                    return Err(Error::file(file, "play: roles: it is not a list"));
+                };
                 for role in roles {
                     let found = self.read_role_reference(role, &folder);
                     let role = found.map_err(|problem| Error::file(file, problem))?;

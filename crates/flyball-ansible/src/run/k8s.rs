@@ -153,13 +153,13 @@ impl Run<'_> {
             Some(Value::Object(status)) => status.clone(),
             Some(Value::String(text)) => match yaml::documents(text).map_err(TaskError::new)?.pop() {
                 Some(Value::Object(status)) => status,
-                _ => return Err(TaskError::new("status is no map")),
+                _ => return Err(TaskError::new("status is not a map")),
             },
             Some(other) => return Err(TaskError::new(format!("status is {}, and a map is expected", what(other)))),
         };
         if let Some(conditions) = arguments.get("conditions") {
             if !conditions.as_array().is_some_and(|all| all.iter().all(|one| one["type"].is_string())) {
-                return Err(TaskError::new("conditions is no list of conditions, each with its type"));
+                return Err(TaskError::new("conditions is not a list of conditions, each with its type"));
             }
             status.insert("conditions".into(), conditions.clone());
         }
@@ -258,13 +258,13 @@ fn collect(value: Value, found: &mut Vec<Value>, depth: usize) -> Result<(), Str
             }
         },
         Value::Null => Ok(()),
-        other => Err(format!("definition: {} is no object of Kubernetes", what(&other))),
+        other => Err(format!("definition: {} is not a Kubernetes object", what(&other))),
     }
 }
 
 /// Completes an object by what stands beside it.
 fn complete(definition: Value, arguments: &Arguments) -> Result<Value, String> {
-    let Value::Object(mut fields) = definition else { return Err("definition is no map".into()) };
+    let Value::Object(mut fields) = definition else { return Err("definition is not a map".into()) };
     for (field, names) in [("kind", &["kind"][..]), ("apiVersion", &["api_version", "api", "version"])] {
         let beside = names.iter().find_map(|name| arguments.get(*name)).map(text);
         // The module takes what does not say its version for one of the core group.
@@ -277,7 +277,7 @@ fn complete(definition: Value, arguments: &Arguments) -> Result<Value, String> {
         }
     }
     let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
-    let Some(metadata) = metadata.as_object_mut() else { return Err("metadata of the definition is no map".into()) };
+    let Some(metadata) = metadata.as_object_mut() else { return Err("metadata of the definition is not a map".into()) };
     for name in ["name", "namespace"] {
         if let Some(value) = arguments.get(name).filter(|_| metadata.get(name).is_none_or(Value::is_null)) {
             metadata.insert(name.into(), text(value).into());

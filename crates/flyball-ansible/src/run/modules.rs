@@ -76,7 +76,7 @@ impl<'r> Run<'r> {
     fn requeue_after(&mut self, arguments: &Arguments) -> Result<Done, TaskError> {
         let time = arguments.get("time").map(text).unwrap_or_default();
         let period = parse_unsigned_duration(&time)
-            .ok_or_else(|| TaskError::new(format!("time: {time} is no duration, such as 30s")))?;
+            .ok_or_else(|| TaskError::new(format!("time: invalid duration {time:?}; an example is 30s")))?;
         self.outcome.requeue_after = Some(period.max(MIN_REQUEUE));
         Ok(Done::with(json!({"period": time})))
     }

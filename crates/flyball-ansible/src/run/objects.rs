@@ -57,7 +57,7 @@ impl Run<'_> {
         if let Some(wrong) =
             [Some(key.name()), key.namespace()].into_iter().flatten().find(|name| !is_path_segment(name))
         {
-            return Err(TaskError::refused(format!("{wrong:?} is no name of an object or a namespace")));
+            return Err(TaskError::refused(format!("invalid name of an object or a namespace: {wrong:?}")));
         }
         self.job.cx.dynamic(kind).get(key).await.map_err(TaskError::of)
     }
@@ -159,7 +159,7 @@ impl Run<'_> {
 
 fn decode(definition: Value) -> Result<DynamicObject, TaskError> {
     serde_json::from_value(definition)
-        .map_err(|error| TaskError::refused(format!("the definition is no object of Kubernetes: {error}")))
+        .map_err(|error| TaskError::refused(format!("the definition is not a Kubernetes object: {error}")))
 }
 
 fn change(object: &DynamicObject, changed: bool, method: &'static str) -> Result<Change, TaskError> {

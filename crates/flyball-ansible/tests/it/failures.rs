@@ -95,7 +95,7 @@ async fn what_no_retry_mends_is_tried_again_when_something_changes() {
             "- k8s: {definition: {apiVersion: v1, kind: '{{ text }}', metadata: {name: a}}}".into(),
             "no apiVersion and kind",
         ),
-        ("refused-name", map("{name: 'a-{{ text }}'}"), "no name of an object"),
+        ("refused-name", map("{name: 'a-{{ text }}'}"), "invalid name of an object"),
         ("refused-namespace", map("{name: a, namespace: '{{ text | default(\"kube-system\") }}'}"), "reaches no other"),
         ("refused-nothing", map("{generateName: a-}"), "no metadata.name"),
         ("refused-hidden", format!("{}\n  no_log: true", map("{name: 'a-{{ text }}'}")), "no_log"),

@@ -77,7 +77,7 @@ fn what_does_not_describe_itself_gets_a_hint_that_fits_it() {
             "field vars: it is a number, and a map is expected",
         ),
         ("- Site\n", "entry 1: it is a text, and a map is expected"),
-        ("kind: Site\n", "watches.yaml: it is no list of entries"),
+        ("kind: Site\n", "watches.yaml: it is not a list of entries"),
         ("- {kind: [\n", "watches.yaml"),
     ];
     for (watches, told) in cases {

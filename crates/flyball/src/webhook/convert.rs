@@ -124,7 +124,8 @@ pub(super) fn tree_bytes(body: &[u8]) -> usize {
 /// Answers a conversion review, or says why it is none. One object that cannot be converted fails the review: the API
 /// server takes all objects or nothing.
 pub(super) fn answer(kinds: &BTreeMap<String, Arc<Conversions>>, body: &[u8]) -> Result<String, String> {
-    let review: Review<'_> = serde_json::from_slice(body).map_err(|error| format!("this is no review: {error}"))?;
+    let review: Review<'_> =
+        serde_json::from_slice(body).map_err(|error| format!("not a ConversionReview: {error}"))?;
     if (review.api_version.as_str(), review.kind.as_str()) != ("apiextensions.k8s.io/v1", "ConversionReview") {
         return Err(format!(
             "expected apiextensions.k8s.io/v1 ConversionReview, not {} {}",

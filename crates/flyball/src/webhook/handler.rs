@@ -180,7 +180,7 @@ impl<T: Resource + Serialize, D: Defaulter<T>> Defaulting<T, D> {
 }
 
 fn read(body: &[u8]) -> Result<Sent, String> {
-    let review: Review = serde_json::from_slice(body).map_err(|error| format!("this is no review: {error}"))?;
+    let review: Review = serde_json::from_slice(body).map_err(|error| format!("not an AdmissionReview: {error}"))?;
     match review.request {
         Some(sent) if review.api_version == "admission.k8s.io/v1" && review.kind == "AdmissionReview" => Ok(sent),
         Some(_) => {
