@@ -44,7 +44,7 @@ where
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             result => return result,
         }
-        sleep((FIRST_WAIT * (1 << attempt)).mul_f64(0.5 + rng.fraction() / 2.0)).await;
+        sleep((FIRST_WAIT * (1 << (attempt - 1))).mul_f64(0.5 + rng.fraction() / 2.0)).await;
     }
     change().await
 }

@@ -93,6 +93,7 @@ use tower::BoxError;
 /// | `workqueue_longest_running_processor_seconds` | duration of the slowest reconcile under way |
 #[doc(alias = "Builder")]
 #[doc(alias = "NewControllerManagedBy")]
+#[must_use = "a controller does nothing until it is added to an operator"]
 pub struct Controller<R: Reconcile> {
     declaration: Declaration,
     reconciler: PhantomData<fn() -> R>,
@@ -205,11 +206,19 @@ impl<R: Reconcile> Controller<R> {
     /// let controller = Controller::new(Sites).watches_by_key::<Secret>(|secret, _| Ok(vec![secret.clone()]));
     /// ```
     pub fn watches_by_key<T: Resource>(
-        mut self,
+        self,
         map: impl Fn(&ObjectKey, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
     ) -> Self {
-        let kind = Kind::of::<T>();
-        self.declaration.caches(&Type::of::<T>(), &kind);
+        self.watches_by_key_as(&Type::of::<T>(), Kind::of::<T>(), map)
+    }
+
+    fn watches_by_key_as(
+        mut self,
+        ty: &Type,
+        kind: Kind,
+        map: impl Fn(&ObjectKey, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
+    ) -> Self {
+        self.declaration.caches(ty, &kind);
         self.declaration.maps.push((kind, Map::ByKey(Arc::new(map))));
         self
     }
@@ -241,11 +250,19 @@ impl<R: Reconcile> Controller<R> {
     #[doc(alias = "EventHandler")]
     #[doc(alias = "handler.Funcs")]
     pub fn watches_changes<T: Resource>(
-        mut self,
+        self,
         map: impl Fn(Changed<'_, T>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
     ) -> Self {
-        let kind = Kind::of::<T>();
-        self.declaration.caches(&Type::of::<T>(), &kind);
+        self.watches_changes_as(&Type::of::<T>(), Kind::of::<T>(), map)
+    }
+
+    fn watches_changes_as<T: AnyResource>(
+        mut self,
+        ty: &Type,
+        kind: Kind,
+        map: impl Fn(Changed<'_, T>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
+    ) -> Self {
+        self.declaration.caches(ty, &kind);
         let map = move |old: Option<&DecodedEntry<'_>>, new: Option<&DecodedEntry<'_>>, caches: &Caches| {
             Changed::show(old, new, |change| map(change, caches))?.unwrap_or_else(|| Ok(Vec::new()))
         };

@@ -93,7 +93,7 @@ impl Default for LeaderElection {
     }
 }
 
-/// Factor on the retry period up to which a follower waits between two checks.
+/// Maximum jitter of a follower's retry period, as a factor added to it.
 const JITTER_FACTOR: f64 = 1.2;
 
 impl LeaderElection {

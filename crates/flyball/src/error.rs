@@ -20,6 +20,7 @@ use std::time::Duration;
 /// assert_eq!(parse("many").unwrap_err().to_string(), "spec.size: invalid digit found in string");
 /// ```
 #[doc(alias = "TemporaryError")]
+#[must_use = "an error does nothing until it is returned"]
 pub struct Error(Box<Inner>);
 
 struct Inner {

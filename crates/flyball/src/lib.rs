@@ -12,7 +12,7 @@
 //!
 //! | Task | Types |
 //! |---|---|
-//! | a program, its controllers, servers and permissions | [`Operator`], [`MetricsServer`], [`HealthServer`] |
+//! | a program, its controllers, servers and permissions | [`Operator`], [`MetricsServer`], [`HealthServer`], [`WebhookServer`] |
 //! | a controller: the kind that it reconciles, and the kinds that trigger it | [`Controller`], [`Predicate`], [`Changed`] |
 //! | other triggers: channels, timers, polls | [`Source`], [`Channel`] |
 //! | contents and indexes of caches | [`Cache`], [`Index`] |
@@ -145,7 +145,7 @@ pub use error::{Error, Result, is_namespace_terminating};
 pub use events::Event;
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};
 pub use kind::{AnyResource, Dynamic, Kind, Resource};
-pub use operator::{HealthServer, MetricsServer, Operator, RunError, Task, TaskContext};
+pub use operator::{HealthServer, MetricsServer, Operator, RunError, Task, TaskContext, WebhookServer};
 pub use queue::{Backoff, RetryRate};
 pub use watcher::{WatchEvent, watch, watch_objects};
 
@@ -155,10 +155,10 @@ pub mod bench {
     pub use crate::queue::MeasuredQueue;
 }
 
-/// Speaks with the API server: the client of kube, which every part here is given and none makes.
+/// kube's client for the API server.
 ///
-/// Within a reconcile it is [`Context::client`], whose requests are counted, wait when the server is busy, and end in
-/// time.
+/// In a reconcile use [`Context::client`], which counts requests, retries when the server is busy, and has a timeout.
+/// [`connect`] creates one.
 ///
 /// ```
 /// use flyball::Client;

@@ -20,7 +20,7 @@ mod servers;
 mod settings;
 mod task;
 
-pub use servers::{HealthServer, MetricsServer};
+pub use servers::{HealthServer, MetricsServer, WebhookServer};
 pub use task::{Task, TaskContext};
 
 use crate::cache::{Cache, Plan};
@@ -31,7 +31,7 @@ use crate::kind::{AnyResource, Resource};
 use crate::panics::OnPanic;
 use crate::policy::{self, Policy};
 use crate::rbac::{self, Grant};
-use crate::webhook::{self, Live, Webhook, WebhookServer, Webhooks};
+use crate::webhook::{self, Live, Webhook, Webhooks};
 use flyball_core::{Clock, ObjectKey, Rng};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -82,6 +82,7 @@ use std::time::Duration;
 /// If a list after an interruption lacks more than 30 % of the known objects, and more than ten, a second list has to
 /// confirm it before any of them counts as deleted.
 #[doc(alias = "Manager")]
+#[must_use = "an operator does nothing until it runs"]
 pub struct Operator {
     name: String,
     version: Option<&'static str>,
@@ -138,7 +139,7 @@ pub enum RunError {
         why: String,
     },
     /// The name of a namespace is invalid.
-    #[error("the namespace {name:?} cannot exist: {why}")]
+    #[error("invalid namespace {name:?}: {why}")]
     Namespace {
         /// The name.
         name: String,
@@ -146,9 +147,7 @@ pub enum RunError {
         why: String,
     },
     /// Two controllers have the same name.
-    #[error(
-        "two controllers are named {name:?}, of {first} and of {second}: give one of them another by Controller::name"
-    )]
+    #[error("two controllers are named {name:?} ({first}, {second}): rename one with Controller::name")]
     SameName {
         /// The name.
         name: String,
@@ -158,13 +157,13 @@ pub enum RunError {
         second: String,
     },
     /// Two webhooks are declared for the same kind.
-    #[error("two webhooks are of {kind}: declare one that does both")]
+    #[error("duplicate webhook for {kind}: merge the declarations")]
     SameWebhook {
         /// The kind, such as `widgets.example.com`.
         kind: String,
     },
-    /// The cache of a kind is declared wrongly.
-    #[error("the cache of {kind} is declared wrongly: {why}")]
+    /// The declaration of a cache is invalid.
+    #[error("invalid cache of {kind}: {why}")]
     Cache {
         /// The kind, such as `widgets.example.com`.
         kind: String,
@@ -172,12 +171,12 @@ pub enum RunError {
         why: String,
     },
     /// Two policies are declared for the same kind.
-    #[error("two policies are of {kind}: declare one that says both")]
+    #[error("duplicate policy for {kind}: merge the declarations")]
     SamePolicy {
         /// The kind, such as `widgets.example.com`.
         kind: String,
     },
-    /// A controller is declared wrongly, or its [deferred](Controller::deferred) reconciler could not be made.
+    /// The declaration of a controller is invalid, or its [deferred](Controller::deferred) reconciler could not be made.
     #[error("controller {controller} cannot be set up")]
     SetUp {
         /// The name of the controller.
@@ -189,9 +188,7 @@ pub enum RunError {
     #[error("cannot connect to the cluster")]
     Configuration(#[source] kube::Error),
     /// An address cannot be listened on.
-    #[error(
-        "cannot listen on {address}; --metrics-addr, --health-addr and --webhook-addr choose others, 0 chooses none"
-    )]
+    #[error("cannot listen on {address}")]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -199,7 +196,7 @@ pub enum RunError {
         source: std::io::Error,
     },
     /// The settings of the leader election are invalid.
-    #[error("leader election is set up wrongly: {why}")]
+    #[error("invalid leader election settings: {why}")]
     LeaderElection {
         /// The reason.
         why: String,

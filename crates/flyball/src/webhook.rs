@@ -100,7 +100,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Serialize;
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,32 +124,6 @@ pub enum Certificates {
         /// The directory where its secret is mounted.
         directory: PathBuf,
     },
-}
-
-/// Settings of the HTTPS server of an operator's webhooks.
-///
-/// [`Operator::main`](crate::Operator::main) sets address and URL by the flags `--webhook-addr` and `--webhook-url`.
-///
-/// ```
-/// use flyball::Operator;
-/// use flyball::webhook::{Certificates, WebhookServer};
-///
-/// let certificates = Certificates::Files("/certificates".into());
-/// let operator =
-///     Operator::new("site-operator").webhook_server(WebhookServer { certificates, ..WebhookServer::default() });
-/// ```
-#[doc(alias = "webhook.Options")]
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WebhookServer {
-    /// Address to listen on, which is published to the API server; without one, webhooks are called within the
-    /// process only.
-    pub address: Option<SocketAddr>,
-    /// URL at which the API server calls webhooks, such as `https://10.0.0.7:9443`, instead of the operator's service.
-    /// Port 0 stands for the port of the listener.
-    pub url: Option<String>,
-    /// Source of the certificate.
-    #[doc(alias = "CertDir")]
-    pub certificates: Certificates,
 }
 
 /// The admission and conversion webhooks of one kind.
@@ -205,6 +178,7 @@ pub struct WebhookServer {
 ///
 /// It is called for writes through any version of the kind, converted to the version of `T`.
 #[doc(alias = "WebhookManagedBy")]
+#[must_use = "a webhook does nothing until it is added to an operator"]
 pub struct Webhook<T: Resource> {
     declared: Declaration,
     kind: PhantomData<fn(T)>,

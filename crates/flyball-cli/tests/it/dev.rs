@@ -269,7 +269,7 @@ fn two_operators_with_the_same_ports_are_told_apart() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let flag = format!("--metrics-addr={}", taken.local_addr().unwrap());
     let said = home.run(&["run", "--program=./op", "--", "--health-addr=0", &flag]);
-    said.fails_with(&["cannot listen on 127.0.0.1:", "--metrics-addr, --health-addr", "0 chooses none"]);
+    said.fails_with(&["cannot listen on 127.0.0.1:", "hint: --metrics-addr, --health-addr", "0 sets none"]);
 }
 
 #[test]

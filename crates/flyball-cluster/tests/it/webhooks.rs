@@ -1,7 +1,8 @@
 //! The webhooks of an operator, asked by the server.
 
 use crate::{cluster_of, eventually};
-use flyball::webhook::{AdmissionRequest, Operation, Validator, Verdict, Webhook, WebhookServer};
+use flyball::WebhookServer;
+use flyball::webhook::{AdmissionRequest, Operation, Validator, Verdict, Webhook};
 use flyball::{FieldError, Operator, Rng};
 use flyball_cluster::{Cluster, LocalWebhooks, Options, User, simulated_clock};
 use flyball_core::Clock;

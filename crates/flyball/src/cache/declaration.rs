@@ -72,6 +72,7 @@ use std::marker::PhantomData;
 /// see secrets without data, and a [custom predicate](crate::Predicate::new) passes all their updates.
 /// `Cache::<Secret>::new()`, with or without a selector, keeps the data of the selected secrets.
 #[doc(alias = "ByObject")]
+#[must_use = "a cache does nothing until it is added to an operator"]
 pub struct Cache<T> {
     plan: Plan,
     kind: PhantomData<fn(T)>,
@@ -239,7 +240,7 @@ impl Plan {
         for namespace in &self.namespaces {
             let wrong = names::dns_label(namespace);
             if !wrong.is_empty() {
-                return Err(format!("the namespace {namespace:?} cannot exist: {}", wrong.join("; ")));
+                return Err(format!("invalid namespace {namespace:?}: {}", wrong.join("; ")));
             }
         }
         let selection = Selection::parse(&self.labels, &self.fields)?;
@@ -303,7 +304,7 @@ mod tests {
         let cache = Cache::<Pod>::new;
         check(
             cache().namespaces(["A"]).labels("a"),
-            "the namespace \"A\" cannot exist: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+            "invalid namespace \"A\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
         );
         check(cache().fields("a"), "invalid selector: 'a'; can't understand 'a'");
         check(cache().without("metadata.uid"), "metadata.uid is always kept: of metadata, only annotations can go");

@@ -1,6 +1,6 @@
 //! Declarations for kinds that are known at run time only.
 
-use super::{Controller, Predicate, Reconcile};
+use super::{Changed, Controller, Predicate, Reconcile};
 use crate::cache::{Caches, DynamicIndex};
 use crate::error::Result;
 use crate::kind::{Dynamic, Kind, Type};
@@ -58,6 +58,26 @@ impl<R: Reconcile> Dynamic<Controller<R>> {
     ) -> Controller<R> {
         let ty = self.ty();
         self.scope.watches_as(ty, self.kind, map)
+    }
+
+    /// Reconciles the objects that `map` returns for the key of a changed object of the kind, as
+    /// [`Controller::watches_by_key`] does.
+    pub fn watches_by_key(
+        self,
+        map: impl Fn(&ObjectKey, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
+    ) -> Controller<R> {
+        let ty = self.ty();
+        self.scope.watches_by_key_as(&ty, self.kind, map)
+    }
+
+    /// Reconciles the objects that `map` returns for a creation, update or deletion of an object of the kind, as
+    /// [`Controller::watches_changes`] does.
+    pub fn watches_changes(
+        self,
+        map: impl Fn(Changed<'_, DynamicObject>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
+    ) -> Controller<R> {
+        let ty = self.ty();
+        self.scope.watches_changes_as(&ty, self.kind, map)
     }
 
     /// Lets the controller replace objects of the kind, as [`Controller::replaces`] does.

@@ -23,6 +23,7 @@ use std::sync::Arc;
 /// ```
 #[doc(alias = "EventFilter")]
 #[doc(alias = "when")]
+#[must_use = "a predicate does nothing until it is added to a controller"]
 pub struct Predicate<T> {
     test: Arc<Test>,
     kind: PhantomData<fn(T)>,

@@ -54,6 +54,7 @@ const MIN_PERIOD: Duration = Duration::from_millis(10);
 ///   act in step, and a simulation repeats.
 /// - An error, a panic, or a poll that exceeds the controller's [deadline](crate::Controller::deadline) is logged and
 ///   triggers nothing; the next period is the next attempt.
+#[must_use = "a source does nothing until it is added to a controller"]
 pub struct Source<K> {
     pub(super) stimulus: Stimulus,
     kind: PhantomData<fn(K)>,

@@ -64,24 +64,24 @@ struct CommonArgs {
     /// Context of the kubeconfig
     #[arg(long)]
     context: Option<String>,
-    /// Address that serves /metrics; 0 for none
-    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
-    metrics_addr: Address,
+    /// Address that serves /metrics; 0 for none [default: the operator's own, or 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_addr: Option<Address>,
     /// Serve /metrics over TLS, to users who may get this URL in the cluster
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     metrics_secure: Option<bool>,
     /// Directory with tls.crt and tls.key for /metrics [default: a self-signed certificate]
     #[arg(long, value_name = "DIRECTORY")]
     metrics_cert_dir: Option<PathBuf>,
-    /// Address that serves /healthz and /readyz; 0 for none
-    #[arg(long, default_value = "127.0.0.1:8081", value_name = "ADDRESS")]
-    health_addr: Address,
-    /// Address that serves webhooks; 0 for none. Defaults to port 9443, or a free port if the API server runs on this
-    /// machine
+    /// Address that serves /healthz and /readyz; 0 for none [default: the operator's own, or 127.0.0.1:8081]
+    #[arg(long, value_name = "ADDRESS")]
+    health_addr: Option<Address>,
+    /// Address that serves webhooks; 0 for none [default: the operator's own, or port 9443, or a free port if the API
+    /// server runs on this machine]
     #[arg(long, value_name = "ADDRESS")]
     webhook_addr: Option<Address>,
-    /// URL at which the API server calls webhooks, such as https://10.0.0.7:9443 [default: the operator's service, or a
-    /// loopback URL if the API server runs on this machine]
+    /// URL at which the API server calls webhooks, such as https://10.0.0.7:9443 [default: the operator's own, or its
+    /// service, or a loopback URL if the API server runs on this machine]
     #[arg(long, value_name = "URL", value_parser = parse_webhook_url)]
     webhook_url: Option<String>,
     /// Directory with tls.crt and tls.key for webhooks, whose issuer sets caBundle [default: the operator's own
@@ -188,6 +188,22 @@ impl CommonArgs {
         election.lease = self.leader_elect_resource_name.clone().or(election.lease);
         self.leader_elect.unwrap_or(unless_told).then_some(election)
     }
+
+    /// Sets addresses and URL of the servers: those of the flags, else those of the code, else defaults. `beside` is
+    /// true if the API server calls webhooks through the loopback interface.
+    fn set_addresses(&self, operator: &mut Operator, beside: bool) {
+        let webhooks = if beside { (Ipv4Addr::LOCALHOST, 0) } else { (Ipv4Addr::UNSPECIFIED, PORT) };
+        let webhook_server = &mut operator.webhook_server;
+        for (flag, address, default) in [
+            (self.metrics_addr, &mut operator.metrics_server.address, (Ipv4Addr::LOCALHOST, 8080)),
+            (self.health_addr, &mut operator.health_server.address, (Ipv4Addr::LOCALHOST, 8081)),
+            (self.webhook_addr, &mut webhook_server.address, webhooks),
+        ] {
+            *address = flag.map_or(address.or(Some(default.into())), |flag| flag.0);
+        }
+        let url = self.webhook_url.clone().or(webhook_server.url.take());
+        webhook_server.url = url.or_else(|| beside.then(|| "https://127.0.0.1:0".to_owned()));
+    }
 }
 
 /// Returns true if this process runs in a pod.
@@ -250,6 +266,11 @@ impl ProgramError {
             Self::Run(error) if error.is_mistake() => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        let is_address = matches!(self, Self::Run(RunError::Listen { .. }));
+        is_address.then_some("--metrics-addr, --health-addr and --webhook-addr set other addresses, 0 sets none")
     }
 }
 
@@ -356,17 +377,17 @@ impl Operator {
                 Certificates::Own | Certificates::Files(_) => Certificates::Files(directory.clone()),
             };
         }
-        if let Some(address) = common.webhook_addr {
-            operator.webhook_server.address = address.0;
-        }
         let metrics = &mut operator.metrics_server;
         metrics.secure = common.metrics_secure.unwrap_or(metrics.secure);
-        metrics.certificates = common.metrics_cert_dir.clone().or(metrics.certificates.take());
+        metrics.certificate_dir = common.metrics_cert_dir.clone().or(metrics.certificate_dir.take());
         operator.namespace = common.operator_namespace.clone().or(operator.namespace);
         operator.installed = common.installed_as.clone().or(operator.installed);
         match command {
             Command::Run => operator.run_to_the_end(common),
-            Command::Manifests => print(&json!({"apiVersion": "v1", "kind": "List", "items": operator.manifests()})),
+            Command::Manifests => {
+                common.set_addresses(&mut operator, false);
+                print(&json!({"apiVersion": "v1", "kind": "List", "items": operator.manifests()}))
+            }
             Command::Describe => {
                 let mut described = operator.describe();
                 described.version = described.version.or(version);
@@ -396,6 +417,9 @@ impl Operator {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
                 eprintln!("{name}: {}", chain(&failure));
+                if let Some(hint) = failure.hint() {
+                    eprintln!("hint: {hint}");
+                }
                 failure.code()
             }
         }
@@ -404,8 +428,8 @@ impl Operator {
     async fn connect_and_run(mut self, args: CommonArgs) -> Result<(), ProgramError> {
         self.set_up()?;
         let authority = authority_file(args.kubeconfig.as_deref(), args.context.as_deref());
-        let options = KubeConfigOptions { context: args.context, ..KubeConfigOptions::default() };
-        let mut config = match (args.kubeconfig, &options.context) {
+        let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
+        let mut config = match (&args.kubeconfig, &options.context) {
             (Some(path), _) => kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?,
             (None, Some(_)) => kube::Config::from_kubeconfig(&options).await?,
             (None, None) => kube::Config::infer().await?,
@@ -413,15 +437,7 @@ impl Operator {
         // Read again when it changes; where it is in a pod, kube knows.
         config.root_cert_file = config.root_cert_file.or(authority);
         self.host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
-        self.metrics_server.address = args.metrics_addr.0;
-        self.health_server.address = args.health_addr.0;
-        let beside = is_beside(&config.cluster_url, in_pod());
-        let unless_told = match beside {
-            true => (Ipv4Addr::LOCALHOST, 0),
-            false => (Ipv4Addr::UNSPECIFIED, PORT),
-        };
-        self.webhook_server.address = args.webhook_addr.map_or(Some(unless_told.into()), |address| address.0);
-        self.webhook_server.url = args.webhook_url.or(beside.then(|| "https://127.0.0.1:0".to_owned()));
+        args.set_addresses(&mut self, is_beside(&config.cluster_url, in_pod()));
         if let (None, Ok(host)) = (&self.instance, std::env::var("HOSTNAME")) {
             self.instance = Some(host);
         }
@@ -453,6 +469,9 @@ async fn told_to_stop() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operator::{HealthServer, MetricsServer, WebhookServer};
+    use crate::webhook::{AdmissionRequest, Verdict, Webhook};
+    use k8s_openapi::api::core::v1::ConfigMap;
 
     #[test]
     fn flags_stand_before_and_behind_the_command() {
@@ -501,6 +520,41 @@ mod tests {
         check(&["--leader-elect", "--leader-elect-lease-duration", "1m", "run"], false, Some(60));
         check(&["--leader-elect=false"], true, None);
         assert!(parse_positive("0s").is_err() && parse_positive("-1s").is_err() && parse_positive("1").is_err());
+    }
+
+    #[test]
+    fn addresses_of_flags_override_those_of_the_code_and_those_override_defaults() {
+        let check = |arguments: &[&str], in_code: Option<u16>, beside: bool, expected: [Option<u16>; 3]| {
+            let Cli { common, .. } = Cli::<NoFlags>::try_parse_from([&["op"], arguments].concat()).expect("fits");
+            let address = in_code.map(|port| (Ipv4Addr::LOCALHOST, port).into());
+            let url = in_code.map(|port| format!("https://10.0.0.7:{port}"));
+            let webhook = Webhook::<ConfigMap>::new().validates(|_: &AdmissionRequest<ConfigMap>| Ok(Verdict::allow()));
+            let mut operator = Operator::new("op")
+                .webhook(webhook)
+                .metrics_server(MetricsServer { address, ..MetricsServer::default() })
+                .health_server(HealthServer { address, ..HealthServer::default() })
+                .webhook_server(WebhookServer { address, url: url.clone(), ..WebhookServer::default() });
+            common.set_addresses(&mut operator, beside);
+            let metrics = operator.metrics_server.address;
+            let (health, webhooks) = (operator.health_server.address, operator.webhook_server.address);
+            let found = [metrics, health, webhooks].map(|address| address.map(|address| address.port()));
+            assert_eq!(found, expected, "{arguments:?}");
+            let loopback = beside.then(|| "https://127.0.0.1:0".to_owned());
+            assert_eq!(operator.webhook_server.url, url.or(loopback), "{arguments:?}");
+            let manifests = operator.manifests();
+            let service = manifests.iter().find(|object| object["kind"] == "Service").expect("webhooks have a service");
+            assert_eq!(
+                service["spec"]["ports"][0]["targetPort"],
+                json!(webhooks.map_or(PORT, |address| address.port()))
+            );
+        };
+        check(&[], None, false, [Some(8080), Some(8081), Some(9443)]);
+        check(&[], None, true, [Some(8080), Some(8081), Some(0)]);
+        check(&[], Some(7000), false, [Some(7000); 3]);
+        check(&[], Some(7000), true, [Some(7000); 3]);
+        let flags = ["--metrics-addr=:1", "--health-addr=:2", "--webhook-addr=:3"];
+        check(&flags, Some(7000), false, [Some(1), Some(2), Some(3)]);
+        check(&["--metrics-addr=0", "--health-addr=0", "--webhook-addr=0"], Some(7000), true, [None; 3]);
     }
 
     #[test]

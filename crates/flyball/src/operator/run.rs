@@ -75,6 +75,8 @@ impl Operator {
 
     async fn start_all(mut self, endpoint: Endpoint) -> Result<Running, RunError> {
         self.set_up()?;
+        // A simulation calls webhooks by a handle that it took before.
+        let called_within = Arc::strong_count(&self.webhook_live) > 1;
         let (installed, webhooks) = (self.installed_name().to_owned(), self.webhooks());
         let Self { name, controllers, plans, webhooks: declared_webhooks, webhook_live, rng, election, tasks, .. } =
             self;
@@ -90,6 +92,10 @@ impl Operator {
         let metrics_listener = listen(self.metrics_server.address).await?;
         let health_listener = listen(self.health_server.address).await?;
         let webhook_listener = listen(self.webhook_server.address.filter(|_| !declared_webhooks.is_empty())).await?;
+
+        if !declared_webhooks.is_empty() && webhook_listener.is_none() && !called_within {
+            tracing::warn!("webhooks are declared and not served: WebhookServer::address is not set");
+        }
 
         // Leader election: one replica writes.
         let election = election.map(|settings| {
@@ -228,7 +234,7 @@ impl Operator {
                 let (guard, serving) = (Arc::new(Guard::new(client.kube().clone())), Arc::<Serving>::default());
                 let host = format!("{installed}-metrics.{namespace}.svc");
                 let names = vec![host, "localhost".into(), "127.0.0.1".into()];
-                let (directory, clock) = (self.metrics_server.certificates, everywhere.clock.clone());
+                let (directory, clock) = (self.metrics_server.certificate_dir, everywhere.clock.clone());
                 let certificate = guard::keep_certificate(serving.clone(), directory, clock, name.to_string(), names);
                 running.others.spawn(certificate);
                 running.others.spawn(health::serve_guarded(listener, report.clone(), guard, serving));

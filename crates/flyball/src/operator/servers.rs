@@ -1,12 +1,14 @@
-//! Settings of the servers for metrics and health.
+//! Settings of the servers for metrics, health and webhooks.
 
+use crate::webhook::Certificates;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Settings of the server for `/metrics`.
 ///
-/// [`Operator::main`](crate::Operator::main) sets the address by the flag `--metrics-addr`.
+/// [`Operator::main`](crate::Operator::main) overrides the address by the flag `--metrics-addr`; its default is
+/// `127.0.0.1:8080`.
 ///
 /// ```
 /// use flyball::{MetricsServer, Operator};
@@ -34,12 +36,13 @@ pub struct MetricsServer {
     /// Directory with `tls.crt` and `tls.key` for [secure](Self::secure) metrics, which are read again when they
     /// change. Without one the certificate is self-signed at the start, so that a scraper cannot verify it.
     #[doc(alias = "CertDir")]
-    pub certificates: Option<PathBuf>,
+    pub certificate_dir: Option<PathBuf>,
 }
 
 /// Settings of the server for `/healthz` and `/readyz`.
 ///
-/// [`Operator::main`](crate::Operator::main) sets the address by the flag `--health-addr`.
+/// [`Operator::main`](crate::Operator::main) overrides the address by the flag `--health-addr`; its default is
+/// `127.0.0.1:8081`.
 ///
 /// ```
 /// # use flyball::{HealthServer, Operator};
@@ -64,4 +67,31 @@ impl Default for HealthServer {
     fn default() -> Self {
         Self { address: None, max_watch_staleness: Duration::from_secs(60) }
     }
+}
+
+/// Settings of the HTTPS server of an operator's webhooks.
+///
+/// [`Operator::main`](crate::Operator::main) overrides address and URL by the flags `--webhook-addr` and
+/// `--webhook-url`; the default port is 9443.
+///
+/// ```
+/// use flyball::webhook::Certificates;
+/// use flyball::{Operator, WebhookServer};
+///
+/// let certificates = Certificates::Files("/certificates".into());
+/// let operator =
+///     Operator::new("site-operator").webhook_server(WebhookServer { certificates, ..WebhookServer::default() });
+/// ```
+#[doc(alias = "webhook.Options")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WebhookServer {
+    /// Address to listen on, which is published to the API server; without one, webhooks are called within the
+    /// process only.
+    pub address: Option<SocketAddr>,
+    /// URL at which the API server calls webhooks, such as `https://10.0.0.7:9443`, instead of the operator's service.
+    /// Port 0 stands for the port of the listener.
+    pub url: Option<String>,
+    /// Source of the certificate.
+    #[doc(alias = "CertDir")]
+    pub certificates: Certificates,
 }

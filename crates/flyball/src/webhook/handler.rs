@@ -21,7 +21,8 @@ use std::sync::Arc;
 ///
 /// Rules about the fields of a custom resource belong into its schema and CEL rules, other rules in CEL into a
 /// [`Policy`](crate::policy::Policy): they need no running process. A validator is for everything else, such as rules
-/// that depend on other objects. It may be a function, or a closure with a typed argument:
+/// that depend on other objects. It may be a function, or a closure with a typed argument. The function is synchronous;
+/// implement the trait for async code.
 ///
 /// ```
 /// use flyball::webhook::{AdmissionRequest, Validator, Verdict, Webhook};
@@ -70,7 +71,8 @@ impl<T, F: Fn(&AdmissionRequest<T>) -> Result<Verdict> + Send + Sync + 'static> 
 ///
 /// Constant defaults belong into the schema of a custom resource. A defaulter is for defaults that depend on other
 /// values. It changes the typed object; fields that the type does not know are preserved. It may be called again for
-/// the same write, and must not change the object again.
+/// the same write, and must not change the object again. It may be a function, or a closure with typed arguments. The
+/// function is synchronous; implement the trait for async code.
 ///
 /// ```
 /// use flyball::Result;

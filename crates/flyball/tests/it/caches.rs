@@ -164,10 +164,11 @@ async fn a_cache_that_is_declared_wrongly_is_refused() {
     assert!(matches!(&wrong, RunError::Cache { kind, .. } if kind == "pods"), "{wrong}");
     let twice = operator().cache(Cache::<Pod>::new()).cache(Cache::<Pod>::new());
     let twice = twice.run(Api::default().client(), async {}).await.unwrap_err().to_string();
-    assert_eq!(twice, "the cache of pods is declared wrongly: it is declared twice");
+    assert_eq!(twice, "invalid cache of pods: it is declared twice");
     let replaces = operator().controller(Controller::new(Widgets::usual()).replaces::<Pod>().owns::<ConfigMap>());
     let replaces = replaces.cache(Cache::<Pod>::new().without("status")).run(Api::default().client(), async {}).await;
-    let expected = "the cache of pods is declared wrongly: controller widget replaces its objects, which would lose the fields that are not kept";
+    let expected =
+        "invalid cache of pods: controller widget replaces its objects, which would lose the fields that are not kept";
     assert_eq!(replaces.unwrap_err().to_string(), expected);
 }
 
@@ -245,7 +246,7 @@ async fn of_a_kind_without_a_type_metadata_is_asked_for_where_that_is_said() {
     let whole = Controller::new(Widgets::usual()).owns::<ConfigMap>().watches(for_a::<Pod>);
     let whole = operator().controller(whole).cache(Cache::of(&kind).metadata_only());
     let error = whole.run(Api::default().client(), async {}).await.unwrap_err().to_string();
-    assert!(error.starts_with("the cache of pods is declared wrongly: it keeps metadata, and"), "{error}");
+    assert!(error.starts_with("invalid cache of pods: it keeps metadata, and"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -115,7 +115,7 @@ async fn an_operator_that_is_declared_wrongly_does_not_start() {
     let twice = Operator::new("op").controller(controller()).controller(controller());
     assert_eq!(
         twice.run(client(), async {}).await.unwrap_err().to_string(),
-        r#"two controllers are named "widget", of widgets.example.com and of widgets.example.com: give one of them another by Controller::name"#
+        r#"two controllers are named "widget" (widgets.example.com, widgets.example.com): rename one with Controller::name"#
     );
     let named = Operator::new("no name").run(client(), async {}).await;
     assert!(named.unwrap_err().to_string().starts_with(r#"invalid operator name "no name""#));

@@ -1,8 +1,8 @@
 //! What is written of webhooks, wherever their certificate comes from.
 
 use crate::widgets::Widget;
-use flyball::Operator;
-use flyball::webhook::{AdmissionRequest, Certificates, Verdict, Webhook, WebhookServer};
+use flyball::webhook::{AdmissionRequest, Certificates, Verdict, Webhook};
+use flyball::{Operator, WebhookServer};
 use kube::CustomResourceExt;
 use serde_json::Value;
 
