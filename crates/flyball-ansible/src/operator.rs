@@ -210,7 +210,7 @@ fn as_defined(kind: &Kind, definitions: &[CustomResourceDefinition]) -> Kind {
         None => kind.clone(),
         Some(definition) => {
             let kind = Kind::new(&gvk.group, &gvk.version, &gvk.kind).plural(&definition.spec.names.plural);
-            if definition.spec.scope == "Cluster" { kind.cluster_wide() } else { kind }
+            if definition.spec.scope == "Cluster" { kind.cluster_scoped() } else { kind }
         }
     }
 }

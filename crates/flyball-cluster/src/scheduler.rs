@@ -102,7 +102,7 @@ impl Shared {
             let tell = move |seen| {
                 match seen {
                     WatchEvent::Applied(key, object) => put(&mut shared.state(), key, Some(object)),
-                    WatchEvent::Deleted(key, _) => put(&mut shared.state(), key, None),
+                    WatchEvent::Deleted { key, .. } => put(&mut shared.state(), key, None),
                     _ => {
                         let kind = T::kind(&()).into_owned();
                         let mut known = shared.known();

@@ -98,6 +98,7 @@ const RESTART: Duration = Duration::from_secs(1);
 type Make = dyn Fn() -> Operator + Send + Sync;
 
 /// Builder of a [`Test`]: seed, nodes, controllers, faults.
+#[must_use = "a test does nothing until it runs"]
 pub struct Setup {
     make: Arc<Make>,
     seed: u64,

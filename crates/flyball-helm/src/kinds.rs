@@ -178,9 +178,9 @@ impl Kinds {
         let kind = Kind::new(group, version, name);
         if let Some(definition) = self.definitions.iter().find(|known| known.group == group && known.kind == name) {
             let kind = kind.plural(&definition.plural);
-            return if definition.namespaced { kind } else { kind.cluster_wide() };
+            return if definition.namespaced { kind } else { kind.cluster_scoped() };
         }
-        if CLUSTER_SCOPED.contains(&(group, name)) { kind.cluster_wide() } else { kind }
+        if CLUSTER_SCOPED.contains(&(group, name)) { kind.cluster_scoped() } else { kind }
     }
 }
 

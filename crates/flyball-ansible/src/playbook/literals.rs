@@ -93,7 +93,7 @@ pub(crate) fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
         return None;
     }
     let found = Kind::new(group, version, kind);
-    Some(if CLUSTER_SCOPED.contains(&(group, kind)) { found.cluster_wide() } else { found })
+    Some(if CLUSTER_SCOPED.contains(&(group, kind)) { found.cluster_scoped() } else { found })
 }
 
 #[cfg(test)]

@@ -170,7 +170,7 @@ async fn what_lives_in_no_namespace_is_watched_if_so_desired() {
     let mut test = test_of("cluster", says, tasks).allows_changes_of::<StorageClass>().start().await;
     test.apply(SHOP).await;
     test.assert_converges().await;
-    let kind = Kind::new("storage.k8s.io", "v1", "StorageClass").cluster_wide();
+    let kind = Kind::new("storage.k8s.io", "v1", "StorageClass").cluster_scoped();
     let classes: Api<DynamicObject> = Api::all_with(test.client(), &kind.api_resource());
     let label = async || classes.get("shelves").await.unwrap().metadata.labels.unwrap()["word"].clone();
     assert_eq!(label().await, "hello");

@@ -10,9 +10,10 @@ mod graph;
 mod sweep;
 
 use super::discovery::{self, Served};
-use flyball::{WatchEvent, watch};
-use flyball_core::{GroupResource, GroupVersionKind, Rng};
+use flyball::{Kind, WatchEvent, watch};
+use flyball_core::{GroupVersionKind, Rng};
 use graph::Graph;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -48,13 +49,8 @@ impl Shared {
 pub(super) async fn run(client: kube::Client, rng: Rng) {
     let shared = Arc::new(Shared::default());
     let kinds = shared.clone();
-    let definitions = watch(
-        client.clone(),
-        GroupVersionKind::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
-        GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions"),
-        &rng,
-        move |_| kinds.kinds.notify_one(),
-    );
+    let definitions =
+        watch(client.clone(), &Kind::of::<CustomResourceDefinition>(), &rng, move |_| kinds.kinds.notify_one());
     let mut collector =
         Collector { client, rng: rng.clone(), shared, watches: JoinSet::new(), running: BTreeMap::new() };
     tokio::select! {
@@ -168,17 +164,18 @@ impl Collector {
         let (client, rng) = (self.client.clone(), self.rng.fork(&kind.resource.to_string()));
         let (shared, served) = (self.shared.clone(), Arc::new(kind));
         async move {
-            let (gvk, resource) = (served.kind.clone(), served.resource.clone());
+            let GroupVersionKind { group, version, kind } = &served.kind;
+            let kind = Kind::new(group, version, kind).plural(&served.resource.resource);
             let tell = move |seen| {
                 match seen {
                     WatchEvent::Applied(key, meta) => shared.graph().put(&served, key, &meta),
-                    WatchEvent::Deleted(_, uid) => shared.graph().remove(&uid),
+                    WatchEvent::Deleted { uid, .. } => shared.graph().remove(&uid),
                     WatchEvent::Synced => shared.graph().listed(&served.resource),
                     _ => {}
                 }
                 shared.notify.notify_one();
             };
-            watch(client, gvk, resource, &rng, tell).await;
+            watch(client, &kind, &rng, tell).await;
         }
     }
 }

@@ -105,7 +105,7 @@ async fn install(client: &Client, names: Value, scope: &str) {
 }
 
 fn definitions(client: &Client) -> Api<DynamicObject> {
-    let kind = Kind::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition").cluster_wide();
+    let kind = Kind::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition").cluster_scoped();
     Api::all_with(client.clone(), &kind.api_resource())
 }
 
@@ -215,7 +215,7 @@ async fn what_is_not_known_of_a_kind_is_asked_for() {
     assert_eq!(discover("example.com", "v1", "Sheep").await, Some(("sheep.example.com".into(), false)));
     assert_eq!(discover("example.com", "v2", "Sheep").await, None);
     // What is guessed is what most are called.
-    let guessed = Kind::new("example.com", "v1", "Sheep").plural("sheep").cluster_wide();
+    let guessed = Kind::new("example.com", "v1", "Sheep").plural("sheep").cluster_scoped();
     assert_eq!(
         (guessed.resource().to_string(), ObjectKey::new(None, "a").namespace()),
         ("sheep.example.com".into(), None)

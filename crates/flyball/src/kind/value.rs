@@ -101,8 +101,8 @@ impl Kind {
     }
 
     /// Makes the kind cluster-scoped: its objects live in no namespace.
-    #[doc(alias = "cluster_scoped")]
-    pub fn cluster_wide(mut self) -> Self {
+    #[doc(alias = "cluster_wide")]
+    pub fn cluster_scoped(mut self) -> Self {
         Arc::make_mut(&mut self.0).namespaced = false;
         self
     }
@@ -271,7 +271,7 @@ mod tests {
     fn a_kind_without_a_type_has_the_regular_plural_unless_told_otherwise() {
         let policy = Kind::new("example.com", "v1", "Policy");
         assert_eq!(policy.qualified(), "policies.v1.example.com");
-        assert!(policy.is_namespaced() && !policy.clone().cluster_wide().is_namespaced());
+        assert!(policy.is_namespaced() && !policy.clone().cluster_scoped().is_namespaced());
         assert_eq!(policy.plural("policys").path(None), "/apis/example.com/v1/policys");
         assert_eq!(Kind::new("apps", "v1", "Deployment"), Kind::of::<Deployment>());
     }

@@ -4,7 +4,7 @@ use super::WatchCounters;
 use super::{Reachability, Watcher};
 use crate::cache::{Change, DecodedEntry, Entry, KeptFields, Listener, Portion, Store, StoreId};
 use crate::kind::{Kind, Resource};
-use flyball_core::{GroupResource, GroupVersionKind, ObjectKey, Rng};
+use flyball_core::{ObjectKey, Rng};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
 use std::fmt;
@@ -17,53 +17,51 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum WatchEvent<T = ObjectMeta> {
     /// An object was created or updated, or exists when the watch begins.
     Applied(ObjectKey, Box<T>),
-    /// The object with this UID was deleted.
-    Deleted(ObjectKey, String),
+    /// The object was deleted.
+    Deleted {
+        /// Namespace and name of the object.
+        key: ObjectKey,
+        /// Its UID.
+        uid: String,
+    },
     /// All existing objects have been delivered. Repeated after each further list.
     Synced,
 }
 
-/// Watches the metadata of all objects of a kind without end, and calls `on` with each event; whole objects are not
-/// transferred.
+/// Calls `on` with each event of the metadata of all objects of a kind, without end: a callback and not a `Stream`. Whole
+/// objects are not transferred.
 ///
 /// It recovers from every error, as the watches of an [`Operator`](crate::Operator) do: no event is delivered twice,
 /// an object that was deleted during an interruption is delivered as deleted, and so is an object that was replaced by
 /// one of the same name. Dropping the future ends the watch.
 ///
 /// ```
-/// use flyball::{GroupResource, GroupVersionKind, Rng, WatchEvent, watch};
+/// use flyball::{Kind, Rng, WatchEvent, watch};
 /// use std::collections::BTreeSet;
 ///
 /// async fn count_pods(client: kube::Client) {
-///     let (kind, resource) = (GroupVersionKind::new("", "v1", "Pod"), GroupResource::new("", "pods"));
 ///     let mut pods = BTreeSet::new();
 ///     let on = move |event| match event {
 ///         WatchEvent::Applied(key, _) => drop(pods.insert(key)),
-///         WatchEvent::Deleted(key, _) => drop(pods.remove(&key)),
+///         WatchEvent::Deleted { key, .. } => drop(pods.remove(&key)),
 ///         WatchEvent::Synced => println!("{} pods", pods.len()),
 ///         _ => {}
 ///     };
-///     watch(client, kind, resource, &Rng::from_os(), on).await;
+///     watch(client, &Kind::new("", "v1", "Pod"), &Rng::from_os(), on).await;
 /// }
 /// ```
 #[doc(alias = "metadata_watcher")]
-pub async fn watch(
-    client: kube::Client,
-    kind: GroupVersionKind,
-    resource: GroupResource,
-    rng: &Rng,
-    on: impl FnMut(WatchEvent) + Send + 'static,
-) {
+pub async fn watch(client: kube::Client, kind: &Kind, rng: &Rng, on: impl FnMut(WatchEvent) + Send + 'static) {
     let decode = |entry: &Entry| entry.decode::<PartialObjectMeta>().map(|object| object.metadata);
     let metadata = Portion { kept: KeptFields::Metadata, ..Portion::default() };
-    let (store, writer) = Store::of(0, Kind::named(kind, resource, false), None, metadata.into());
+    let (store, writer) = Store::of(0, kind.clone(), None, metadata.into());
     let mut writer = writer.of_identities();
     writer.subscribe(Arc::new(EventListener { decode, on: Mutex::new(Box::new(on)) }));
     drop(store);
     Watcher::new(client, Arc::<Reachability>::default(), writer, "".into(), rng, WatchCounters::default()).run().await;
 }
 
-/// Watches all objects of a kind without end, and calls `on` with each event, as [`watch`] does for metadata.
+/// Calls `on` with each event of all objects of a kind, without end, as [`watch`] does for metadata.
 ///
 /// It is for programs that need all objects at any time, such as a scheduler, and not one object after the other.
 /// Objects that do not decode are skipped and logged.
@@ -103,7 +101,7 @@ impl<T: Send> Listener for EventListener<T> {
     fn changed(&self, change: &Change<'_>) {
         let replaced = |old: &&DecodedEntry<'_>| change.new.is_none_or(|new| new.uid() != old.uid());
         if let Some(old) = change.old.filter(replaced) {
-            self.emit(WatchEvent::Deleted(change.key.clone(), old.uid().into_owned()));
+            self.emit(WatchEvent::Deleted { key: change.key.clone(), uid: old.uid().into_owned() });
         }
         if let Some(new) = change.new.and_then(|new| self.read(change.key, new)) {
             self.emit(WatchEvent::Applied(change.key.clone(), new));

@@ -3,7 +3,7 @@
 
 use crate::api::{Api, Fault, Seen};
 use crate::widgets::*;
-use flyball::{GroupResource, GroupVersionKind, Rng, watch};
+use flyball::{Kind, Rng, watch};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -259,14 +259,13 @@ async fn a_server_that_compacts_after_each_event_is_listed_ten_times_a_minute() 
 fn gone(api: &Api) -> (Arc<Mutex<Vec<String>>>, JoinHandle<()>) {
     let gone: Arc<Mutex<Vec<String>>> = Arc::default();
     let (told, client) = (gone.clone(), api.client());
-    let kind = GroupVersionKind::new("example.com", "v1", "Widget");
+    let kind = Kind::new("example.com", "v1", "Widget");
     let tell = move |seen| {
-        if let flyball::WatchEvent::Deleted(key, _) = seen {
+        if let flyball::WatchEvent::Deleted { key, .. } = seen {
             told.lock().unwrap().push(key.name().to_owned());
         }
     };
-    let resource = GroupResource::new("example.com", "widgets");
-    (gone, tokio::spawn(async move { watch(client, kind, resource, &Rng::from_seed(1), tell).await }))
+    (gone, tokio::spawn(async move { watch(client, &kind, &Rng::from_seed(1), tell).await }))
 }
 
 #[tokio::test(start_paused = true)]
