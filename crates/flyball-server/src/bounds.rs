@@ -43,7 +43,7 @@ pub struct Bounds {
     /// The most bytes of past states that are kept alive so, for each resource: 16 MiB.
     pub window_bytes: usize,
     /// Time that a client may leave what it is sent unread: 30 seconds.
-    pub slow_watch: Duration,
+    pub slow_client_timeout: Duration,
 }
 
 impl Default for Bounds {
@@ -61,14 +61,14 @@ impl Default for Bounds {
             read_bytes: 64 << 20,
             window_events: 10_000,
             window_bytes: 16 << 20,
-            slow_watch: Duration::from_secs(30),
+            slow_client_timeout: Duration::from_secs(30),
         }
     }
 }
 
 /// The class of a request, by which it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sort {
+pub(crate) enum RequestClass {
     Read,
     Write,
     Exempt,
@@ -132,17 +132,17 @@ impl Shared {
         }
     }
 
-    fn slots(&self, sort: Sort) -> &Pool {
-        match sort {
-            Sort::Read => &self.reads,
-            Sort::Write => &self.writes,
-            Sort::Exempt => &self.exempt,
+    fn slots(&self, class: RequestClass) -> &Pool {
+        match class {
+            RequestClass::Read => &self.reads,
+            RequestClass::Write => &self.writes,
+            RequestClass::Exempt => &self.exempt,
         }
     }
 
     /// Takes a slot, which may have to be waited for; `None` if there is none to be had.
-    pub(crate) async fn slot(&self, sort: Sort, flow: &Flow) -> Option<Hold> {
-        self.slots(sort).acquire(flow, 1, self.max_wait).await
+    pub(crate) async fn slot(&self, class: RequestClass, flow: &Flow) -> Option<Hold> {
+        self.slots(class).acquire(flow, 1, self.max_wait).await
     }
 
     /// Takes the right to receive so many bytes; `None` if there is none to be had.
@@ -168,9 +168,9 @@ impl Shared {
         Some(room)
     }
 
-    /// Counts the requests of a sort that are under way.
-    pub(crate) fn count(&self, sort: Sort) -> usize {
-        self.slots(sort).used()
+    /// Counts the requests of a class that are under way.
+    pub(crate) fn count(&self, class: RequestClass) -> usize {
+        self.slots(class).used()
     }
 
     /// Counts the requests that were refused, by [`REFUSALS`].
@@ -201,17 +201,19 @@ mod tests {
     async fn who_finds_no_slot_waits_and_then_goes() {
         let bounds = Bounds { reads: 1, waiting: 1, ..Bounds::default() };
         let (shared, flow) = (Shared::new(&bounds), Flow::of("ann", false, false));
-        let first = shared.slot(Sort::Read, &flow).await.unwrap();
-        let (second, third) = tokio::join!(shared.slot(Sort::Read, &flow), shared.slot(Sort::Read, &flow));
+        let first = shared.slot(RequestClass::Read, &flow).await.unwrap();
+        let (second, third) =
+            tokio::join!(shared.slot(RequestClass::Read, &flow), shared.slot(RequestClass::Read, &flow));
         assert!(second.is_none() && third.is_none());
         assert_eq!(shared.refused(), [1, 1], "one waited in vain, the other found the line full");
-        let (write, exempt) = (shared.slot(Sort::Write, &flow).await, shared.slot(Sort::Exempt, &flow).await);
+        let (write, exempt) =
+            (shared.slot(RequestClass::Write, &flow).await, shared.slot(RequestClass::Exempt, &flow).await);
         assert!(write.is_some() && exempt.is_some());
-        let (waited, ()) = tokio::join!(shared.slot(Sort::Read, &flow), async { drop(first) });
+        let (waited, ()) = tokio::join!(shared.slot(RequestClass::Read, &flow), async { drop(first) });
         assert!(waited.is_some());
-        assert_eq!(shared.count(Sort::Read), 1);
+        assert_eq!(shared.count(RequestClass::Read), 1);
         drop(waited);
-        assert_eq!(shared.count(Sort::Read), 0);
+        assert_eq!(shared.count(RequestClass::Read), 0);
     }
 
     #[tokio::test(start_paused = true)]

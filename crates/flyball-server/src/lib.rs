@@ -1,6 +1,6 @@
 //! The embedded API server: a function from request to response.
 //!
-//! It takes the HTTP requests that a kube-apiserver takes and answers them as one does. The stations that a request
+//! It takes the HTTP requests that a kube-apiserver takes and answers them as one does. The components that a request
 //! passes are modules, in this order: [`Server`] authenticates and authorizes it, the request is read, the registry
 //! makes a candidate of it, admission changes and validates that, storage keeps it and watches send it. They form
 //! layers: each imports only those below it, and [`Server`] wires them.
@@ -14,6 +14,7 @@
 // From the ground up; `tests/it/architecture.rs` lists who may import whom.
 mod bounds;
 mod data_dir;
+mod limits;
 mod link;
 pub mod pki;
 pub mod quota;

@@ -1,4 +1,4 @@
-//! The connection that a request came by, as the stations behind the transport see it; a request in process has none.
+//! The connection that a request came by, as the components behind the transport see it; a request in process has none.
 //!
 //! Takes from the transport what it has sent, and from the server whose request it is. It knows nothing of HTTP and of
 //! TLS. The invariant: a link is told to end once, and ends whatever its other end does.

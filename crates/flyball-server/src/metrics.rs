@@ -2,7 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/reference/instrumentation/metrics/>.
 
-use crate::bounds::{REFUSALS, Shared, Sort};
+use crate::bounds::{REFUSALS, RequestClass, Shared};
 use crate::catalog::{Behavior, Catalog, Resource};
 use crate::kinds::Part;
 use crate::request::{Query, RequestInfo};
@@ -182,8 +182,12 @@ pub(crate) fn page(metrics: &Metrics<'_>) -> Response<Body> {
     let mut page = Page(String::new());
     let name = "apiserver_current_inflight_requests";
     page.family(name, "gauge", "Requests under way, by kind; watches are not among them.");
-    for (kind, sorts) in [("mutating", &[Sort::Write][..]), ("readOnly", &[Sort::Read]), ("exempt", &[Sort::Exempt])] {
-        let count: usize = sorts.iter().map(|sort| metrics.shared.count(*sort)).sum();
+    for (kind, classes) in [
+        ("mutating", &[RequestClass::Write][..]),
+        ("readOnly", &[RequestClass::Read]),
+        ("exempt", &[RequestClass::Exempt]),
+    ] {
+        let count: usize = classes.iter().map(|class| metrics.shared.count(*class)).sum();
         page.value(name, format_args!("request_kind=\"{kind}\""), count);
     }
     let name = "apiserver_flowcontrol_rejected_requests_total";

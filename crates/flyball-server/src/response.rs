@@ -1,7 +1,7 @@
 //! Response: answers as bytes.
 
+use crate::limits::MAX_BODY_BYTES;
 use crate::request::accept::{Encoding, Form};
-use crate::request::body::LIMIT;
 use bytes::{BufMut, Bytes, BytesMut};
 use flyball_core::Status;
 use futures_core::Stream;
@@ -138,7 +138,7 @@ pub(crate) fn value(code: u16, form: Form, value: &Value) -> Response<Body> {
 }
 
 /// The most bytes of a value in YAML's block style, which indents: it can make a line of a character.
-const MAX_BLOCKS: usize = 4 * LIMIT;
+const MAX_BLOCKS: usize = 4 * MAX_BODY_BYTES;
 
 /// Writes a value as YAML, which JSON is too.
 fn yaml(value: &Value) -> String {

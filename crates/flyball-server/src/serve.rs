@@ -108,7 +108,7 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
 
 /// Cuts off answers whose clients do not read.
 fn cut_off_slow(server: &Server, connections: &Connections) {
-    let timeout = server.bounds().slow_watch;
+    let timeout = server.bounds().slow_client_timeout;
     for link in connections.links() {
         let is_overdrawn = link.flow().is_some_and(|flow| server.shared().unsent.of(flow).is_overdrawn(flow));
         link.cut_off_slow(if is_overdrawn { timeout / PRESSURE_DIVISOR } else { timeout });
@@ -147,7 +147,7 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
     };
     let user = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(user_of);
     let peer = session.peer.clone();
-    let stream = WriteTimeout::new(stream, session.server.bounds().slow_watch, peer.clone());
+    let stream = WriteTimeout::new(stream, session.server.bounds().slow_client_timeout, peer.clone());
     let pacer = Arc::new(Pacer::new());
     let service = service_fn(move |request: Request<Incoming>| {
         let (session, user, pacer) = (session.clone(), user.clone(), pacer.clone());

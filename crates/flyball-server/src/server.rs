@@ -1,14 +1,14 @@
-//! Server: a function from request to response, wired of all stations.
+//! The server as a function from request to response; assembles all components.
 //!
-//! Nothing below imports it; what a station needs of another one it is given here.
+//! No other module but `serve` imports it. A component gets here what it needs of another.
 
+mod action_body;
 mod actions;
 mod apart;
 mod call;
 mod containers;
 mod dispatch;
 mod objects;
-mod sent;
 mod state;
 mod upload;
 
@@ -81,7 +81,7 @@ impl Options {
 #[derive(Clone)]
 pub struct Server(Arc<Components>);
 
-/// The stations of a server.
+/// The components of a server.
 struct Components {
     registry: Arc<Registry>,
     definitions: Definitions,
@@ -97,7 +97,7 @@ struct Components {
 }
 
 impl Components {
-    /// Wires the stations over a store; CRDs are not looked at.
+    /// Assembles the components over a store. CRDs are not read.
     fn new(store: Store, catalog: Arc<Catalog>, issuer: Arc<Issuer>, rbac: Rbac, options: Options) -> Arc<Self> {
         let Options { clock, rng, secret: _, webhooks, bounds } = options;
         let store = Arc::new(store);

@@ -3,10 +3,11 @@
 //! Takes a review and where to send it, gives the answer, or says why there is none in the words that clients of the
 //! real server see. How bytes get there is the [`Caller`]'s business: the server itself opens no socket.
 
+use crate::kinds::SERVICE;
 use crate::storage::Store;
 use base64::Engine;
 use bytes::Bytes;
-use flyball_core::{GroupResource, ObjectKey, Rng};
+use flyball_core::{ObjectKey, Rng};
 use serde_json::Value;
 use std::fmt;
 use std::future::Future;
@@ -156,8 +157,7 @@ impl Client {
             }
             Endpoint::Service { namespace, name, port, .. } => {
                 let key = ObjectKey::new(Some(namespace), name);
-                let service =
-                    store.get(&GroupResource::new("", "services"), &key).and_then(|entry| entry.object().ok());
+                let service = store.get(&SERVICE.table(), &key).and_then(|entry| entry.object().ok());
                 let service = service.ok_or_else(|| format!("service {name:?} not found"))?;
                 let text = |field: &str| service.at(&["spec", field]).and_then(Value::as_str).unwrap_or_default();
                 let ports = service.at(&["spec", "ports"]).and_then(Value::as_array).into_iter().flatten();

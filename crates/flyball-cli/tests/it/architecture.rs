@@ -28,3 +28,9 @@ fn modules_form_layers() {
     sources.check_reachable();
     sources.check_words(&[]);
 }
+
+#[test]
+fn layers_are_those_of_the_document() {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
+    Sources::check_document(document, "Modules of the command line", LAYERS);
+}

@@ -26,3 +26,9 @@ fn modules_form_layers() {
     sources.check_reachable();
     sources.check_words(&[]);
 }
+
+#[test]
+fn layers_are_those_of_the_document() {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
+    Sources::check_document(document, "Imports in flyball-cluster", LAYERS);
+}

@@ -22,7 +22,7 @@ use crate::webhook::Webhooks;
 use flyball_core::{Object, Status};
 use std::sync::Arc;
 
-/// The stations that conditions, selectors and parameters are looked up in, and webhooks asked by.
+/// The components that look up conditions, selectors and parameters, and call webhooks.
 #[derive(Clone)]
 pub(super) struct Environment {
     pub(super) store: Arc<Store>,

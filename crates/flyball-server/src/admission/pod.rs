@@ -1,7 +1,7 @@
 //! Access to the spec of a pod that is being admitted, whatever a client put in its place.
 
+use crate::limits::MAX_WEIGHT;
 use crate::request::body;
-use crate::request::weight::MAX_WEIGHT;
 use flyball_core::memory;
 use flyball_core::{Object, Status};
 use serde_json::{Map, Value, json};

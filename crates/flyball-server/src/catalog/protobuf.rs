@@ -4,8 +4,8 @@
 
 use super::decode::{unhandled, unrecognized};
 use super::resource::Resource;
+use crate::limits::MAX_WEIGHT;
 use crate::request::body::{self, Document, Format};
-use crate::request::weight::MAX_WEIGHT;
 use flyball_core::{GroupVersion, Status};
 use flyball_schema::protobuf::{self, Error, fields};
 use serde_json::{Value, json};

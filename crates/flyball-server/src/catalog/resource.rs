@@ -2,8 +2,8 @@
 
 use crate::custom::CustomKind;
 use crate::kinds::{Answer, Checks, Deletion, Kind, Part, Review, ScalePaths, Verbs, library};
+use crate::limits::MAX_WEIGHT;
 use crate::request::body;
-use crate::request::weight::MAX_WEIGHT;
 use crate::storage::Facts;
 use bytes::Bytes;
 use flyball_core::field::{FieldError, selectable_text};

@@ -24,15 +24,20 @@ impl Target {
         ObjectKey::new(self.namespace.as_deref(), self.name())
     }
 
+    /// Rejects an object that names another namespace than the path.
+    pub(crate) fn check_namespace(&self, object: &Object) -> Result<(), Status> {
+        match (object.namespace(), &self.namespace) {
+            (Some(own), Some(namespace)) if own != namespace => Err(Status::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Rejects an object that is not the one the path names.
     pub(crate) fn check_name(&self, object: &Object) -> Result<(), Status> {
         let name = self.name();
-        if let (Some(own), Some(namespace)) = (object.namespace(), &self.namespace)
-            && own != namespace
-        {
-            let message = "the namespace of the provided object does not match the namespace sent on the request";
-            return Err(Status::bad_request(message));
-        }
+        self.check_namespace(object)?;
         if object.name().is_empty() {
             return Err(undeterminable(name));
         }

@@ -1,4 +1,4 @@
-//! The candidate of a write: the object that is to be stored, and the stages by which it becomes that.
+//! The candidate of a write: the object that is to be stored, and the stages that prepare it.
 
 use super::managed::{self, By};
 use super::meta;
@@ -10,25 +10,34 @@ use flyball_core::{Clock, Object, Rng, Status, names};
 
 /// The object that a write is to leave.
 ///
-/// Its methods are the stages that it goes through, in this order:
+/// Its methods are the stages of a write. A create and an update call them in different orders:
 ///
-/// 1. [`place`](Self::place): it is in the namespace of the request;
-/// 2. [`default`](Self::default): it has what the client left out;
-/// 3. [`record_fields`](Self::record_fields): its managed fields say who wrote what (an apply has counted them itself);
-/// 4. [`restore_readonly_fields`](Self::restore_readonly_fields): the parts that the write is not about are as before
-///    (those of a new object go before stage 3, so that nobody owns them);
-/// 5. *admission changes it;*
-/// 6. [`set_system_fields`](Self::set_system_fields): generation, UID and times are the server's, and the kind has
-///    prepared it;
-/// 7. [`restore_times`](Self::restore_times): managed fields that only moved in time have not;
-/// 8. [`validate`](Self::validate): it may be stored;
-/// 9. [`count_generation`](Self::count_generation): the generation counts a change of what is wanted;
-/// 10. [`drop_empty_lists`](Self::drop_empty_lists): it has no list that its stored form does not have;
-/// 11. *admission validates it;*
-/// 12. [`normalize_empty`](Self::normalize_empty): it is as it comes back from storage;
-/// 13. the codec makes an entry of it.
+/// | Stage | Create | Update |
+/// |---|---|---|
+/// | [`place`](Self::place): the namespace is that of the request | 1 | 1 |
+/// | [`default`](Self::default): fields that the client left out have their defaults | 2 | 2 |
+/// | [`meta::dedup_owners`]: an owner is named once | 3 | 3 |
+/// | [`restore_readonly_fields`](Self::restore_readonly_fields): parts outside of the write are as before, a new object has no system fields | 4 | 5 |
+/// | [`record_fields`](Self::record_fields): managed fields name the writer | 5 | 4 |
+/// | the name is that of the path, or [generated](meta::generate_name) | 6 | |
+/// | a resource version of the client is that of the object before | | 6 |
+/// | *admission mutates the object,* then addresses are allocated (`Registry::admit`) | 7 | 7 |
+/// | [`set_system_fields`](Self::set_system_fields): generation, UID and times | 8 | 8 |
+/// | [`restore_times`](Self::restore_times): managed fields of a write that changes nothing keep their times | | 9 |
+/// | [`validate`](Self::validate) | 9 | 10 |
+/// | [`count_generation`](Self::count_generation) | | 11 |
+/// | [`drop_empty_lists`](Self::drop_empty_lists): lists that the stored form does not have | 12 | 12 |
+/// | [`warn`](Self::warn) | 10 | 13 |
+/// | *admission validates the object* | 11 | 14 |
+/// | a resource version or an existing object rejects the create | 13 | |
+/// | [`normalize_empty`](Self::normalize_empty): the form that storage returns; skipped by a dry run | 14 | 15 |
+/// | the codec encodes the entry | 15 | 16 |
 ///
-/// What is stored with the bootstrap objects goes through the stages that apply to it (`seed`).
+/// A server-side apply computes managed fields in its merge, before it calls `default`: it skips stages 3 and
+/// `record_fields`, and `place` where it updates. Where it creates, `place` follows `default`, and
+/// `restore_readonly_fields` is skipped.
+///
+/// Bootstrap objects go through the stages that apply to them (`seed`).
 pub(super) struct Candidate<'w> {
     pub(super) object: Object,
     /// The object before the write; none where one is created.
@@ -47,7 +56,13 @@ impl<'w> Candidate<'w> {
 
     /// Puts the object into the namespace of the request, or rejects it if it names another.
     pub(super) fn place(&mut self) -> Result<(), Status> {
-        meta::place(&mut self.object, self.target.namespace.as_deref())
+        self.target.check_namespace(&self.object)?;
+        let metadata = self.object.metadata_mut();
+        match &self.target.namespace {
+            Some(namespace) => metadata.insert("namespace".into(), namespace.as_str().into()),
+            None => metadata.remove("namespace"),
+        };
+        Ok(())
     }
 
     /// Fills in what the client left out, and rejects what takes too much memory with it.

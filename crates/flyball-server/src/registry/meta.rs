@@ -7,28 +7,11 @@ use crate::kinds::EVENT;
 use flyball_core::field::{BadValue, FieldError, Path};
 use flyball_core::metadata::{unqualified_finalizers, validate_annotations, validate_labels};
 use flyball_core::names::{self, Rule};
-use flyball_core::{Clock, GroupVersion, GroupVersionKind, Object, Rng, Status};
+use flyball_core::{Clock, GroupVersion, GroupVersionKind, Object, Rng};
 use serde_json::{Map, Value};
 use std::collections::{BTreeSet, HashSet};
 
 const METADATA: Path<'static> = Path::new("metadata");
-
-/// Puts an object into the namespace of the request, or refuses it if it names another.
-pub(crate) fn place(object: &mut Object, namespace: Option<&str>) -> Result<(), Status> {
-    match (object.namespace(), namespace) {
-        (Some(own), Some(namespace)) if own != namespace => Err(Status::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        )),
-        (_, Some(namespace)) => {
-            object.metadata_mut().insert("namespace".into(), namespace.into());
-            Ok(())
-        }
-        (_, None) => {
-            object.metadata_mut().remove("namespace");
-            Ok(())
-        }
-    }
-}
 
 /// Takes owners away that are named twice; `Some` warns of them.
 pub(super) fn dedup_owners(object: &mut Object, patched: bool) -> Option<String> {

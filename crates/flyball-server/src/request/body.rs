@@ -3,7 +3,7 @@
 //! Reading notes keys that stand twice, which a map cannot hold and strict field validation must tell.
 
 use super::syntax::json_error;
-use super::weight;
+use crate::limits;
 use flyball_core::Status;
 use flyball_schema::decode::has_room;
 use serde::Deserialize;
@@ -14,9 +14,6 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-
-/// The most bytes of a body, as the real server has it.
-pub(crate) const LIMIT: usize = 3 << 20;
 
 /// Lists of so many items grow by a quarter at a time: doubled, they would take twice what they are counted with.
 const LONG_LIST: usize = 16 << 10;
@@ -53,7 +50,7 @@ pub(crate) enum Error {
     #[error("yaml: {0}")]
     Yaml(String),
     /// It takes too much memory.
-    #[error("Request entity too large: it takes more than {} MiB of memory", weight::MAX_WEIGHT >> 20)]
+    #[error("Request entity too large: it takes more than {} MiB of memory", limits::MAX_WEIGHT >> 20)]
     TooLarge,
 }
 
@@ -101,7 +98,7 @@ fn read_json(bytes: &[u8]) -> Result<Document, Error> {
     let read = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
     match read {
         Ok(value) => Ok(Document { value, duplicates: notes.duplicates.into_inner(), format: Format::Json }),
-        Err(_) if notes.weight.get() > weight::MAX_WEIGHT => Err(Error::TooLarge),
+        Err(_) if notes.weight.get() > limits::MAX_WEIGHT => Err(Error::TooLarge),
         Err(error) if error.is_syntax() || error.is_eof() => Err(Error::Json(json_error(bytes))),
         Err(error) => Err(Error::Json(error.to_string())),
     }
@@ -133,7 +130,7 @@ pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
     };
     match value {
         Ok(value) => Ok(Document { value, duplicates: notes.duplicates.into_inner(), format: Format::Yaml }),
-        Err(_) if notes.weight.get() > weight::MAX_WEIGHT => Err(Error::TooLarge),
+        Err(_) if notes.weight.get() > limits::MAX_WEIGHT => Err(Error::TooLarge),
         Err(error) => Err(Error::Yaml(super::flow::mistake(text).unwrap_or_else(|| yaml_error(&error.to_string())))),
     }
 }
@@ -203,7 +200,7 @@ impl Notes {
     /// Adds to the memory that the document takes, which ends at a bound.
     fn weigh<E: serde::de::Error>(&self, bytes: usize) -> Result<(), E> {
         self.weight.set(self.weight.get() + bytes);
-        if self.weight.get() > weight::MAX_WEIGHT { Err(E::custom("too large")) } else { Ok(()) }
+        if self.weight.get() > limits::MAX_WEIGHT { Err(E::custom("too large")) } else { Ok(()) }
     }
 }
 
@@ -277,7 +274,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
             let path = Path { parent: Some(&self.path), step: Step::Index(items.len()) };
             match access.next_element_seed(Reader { path, ..self })? {
                 Some(item) => {
-                    self.notes.weigh(weight::ITEM)?;
+                    self.notes.weigh(limits::ITEM)?;
                     if items.len() == items.capacity() && items.len() >= LONG_LIST {
                         items.reserve_exact(items.len() / 4);
                     }
@@ -293,7 +290,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
         while let Some((key, line)) = access.next_key_seed(Key(self.format))? {
             let path = Path { parent: Some(&self.path), step: Step::Key(&key) };
             let value = access.next_value_seed(Reader { path, ..self })?;
-            self.notes.weigh(key.len() + weight::entry(fields.len()))?;
+            self.notes.weigh(key.len() + limits::entry(fields.len()))?;
             if fields.contains_key(&key) && has_room(&self.notes.duplicates.borrow()) {
                 self.notes.duplicates.borrow_mut().push(match self.format {
                     Format::Json => format!("duplicate field \"{path}\""),
@@ -304,7 +301,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
         }
         if fields.is_empty() {
             // Defaults fill it: three bytes become as much as any other map.
-            self.notes.weigh(weight::entry(0))?;
+            self.notes.weigh(limits::entry(0))?;
         }
         Ok(Value::Object(fields))
     }

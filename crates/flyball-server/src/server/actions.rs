@@ -1,9 +1,9 @@
 //! Actions on objects other than writes: binding and evicting pods, making tokens, answering reviews.
 
 use super::Components;
+use super::action_body::{ActionBody, Admitted};
 use super::call::{Call, writer};
 use super::containers;
-use super::sent::{Admitted, Sent};
 use crate::admission::{Operation, Writer};
 use crate::auth::reviews;
 use crate::catalog::Target;
@@ -29,8 +29,8 @@ pub(super) async fn answer(
     let registry = &*server.registry;
     match subresource.name {
         "binding" => {
-            let sent = Sent::read(call, target, BINDING.kind)?;
-            let admitted = sent.admit(registry, target, "binding", Operation::Create).await?;
+            let body = ActionBody::read(call, target, BINDING.kind)?;
+            let admitted = body.admit(registry, target, "binding", Operation::Create).await?;
             if admitted.object.name() != target.name() {
                 return Err(Status::bad_request("name in URL does not match name in Binding object"));
             }
@@ -51,9 +51,9 @@ pub(super) async fn review(
 ) -> Result<Response<Body>, Status> {
     let registry = &*server.registry;
     if target.resource.is(&BINDING) {
-        let sent = Sent::read(call, target, BINDING.kind)?;
-        let own = Target { name: Some(sent.object.name().to_owned()), ..target.clone() };
-        let admitted = sent.admit(registry, &own, "", Operation::Create).await?;
+        let body = ActionBody::read(call, target, BINDING.kind)?;
+        let own = Target { name: Some(body.object.name().to_owned()), ..target.clone() };
+        let admitted = body.admit(registry, &own, "", Operation::Create).await?;
         let target = Target {
             resource: registry.catalog.get().of(&POD),
             namespace: target.namespace.clone(),
@@ -62,7 +62,7 @@ pub(super) async fn review(
         };
         return bind(registry, call, &target, &admitted).await;
     }
-    let admitted = Sent::question(call, target)?.admit(registry, target, "", Operation::Create).await?;
+    let admitted = ActionBody::question(call, target)?.admit(registry, target, "", Operation::Create).await?;
     reviews::check(&call.user, target, &admitted.object)?;
     admitted.review(registry).await?;
     let answered = reviews::answer(&server.authenticator, &call.user, target, admitted.object)?;
@@ -179,8 +179,8 @@ fn set_condition(object: &mut Object, condition: Value) {
 
 /// Deletes a pod if its disruption budget has room for that.
 async fn evict(registry: &Registry, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
-    let sent = Sent::read(call, target, "Eviction")?;
-    let admitted = sent.admit(registry, target, "eviction", Operation::Create).await?;
+    let body = ActionBody::read(call, target, "Eviction")?;
+    let admitted = body.admit(registry, target, "eviction", Operation::Create).await?;
     let eviction = &admitted.object;
     let name = target.name.clone().unwrap_or_default();
     if eviction.name() != name {
@@ -320,14 +320,14 @@ fn refused(why: String) -> Status {
 async fn token(server: &Components, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
     let registry = &*server.registry;
     let form = accept::negotiate(call.accept(), target.resource.offered())?;
-    let mut sent = Sent::read(call, target, "TokenRequest")?;
-    sent.object.change(|value| {
+    let mut body = ActionBody::read(call, target, "TokenRequest")?;
+    body.object.change(|value| {
         if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
             spec.retain(|_, value| !value.is_null());
             spec.entry("expirationSeconds").or_insert_with(|| 3600.into());
         }
     });
-    let mut admitted = sent.admit(registry, target, "token", Operation::Create).await?;
+    let mut admitted = body.admit(registry, target, "token", Operation::Create).await?;
     let entry = registry.get(&target.resource, &target.key())?;
     let account = registry.codec.decode(&target.resource, &entry)?;
     let request = &mut admitted.object;

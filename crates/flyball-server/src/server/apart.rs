@@ -7,7 +7,7 @@
 use super::Components;
 use super::call::Call;
 use crate::bounds::Offload;
-use crate::request::weight;
+use crate::limits;
 use crate::storage::Store;
 use flyball_core::{GroupResource, ObjectKey};
 use futures_util::future::BoxFuture;
@@ -40,11 +40,11 @@ fn load(store: &Store, call: &Call) -> Option<usize> {
         (Some(name), _) if !matches!(call.method, Method::GET | Method::HEAD) => {
             let stored = store.get(&table(), &ObjectKey::new(path.namespace.as_deref(), name));
             let bytes = call.body.len() + stored.map_or(0, |entry| entry.body.len());
-            return (bytes >= LONG_BODY_BYTES).then(|| weight::at_most(bytes));
+            return (bytes >= LONG_BODY_BYTES).then(|| limits::at_most(bytes));
         }
         _ => call.body.len() >= LONG_BODY_BYTES,
     };
-    computes.then(|| weight::at_most(call.body.len()))
+    computes.then(|| limits::at_most(call.body.len()))
 }
 
 /// Returns the offload of a request that computes for long; `None` if there is no memory

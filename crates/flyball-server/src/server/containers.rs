@@ -1,8 +1,8 @@
 //! Access to the containers of a pod: logs, commands, streams. None run here, and clients are told so, after
 //! all that would be refused without a container as well, and after admission has seen what they want.
 
+use super::action_body::ActionBody;
 use super::call::Call;
-use super::sent::Sent;
 use crate::admission::Operation;
 use crate::catalog::Target;
 use crate::kinds::Subresource;
@@ -22,8 +22,8 @@ pub(super) async fn answer(
     let action = subresource.name;
     let mut container = call.query.text("container").to_owned();
     if let Some(kind) = subresource.kind {
-        let sent = Sent::options(call, kind, options(call, kind)?);
-        let admitted = sent.admit(registry, target, action, Operation::Connect).await?;
+        let body = ActionBody::options(call, kind, options(call, kind)?);
+        let admitted = body.admit(registry, target, action, Operation::Connect).await?;
         admitted.review(registry).await?;
         container = admitted.object.get("container").and_then(Value::as_str).unwrap_or_default().to_owned();
     } else {

@@ -3,7 +3,7 @@
 use super::call::{Call, Refused};
 use super::{Components, apart, objects, upload};
 use crate::auth::{self, Action, On, User};
-use crate::bounds::{Flow, Sort, UNFINISHED};
+use crate::bounds::{Flow, RequestClass, UNFINISHED};
 use crate::encoder;
 use crate::link::Link;
 use crate::metrics::{self, Series};
@@ -100,14 +100,14 @@ where
         // The answer says that it has not come.
         let _ = server.registry.wait_for(version).await;
     }
-    let sort = match () {
-        () if user.is_in(auth::MASTERS) => Sort::Exempt,
-        () if reads => Sort::Read,
-        () => Sort::Write,
+    let class = match () {
+        () if user.is_in(auth::MASTERS) => RequestClass::Exempt,
+        () if reads => RequestClass::Read,
+        () => RequestClass::Write,
     };
     // A watch lasts, and holds up nobody.
     let watches = reads && info.verb == "watch";
-    let slot = if watches { None } else { Some(server.shared.slot(sort, &flow).await.ok_or(Refused::Busy)?) };
+    let slot = if watches { None } else { Some(server.shared.slot(class, &flow).await.ok_or(Refused::Busy)?) };
     if let Some(link) = &connection {
         // Nothing is answered to one who leaves unread what there is, for as long as that is too much.
         let length = expected_length(server, &info, bytes.len());

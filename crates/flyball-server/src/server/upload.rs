@@ -5,7 +5,7 @@
 
 use super::call::Refused;
 use crate::bounds::{Flow, Hold, Shared};
-use crate::request::body::LIMIT;
+use crate::limits::MAX_BODY_BYTES;
 use bytes::{Bytes, BytesMut};
 use flyball_core::Status;
 use flyball_core::status::Reason;
@@ -25,7 +25,7 @@ const INITIAL_BODY_TIME: Duration = Duration::from_secs(5);
 const MIN_BYTES_PER_SECOND: usize = 16 << 10;
 
 /// Bytes of a body that is too long that are read before its client is cut off.
-const MAX_DRAINED_BYTES: usize = 8 * LIMIT;
+const MAX_DRAINED_BYTES: usize = 8 * MAX_BODY_BYTES;
 
 /// Reads a body. It is counted if it comes over a connection; the wait for that is not the client's.
 pub(super) async fn read<B>(body: B, counted: Option<(&Shared, &Flow)>) -> Result<(Bytes, Option<Hold>), Refused>
@@ -33,7 +33,7 @@ where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
-    let too_large = || Refused::from(Status::too_large(format!("Request entity too large: limit is {LIMIT}")));
+    let too_large = || Refused::from(Status::too_large(format!("Request entity too large: limit is {MAX_BODY_BYTES}")));
     let late = |_| Status::new(504, Reason::Timeout, "Timeout: request did not complete within the allotted timeout");
     let mut hold: Option<Hold> = None;
     let exact = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
@@ -60,7 +60,7 @@ where
         if length > MAX_DRAINED_BYTES {
             return Err(too_large());
         }
-        if length > LIMIT {
+        if length > MAX_BODY_BYTES {
             // Many a client does not hear the answer before it is done with sending.
             (first, all) = (Bytes::new(), BytesMut::new());
             continue;
@@ -69,7 +69,7 @@ where
             && length > hold.amount()
         {
             // All of it if its length is known: who holds much and waits for more may wait for others like it.
-            let wanted = exact.unwrap_or(2 * hold.amount()).clamp(length, LIMIT);
+            let wanted = exact.unwrap_or(2 * hold.amount()).clamp(length, MAX_BODY_BYTES);
             hold.add(shared.receive(flow, wanted - hold.amount()).await.ok_or(Refused::Busy)?);
         }
         if first.is_empty() && all.is_empty() {
@@ -79,7 +79,7 @@ where
             all.extend_from_slice(&data);
         }
     }
-    if length > LIMIT {
+    if length > MAX_BODY_BYTES {
         return Err(too_large());
     }
     hold.iter_mut().for_each(|hold| hold.resize(length));
@@ -121,7 +121,7 @@ mod tests {
         let begun = Instant::now();
         assert_eq!(sent(&shared, 100, 30_000, 1000).await, Err(504));
         assert_eq!(begun.elapsed(), MAX_BODY_TIME);
-        assert_eq!(sent(&shared, 2, LIMIT, 0).await, Err(413));
+        assert_eq!(sent(&shared, 2, MAX_BODY_BYTES, 0).await, Err(413));
         assert_eq!(sent(&shared, 0, 0, 0).await, Ok(0));
     }
 

@@ -4,7 +4,7 @@
 //! managed fields). What can be read goes beyond that, so that nothing is ever stored that cannot be read.
 
 use super::{Error, Revision};
-use crate::request::weight;
+use crate::limits;
 use bytes::Bytes;
 use flyball_core::{Object, ObjectKey};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -22,7 +22,7 @@ const KEPT: usize = 64 << 10;
 pub(crate) const MAX_DEPTH: u8 = 120;
 
 /// The most bytes of an object that is written: those of a request's body.
-pub(crate) const MAX_BYTES: usize = crate::request::body::LIMIT;
+pub(crate) const MAX_BYTES: usize = limits::MAX_BODY_BYTES;
 
 /// Why a stored object cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -230,8 +230,8 @@ impl Entry {
             );
             return Err(Error::TooDeep { why: why.into() });
         }
-        if weight::excess(&self.body).is_some() && grows(|entry| weight::excess(&entry.body).unwrap_or_default()) {
-            let most = weight::MAX_WEIGHT >> 20;
+        if limits::excess(&self.body).is_some() && grows(|entry| limits::excess(&entry.body).unwrap_or_default()) {
+            let most = limits::MAX_WEIGHT >> 20;
             let why = format!("{name:?} is too large: with its managed fields it takes more than {most} MiB of memory");
             return Err(Error::TooLarge { why: why.into() });
         }

@@ -139,7 +139,8 @@ async fn count(served: &Served, path: &str, all: usize) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_does_not_read_is_cut_off_and_the_others_go_on() {
     const WRITES: usize = 150;
-    let served = Arc::new(Served::new(Bounds { slow_watch: Duration::from_secs(1), ..Bounds::default() }).await);
+    let served =
+        Arc::new(Served::new(Bounds { slow_client_timeout: Duration::from_secs(1), ..Bounds::default() }).await);
     let watch = "/api/v1/configmaps?watch=1&resourceVersion=0";
     let mut idle = served.connect().await;
     idle.write_all(format!("GET {watch} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await.unwrap();

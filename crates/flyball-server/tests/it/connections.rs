@@ -76,7 +76,8 @@ async fn gauge(served: &Served, name: &str) -> u64 {
 async fn a_client_whose_windows_are_shut_is_cut_off_stream_by_stream() {
     const STREAMS: usize = 400;
     const LIMIT: u64 = 4 << 20;
-    let bounds = Bounds { slow_watch: Duration::from_secs(2), unsent_bytes: LIMIT as usize, ..Bounds::default() };
+    let bounds =
+        Bounds { slow_client_timeout: Duration::from_secs(2), unsent_bytes: LIMIT as usize, ..Bounds::default() };
     let served = Served::new(bounds).await;
     for n in 0..40 {
         served.write(n, &"x".repeat(50_000)).await;

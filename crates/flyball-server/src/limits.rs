@@ -1,12 +1,15 @@
-//! The memory that JSON takes once it is read.
+//! Limits of bodies and stored objects: their bytes, and the memory that their JSON takes once it is read.
 //!
-//! It is far more than the text: a map of one short key takes ninety times as much. So what may be read and stored is
-//! bounded by this too, and who reads much waits until there is memory for it.
+//! The memory is far more than the text: a map of one short key takes ninety times as much. So both are bounded, and
+//! requests with long bodies wait until there is memory for them.
 
 pub(crate) use flyball_core::memory::{ITEM, entry};
 use flyball_core::memory::{NODE, of_text};
 
-/// The most bytes that a body or a stored object may take once it is read. Ordinary objects of 1.5 MiB, more than which
+/// The most bytes of a body, as the real server has it, and of a stored object.
+pub(crate) const MAX_BODY_BYTES: usize = 3 << 20;
+
+/// The most bytes of memory that a body or a stored object may take once it is read. Ordinary objects of 1.5 MiB, more than which
 /// etcd does not store, take half of it.
 pub(crate) const MAX_WEIGHT: usize = 32 << 20;
 

@@ -9,7 +9,7 @@ use flyball_core::{Object, Status};
 use std::sync::Arc;
 
 /// The body of an action, and who sent it.
-pub(super) struct Sent<'c> {
+pub(super) struct ActionBody<'c> {
     pub(super) object: Object,
     pub(super) writer: Writer<'c>,
     kind: Arc<Resource>,
@@ -21,7 +21,7 @@ pub(super) struct Admitted<'a> {
     attributes: Attributes<'a>,
 }
 
-impl<'c> Sent<'c> {
+impl<'c> ActionBody<'c> {
     /// Reads the body as an object of an action's kind.
     pub(super) fn read(call: &'c Call, target: &Target, kind: &str) -> Result<Self, Status> {
         Self::read_as(call, target, Catalog::action(kind))
@@ -38,11 +38,8 @@ impl<'c> Sent<'c> {
         let decoded = decode::body(&kind, document, &call.body, options.field_validation)?;
         call.warnings.add(decoded.warnings);
         let mut object = decoded.object;
+        target.check_namespace(&object)?;
         if let Some(namespace) = &target.namespace {
-            if object.namespace().is_some_and(|own| own != namespace) {
-                let why = "the namespace of the provided object does not match the namespace sent on the request";
-                return Err(Status::bad_request(why));
-            }
             object.metadata_mut().insert("namespace".into(), namespace.as_str().into());
         }
         Ok(Self { object, writer: writer(call, options), kind })
