@@ -72,10 +72,10 @@ pub enum ManifestError {
         /// The kind.
         kind: String,
     },
-    /// A custom resource says that there is to be an object outside of its namespace.
+    /// A custom resource says that there is to be an object outside of its namespace, or one that gives rights.
     #[error(
-        "{path} gives {kind} {name} in {place}, which the custom resource chooses: outside of its own namespace, version, kind and namespace \
-         must stand in the chart itself"
+        "{path} gives {kind} {name} in {place}, which the custom resource chooses: outside of its own namespace, and of objects that give \
+         rights, version, kind, namespace and type must stand in the chart itself"
     )]
     Elsewhere {
         /// The template.
@@ -87,11 +87,11 @@ pub enum ManifestError {
         /// Its namespace.
         place: String,
     },
-    /// A custom resource gives an object outside of its namespace another structure.
+    /// A custom resource gives an object outside of its namespace, or one that gives rights, another structure.
     #[error(
         "{path} gives {kind} {name} in {place}, where the custom resource makes more than a scalar of {field}: outside of its own \
-         namespace, fields, items and the text around values must be the chart's own. Quote the values in the template, or set \
-         structureFromValues in watches.yaml"
+         namespace, and of objects that give rights, fields, items and the text around values must be the chart's own. Quote \
+         the values in the template, or set structureFromValues in watches.yaml"
     )]
     Structure {
         /// The template.

@@ -4,33 +4,37 @@ use super::{INT, STR, Table, bytes, cost, int, text};
 use crate::value::{List, ListKind, Value};
 use crate::world::Call;
 use regex::bytes::{NoExpand, Regex};
+use regex_automata::nfa::thompson::NFA;
+use regex_syntax::ParserBuilder;
 
 pub(super) fn add(table: &mut Table) {
-    table.add("regexMatch", search, &[STR, STR], |_, args| {
-        Ok(Value::Bool(compile(args).is_ok_and(|regex| regex.is_match(bytes(&args[1])))))
+    table.add("regexMatch", search, &[STR, STR], |call, args| {
+        // A wrong pattern matches nothing.
+        let Ok(regex) = pattern(&text(&args[0])) else { return Ok(Value::Bool(false)) };
+        Program::of(call, regex, args).map(|program| Value::Bool(program.regex.is_match(bytes(&args[1]))))
     });
-    table.add("mustRegexMatch", search, &[STR, STR], |_, args| {
-        Ok(Value::Bool(compile(args)?.is_match(bytes(&args[1]))))
+    table.add("mustRegexMatch", search, &[STR, STR], |call, args| {
+        Ok(Value::Bool(compile(call, args)?.regex.is_match(bytes(&args[1]))))
     });
-    table.both("regexFind", "mustRegexFind", search, &[STR, STR], |_, args| {
-        Ok(Value::str(compile(args)?.find(bytes(&args[1])).map_or(&b""[..], |found| found.as_bytes())))
+    table.both("regexFind", "mustRegexFind", search, &[STR, STR], |call, args| {
+        Ok(Value::str(compile(call, args)?.regex.find(bytes(&args[1])).map_or(&b""[..], |found| found.as_bytes())))
     });
     table.both("regexFindAll", "mustRegexFindAll", search_parts, &[STR, STR, INT], |call, args| {
         let limit = usize::try_from(int(&args[2])).unwrap_or(usize::MAX);
-        let regex = compile(args)?;
+        let program = compile(call, args)?;
         let found: Vec<&[u8]> =
-            matches(call, &regex, bytes(&args[1]))?.into_iter().map(|found| found.as_bytes()).take(limit).collect();
+            matches(call, &program, bytes(&args[1]))?.into_iter().map(|found| found.as_bytes()).take(limit).collect();
         Ok(if found.is_empty() { none() } else { Value::strings(found) })
     });
     table.both("regexReplaceAll", "mustRegexReplaceAll", search, &[STR, STR, STR], |call, args| {
-        let (regex, template) = (compile(args)?, expansion(&text(&args[2])));
-        take_replacement(call, &regex, bytes(&args[1]), template.as_bytes())?;
-        super::bounded(regex.replace_all(bytes(&args[1]), template.as_bytes()).into_owned())
+        let (program, template) = (compile(call, args)?, expansion(&text(&args[2])));
+        take_replacement(call, &program, bytes(&args[1]), template.as_bytes())?;
+        super::bounded(program.regex.replace_all(bytes(&args[1]), template.as_bytes()).into_owned())
     });
     table.both("regexReplaceAllLiteral", "mustRegexReplaceAllLiteral", search, &[STR, STR, STR], |call, args| {
-        let regex = compile(args)?;
-        take_replacement(call, &regex, bytes(&args[1]), bytes(&args[2]))?;
-        super::bounded(regex.replace_all(bytes(&args[1]), NoExpand(bytes(&args[2]))).into_owned())
+        let program = compile(call, args)?;
+        take_replacement(call, &program, bytes(&args[1]), bytes(&args[2]))?;
+        super::bounded(program.regex.replace_all(bytes(&args[1]), NoExpand(bytes(&args[2]))).into_owned())
     });
     table.both("regexSplit", "mustRegexSplit", search_parts, &[STR, STR, INT], split);
     table.add("regexQuoteMeta", cost::letters, &[STR], |_, args| {
@@ -43,7 +47,7 @@ pub(super) fn add(table: &mut Table) {
     });
 }
 
-/// Cost of compiling a pattern and of going through a text with it, and of what it finds.
+/// Cost of compiling a pattern, and of what it finds; [`Program::of`] charges the search.
 fn search(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     const CLASS: usize = 100;
     const MAX_PROGRAM_SIZE: usize = 1 << 22;
@@ -56,8 +60,7 @@ fn search(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
         .fold(1, |all: usize, number| all.saturating_mul(number.max(1)).min(MAX_PROGRAM_SIZE));
     let classes = pattern.iter().filter(|byte| **byte == b'\\').count().saturating_mul(CLASS);
     let program = (pattern.len() + classes).saturating_mul(repeated).min(MAX_PROGRAM_SIZE);
-    call.world
-        .charge(500 + program * 2 + subject.saturating_mul(program.min(1_000)) / 1_000, subject.saturating_mul(16))
+    call.world.charge(500 + program * 2, subject.saturating_mul(16))
 }
 
 /// Cost of a search of which each match becomes a value; there may be one at each byte.
@@ -68,9 +71,9 @@ fn search_parts(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
 }
 
 /// Counts what it takes to put a text in the place of each match. What it refers to is part of the subject.
-fn take_replacement(call: &Call<'_>, regex: &Regex, subject: &[u8], replacement: &[u8]) -> Result<(), String> {
+fn take_replacement(call: &Call<'_>, program: &Program, subject: &[u8], replacement: &[u8]) -> Result<(), String> {
     let references = replacement.iter().filter(|byte| **byte == b'$').count();
-    let written = matches(call, regex, subject)?.len().saturating_mul(replacement.len());
+    let written = matches(call, program, subject)?.len().saturating_mul(replacement.len());
     let length = written.saturating_add(subject.len().saturating_mul(references + 1));
     call.world.charge(length / 64, length.saturating_mul(2))
 }
@@ -80,17 +83,53 @@ fn none() -> Value {
 }
 
 /// Finds all matches. Each may look at all of the rest of the subject, and is charged for that.
-fn matches<'t>(call: &Call<'_>, regex: &Regex, subject: &'t [u8]) -> Result<Vec<regex::bytes::Match<'t>>, String> {
+fn matches<'t>(call: &Call<'_>, program: &Program, subject: &'t [u8]) -> Result<Vec<regex::bytes::Match<'t>>, String> {
     const BYTES_PER_STEP: usize = 64;
     let charged = |found: regex::bytes::Match<'t>| {
-        call.world.charge(1 + (subject.len() - found.end()) / BYTES_PER_STEP, 0)?;
+        let rest = subject.len() - found.end();
+        // Beyond the longest match, the engine looks for literals at most.
+        let ahead = if program.is_quick() { 0 } else { program.steps(rest.min(program.longest)) };
+        call.world.charge((1 + rest / BYTES_PER_STEP).saturating_add(ahead), 0)?;
         Ok(found)
     };
-    regex.find_iter(subject).map(charged).collect()
+    program.regex.find_iter(subject).map(charged).collect()
 }
 
-fn compile(args: &[Value]) -> Result<Regex, String> {
-    pattern(&text(&args[0]))
+/// A compiled pattern.
+struct Program {
+    regex: Regex,
+    /// States of its automaton.
+    states: usize,
+    /// Bytes of its longest match.
+    longest: usize,
+}
+
+impl Program {
+    /// Measures a pattern, and charges a search through the whole subject.
+    fn of(call: &Call<'_>, regex: Regex, args: &[Value]) -> Result<Self, String> {
+        let parsed =
+            ParserBuilder::new().utf8(false).build().parse(regex.as_str()).map_err(|error| error.to_string())?;
+        let automaton = NFA::compiler().build_from_hir(&parsed).map_err(|error| error.to_string())?;
+        let longest = parsed.properties().maximum_len().unwrap_or(usize::MAX);
+        let program = Self { regex, states: automaton.states().len(), longest };
+        call.world.charge(program.steps(bytes(&args[1]).len()), 0)?;
+        Ok(program)
+    }
+
+    /// Tells whether the deterministic automaton is small as well, whatever the subject. Of a larger one, the engine may have to follow all
+    /// states at once.
+    fn is_quick(&self) -> bool {
+        self.states <= 16
+    }
+
+    /// Steps of 20 ns that a search through so many bytes may take: about 1 ns for each, or 10 ns for each of the states.
+    fn steps(&self, bytes: usize) -> usize {
+        if self.is_quick() { bytes / 16 } else { bytes.saturating_mul(self.states) / 2 }
+    }
+}
+
+fn compile(call: &Call<'_>, args: &[Value]) -> Result<Program, String> {
+    Program::of(call, pattern(&text(&args[0]))?, args)
 }
 
 /// A pattern in Go's syntax.
@@ -301,7 +340,7 @@ fn expansion(template: &str) -> String {
 
 /// Sprig's split is Go's: an empty match at the beginning is no border.
 fn split(call: &Call<'_>, args: &[Value]) -> Result<Value, String> {
-    let regex = compile(args)?;
+    let program = compile(call, args)?;
     let (subject, limit) = (bytes(&args[1]), int(&args[2]));
     if limit == 0 {
         return Ok(none());
@@ -312,7 +351,7 @@ fn split(call: &Call<'_>, args: &[Value]) -> Result<Value, String> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut parts: Vec<&[u8]> = Vec::new();
     let (mut from, mut end) = (0, 0);
-    for found in matches(call, &regex, subject)? {
+    for found in matches(call, &program, subject)? {
         if parts.len() + 1 >= limit {
             break;
         }

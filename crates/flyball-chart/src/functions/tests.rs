@@ -154,3 +154,45 @@ fn each_match_of_a_pattern_is_charged_for_the_rest_of_the_text() {
         assert!(twice >= 3 * once, "{name}: {once}, and {twice} for a text twice as long");
     }
 }
+
+#[test]
+fn searches_are_charged_for_the_states_of_their_pattern() {
+    let subject = "ab".repeat(600_000);
+    for name in [
+        "regexMatch",
+        "mustRegexMatch",
+        "regexFind",
+        "regexFindAll",
+        "regexReplaceAll",
+        "regexReplaceAllLiteral",
+        "regexSplit",
+    ] {
+        let function = functions()[name];
+        let run = |pattern: &str, subject: &str| {
+            let budget = Budget::untrusted();
+            let world = World::new(Clock::system(), &Seed::default(), None, budget, false);
+            let last = if function.params.get(2) == Some(&Type::Str) { Value::str("x") } else { Value::int(-1) };
+            let args = [Value::str(pattern), Value::str(subject), last];
+            let context = Call { world: &world, templates: &Rc::default(), is_literal: false, is_evaluated: false };
+            let args = &args[..function.params.len()];
+            (function.cost)(&context, args).and_then(|()| (function.call)(&context, args)).map(drop)
+        };
+        let error = run("[ab]*a[ab]{900}c", &subject).unwrap_err();
+        assert!(error.contains("more than 50000000 steps"), "{name}: {error}");
+        // Each match looks through the rest: one search is within the budget, all are not.
+        let many = run("[ab]*a[ab]{90}c|a", &subject[..100_000]);
+        assert_eq!(many.is_err(), !["regexMatch", "mustRegexMatch", "regexFind"].contains(&name), "{name}");
+        for ordinary in [
+            "[^a-z0-9]+",
+            "a+[0-9]*$",
+            "kubernetes\\.default\\.svc\\.cluster\\.local",
+            "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        ] {
+            assert_eq!(
+                run(ordinary, &"kubernetes.default.svc.cluster.local\n".repeat(1_000)),
+                Ok(()),
+                "{name} {ordinary}"
+            );
+        }
+    }
+}

@@ -49,8 +49,8 @@ impl Shared {
 pub(super) async fn run(client: kube::Client, rng: Rng) {
     let shared = Arc::new(Shared::default());
     let kinds = shared.clone();
-    let definitions =
-        watch(client.clone(), &Kind::of::<CustomResourceDefinition>(), &rng, move |_| kinds.kinds.notify_one());
+    let crd = Kind::of::<CustomResourceDefinition>();
+    let definitions = watch(client.clone(), &crd, &rng, move |_| kinds.kinds.notify_one());
     let mut collector =
         Collector { client, rng: rng.clone(), shared, watches: JoinSet::new(), running: BTreeMap::new() };
     tokio::select! {

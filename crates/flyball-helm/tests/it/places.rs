@@ -2,8 +2,9 @@
 
 use crate::project::{WATCHES, apply_site, condition, operator_of, project, sites};
 use flyball_cluster::testing::{Setup, Test};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::Api;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use kube::api::{Api, ListParams};
 use std::path::PathBuf;
 
 /// Without quotes, and with what charts write of maps and lists of their values.
@@ -84,4 +85,51 @@ async fn an_author_lets_values_choose_the_structure() {
     assert_eq!(subjects(&test, "blue").await, ["User jane", "Group all"]);
     let failed = condition(&sites(&test), "kind", "ReleaseFailed").await;
     assert!(failed.contains("which the custom resource chooses"), "{failed}");
+}
+
+/// A role and a binding as charts have them, and a Secret whose type has no quotes.
+const RIGHTS: &str = "{{- if .Values.rbac }}\napiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata:\n  name: {{ .Release.Name }}\n  \
+                      namespace: {{ .Release.Namespace }}\n  labels: {{- toYaml .Values.labels | nindent 4 }}\nrules:\n\
+                      - {apiGroups: [\"\"], resources: [pods], verbs: [get]}\n---\napiVersion: rbac.authorization.k8s.io/v1\n\
+                      kind: RoleBinding\nmetadata:\n  name: {{ .Release.Name }}\n  labels: {{- toYaml .Values.labels | nindent 4 }}\n\
+                      roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ .Release.Name }}}\nsubjects:\n- kind: ServiceAccount\n  \
+                      name: {{ .Values.account }}\n{{- end }}\n";
+const SECRET: &str = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: {{ .Release.Name }}\n  annotations: {{- toYaml .Values.labels | nindent 4 }}\n\
+                      type: {{ .Values.type | default \"Opaque\" }}\n";
+
+#[tokio::test(start_paused = true)]
+async fn values_make_nothing_that_gives_rights() {
+    let folder = project(
+        "places-rights",
+        &[
+            ("charts/site/templates/rights.yaml", RIGHTS),
+            ("charts/site/templates/secret.yaml", SECRET),
+            ("charts/site/values.yaml", "rbac: true\naccount: app\nlabels: {}\n"),
+        ],
+    );
+    let test = Test::of(operator_of(folder)).start().await;
+    apply_site(&test, "plain", "{account: app, labels: {team: blue}, type: example.com/own}").await;
+    let binding = "Opaque\\n---\\napiVersion: rbac.authorization.k8s.io/v1\\nkind: RoleBinding\\nmetadata: {name: pwn}\\n\
+                   roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}\\n\
+                   subjects: [{kind: ServiceAccount, name: mal}]";
+    let token = "labels: {kubernetes.io/service-account.name: default}";
+    let refused = [
+        ("binding", format!("{{type: \"{binding}\"}}"), "secret.yaml gives RoleBinding pwn"),
+        ("list", format!("{{type: \"{binding}\", rbac: false}}"), "secret.yaml gives RoleBinding pwn"),
+        ("token", format!("{{type: kubernetes.io/service-account-token, {token}}}"), "secret.yaml gives Secret token"),
+        ("subject", "{account: \"app\\n- kind: ServiceAccount\\n  name: mal\"}".to_owned(), ".subjects"),
+    ];
+    for (name, spec, _) in &refused {
+        apply_site(&test, name, spec).await;
+    }
+    test.assert_converges().await;
+    for (name, _, expected) in refused {
+        let failed = condition(&sites(&test), name, "ReleaseFailed").await;
+        assert!(failed.contains(expected) && failed.contains("give rights"), "{name}: {failed}");
+    }
+    assert!(test.api::<Role>().get_opt("plain").await.expect("the server answers").is_some());
+    assert!(test.api::<Secret>().get_opt("token").await.expect("the server answers").is_none());
+    let bindings = test.api::<RoleBinding>().list(&ListParams::default()).await.expect("the server answers").items;
+    let names: Vec<String> = bindings.into_iter().filter_map(|binding| binding.metadata.name).collect();
+    assert_eq!(names, ["plain"]);
 }
