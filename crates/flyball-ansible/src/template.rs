@@ -5,6 +5,7 @@
 
 mod budget;
 mod check;
+mod expression;
 mod files;
 mod filters;
 mod functions;

@@ -193,6 +193,32 @@ fn what_a_method_or_filter_gives_is_bounded_before_it_is_made() {
 }
 
 #[test]
+fn a_search_takes_fuel_for_as_far_as_it_looks() {
+    let scope = |text: String| Scope::new(vec![Arc::new(data([("text".to_owned(), json!(text))]))], Vec::new());
+    for (text, filter) in [
+        ("a".repeat(1_200_000), "regex_replace('a.*z|a', '_')"),
+        ("/*a".repeat(400_000), r"regex_replace('/\\*.*?\\*/|/', '_')"),
+        ("a".repeat(1_200_000), "regex_findall('a.*z|a')"),
+        ("a".repeat(1_200_000), "regex_replace('(a.*z)?', '_')"),
+        ("ab".repeat(600_000), "regex_replace('[ab]*a[ab]{500}c', '_')"),
+        ("ab".repeat(600_000), "regex_search('[ab]*a[ab]{500}c')"),
+    ] {
+        let error = scope(text).render_text(&format!("{{{{ text | {filter} | length }}}}")).unwrap_err();
+        assert!(error.contains("fuel"), "{filter}: {error}");
+    }
+    for (text, filter, expected) in [
+        ("a,bcdefghi".repeat(100_000), "regex_replace(',', '_') | length", 1_000_000),
+        ("a,bcdefghi".repeat(100_000), "regex_findall(',') | length", 100_000),
+        ("ab  ".repeat(20_000), r"regex_replace('\\s+', '') | length", 40_000),
+        ("key: value\n".repeat(20_000), "regex_replace('(k[a-z]*): (.*)', '\\\\2') | length", 120_000),
+        ("grüße, welt ".repeat(5), r"regex_findall('\\b\\w+\\b') | length", 10),
+    ] {
+        let given = scope(text).render_text(&format!("{{{{ text | {filter} }}}}"));
+        assert_eq!(given, Ok(json!(expected)), "{filter}");
+    }
+}
+
+#[test]
 fn a_variable_that_is_nested_too_deep_is_refused_and_overflows_no_stack() {
     let nested = |depth: usize| (0..depth).fold(json!(1), |value, _| json!([value]));
     let scope = |var: Value| {

@@ -3,20 +3,19 @@
 //! See <https://docs.ansible.com/ansible/latest/collections/ansible/builtin/index.html#filter-plugins>. None of them draws lots, reads
 //! the clock or runs anything.
 
-use super::{BYTES_PER_FUEL, from_json, refuse, undefined, weigh};
+use super::expression::Expression;
+use super::{from_json, refuse, undefined, weigh};
 use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{Environment, Error, State};
-use regex::{Captures, Regex, RegexBuilder};
+use regex::Captures;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeSet;
 
 /// Nesting depth of flattened lists.
 const DEEPEST: usize = 64;
-/// Size limits of a compiled regular expression, tried in ascending order; matching is linear in that and in the text.
-const REGEX_BYTES: [usize; 2] = [64 << 10, 256 << 10];
 
 pub(super) fn add(env: &mut Environment<'static>) {
     for name in ["default", "d"] {
@@ -123,9 +122,9 @@ fn add_texts(env: &mut Environment<'static>) {
     env.add_filter(
         "regex_search",
         |state: &State<'_, '_>, text: String, pattern: String, groups: Rest<Value>, options: Kwargs| {
-            let expression = regex_of(state, &text, &pattern, &options)?;
+            let mut expression = regex_of(state, &pattern, &options)?;
             options.assert_all_used()?;
-            let Some(found) = expression.captures(&text) else { return Ok(Value::from(())) };
+            let Some(found) = expression.find(state, &text)? else { return Ok(Value::from(())) };
             match groups.as_slice() {
                 [] => Ok(found[0].into()),
                 groups => {
@@ -135,16 +134,21 @@ fn add_texts(env: &mut Environment<'static>) {
         },
     );
     env.add_filter("regex_findall", |state: &State<'_, '_>, text: String, pattern: String, options: Kwargs| {
-        let expression = regex_of(state, &text, &pattern, &options)?;
+        let mut expression = regex_of(state, &pattern, &options)?;
         options.assert_all_used()?;
-        let one = |found: Captures<'_>| -> Value {
+        let one = |found: &Captures<'_>| -> Value {
             let text = |at: usize| found.get(at).map_or("", |part| part.as_str());
             match found.len() {
                 1 | 2 => text(found.len() - 1).into(),
                 several => (1..several).map(text).map(Value::from).collect::<Vec<_>>().into(),
             }
         };
-        Ok::<_, Error>(expression.captures_iter(&text).map(one).collect::<Vec<_>>())
+        let mut all = Vec::new();
+        expression.for_each(state, &text, usize::MAX, |found| {
+            all.push(one(found));
+            Ok(())
+        })?;
+        Ok::<_, Error>(all)
     });
     env.add_filter("regex_escape", |text: String, _: Kwargs| regex::escape(&text));
     env.add_filter("quote", |state: &State<'_, '_>, text: Value| {
@@ -285,29 +289,9 @@ fn nice_json(value: &Json, indent: usize) -> Result<String, Error> {
     String::from_utf8(out).map_err(|error| refuse(error.to_string()))
 }
 
-/// Makes a regular expression of Python's, and takes fuel for matching it with a text.
-pub(super) fn regex(
-    state: &State<'_, '_>,
-    text: &str,
-    pattern: &str,
-    ignore_case: bool,
-    multiline: bool,
-) -> Result<Regex, Error> {
-    for size in REGEX_BYTES {
-        state.consume_fuel((size >> 8) as u64 + (text.len() / BYTES_PER_FUEL * (size >> 14)) as u64)?;
-        let mut builder = RegexBuilder::new(pattern);
-        match builder.case_insensitive(ignore_case).multi_line(multiline).size_limit(size).build() {
-            Ok(expression) => return Ok(expression),
-            Err(regex::Error::CompiledTooBig(_)) => {}
-            Err(_) => break,
-        }
-    }
-    Err(refuse(format!("{pattern} is no regular expression that the built-in executor knows: it has no look-around")))
-}
-
-fn regex_of(state: &State<'_, '_>, text: &str, pattern: &str, options: &Kwargs) -> Result<Regex, Error> {
+fn regex_of(state: &State<'_, '_>, pattern: &str, options: &Kwargs) -> Result<Expression, Error> {
     let flag = |name: &str| options.get::<Option<bool>>(name).map(|flag| flag.unwrap_or(false));
-    regex(state, text, pattern, flag("ignorecase")?, flag("multiline")?)
+    Expression::new(state, pattern, flag("ignorecase")?, flag("multiline")?)
 }
 
 /// The filter `regex_replace`. What it gives is bounded before it is made: a replacement may repeat all of a text.
@@ -318,20 +302,21 @@ fn regex_replace(
     with: Option<String>,
     options: Kwargs,
 ) -> Result<String, Error> {
-    let expression = regex_of(state, &text, &pattern, &options)?;
+    let mut expression = regex_of(state, &pattern, &options)?;
     let count = options.get::<Option<usize>>("count")?.filter(|count| *count > 0).unwrap_or(usize::MAX);
     options.assert_all_used()?;
     let with = replacement(&with.unwrap_or_default());
     let references = with.matches('$').count();
     let (mut out, mut from) = (String::new(), 0);
-    for found in expression.captures_iter(&text).take(count) {
-        let whole = found.get(0).expect("it is the match itself");
+    expression.for_each(state, &text, count, |found| {
+        let whole = found.get_match();
         out.push_str(&text[from..whole.start()]);
         from = whole.end();
         // A group is part of the match.
         super::check_size("regex_replace", out.len() + with.len() + references.saturating_mul(whole.len()))?;
         found.expand(&with, &mut out);
-    }
+        Ok(())
+    })?;
     out.push_str(&text[from..]);
     Ok(out)
 }

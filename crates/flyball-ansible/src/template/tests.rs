@@ -1,6 +1,7 @@
 //! Ansible's tests: what stands behind `is`.
 
-use super::filters::{items, regex};
+use super::expression::Expression;
+use super::filters::items;
 use super::refuse;
 use minijinja::value::Value;
 use minijinja::{Environment, Error, State};
@@ -49,7 +50,8 @@ pub(super) fn add(env: &mut Environment<'static>) {
 }
 
 fn found_at(state: &State<'_, '_>, text: &str, pattern: &str) -> Result<Option<usize>, Error> {
-    Ok(regex(state, text, pattern, false, false)?.find(text).map(|found| found.start()))
+    let found = Expression::new(state, pattern, false, false)?.find(state, text)?;
+    Ok(found.map(|found| found.get_match().start()))
 }
 
 fn contains(state: &State<'_, '_>, list: &Value, item: &Value) -> Result<bool, Error> {

@@ -1,0 +1,117 @@
+//! Regular expressions, of which each search takes fuel for as far as it looks.
+//!
+//! A search for one match may look at all of the rest of a text before it knows where the match ends, as `a.*z|a` does. Then all matches
+//! together are the square of the text. So an automaton walks ahead of each search and takes fuel on its way: its steps depend on the
+//! expression and the text alone.
+
+use super::{BYTES_PER_FUEL, refuse};
+use minijinja::{Error, State};
+use regex::{Captures, Regex, RegexBuilder};
+use regex_automata::hybrid::dfa::{Cache, Config, DFA};
+use regex_automata::util::syntax;
+use regex_automata::{Input, nfa::thompson};
+
+/// Size limits of a compiled regular expression, tried in ascending order.
+const REGEX_BYTES: [usize; 2] = [64 << 10, 256 << 10];
+/// The bytes of a search that are as much work as one unit of fuel.
+const BYTES_PER_STEP: usize = 32;
+/// The states, each for one byte, that are as much work as one unit of fuel where no automaton could be built.
+const STATES_PER_STEP: usize = 32;
+
+/// A regular expression of Python's.
+pub(super) struct Expression {
+    regex: Regex,
+    /// Walks ahead of searches, unless it would have too many states: then each state of the program may be looked at for each byte.
+    walker: Option<(DFA, Cache)>,
+    states: usize,
+}
+
+impl Expression {
+    /// Compiles an expression, and takes fuel for that.
+    pub(super) fn new(state: &State<'_, '_>, pattern: &str, ignore_case: bool, multiline: bool) -> Result<Self, Error> {
+        for size in REGEX_BYTES {
+            state.consume_fuel((size >> 7) as u64)?;
+            let mut builder = RegexBuilder::new(pattern);
+            match builder.case_insensitive(ignore_case).multi_line(multiline).size_limit(size).build() {
+                Ok(regex) => {
+                    let syntax = syntax::Config::new().case_insensitive(ignore_case).multi_line(multiline);
+                    let program = thompson::Compiler::new()
+                        .syntax(syntax)
+                        .build(pattern)
+                        .map_err(|error| refuse(error.to_string()))?;
+                    let states = program.states().len();
+                    let config = Config::new().unicode_word_boundary(true).minimum_cache_clear_count(Some(0));
+                    let walker = DFA::builder().configure(config).build_from_nfa(program).ok();
+                    let walker = walker.map(|automaton| {
+                        let cache = automaton.create_cache();
+                        (automaton, cache)
+                    });
+                    return Ok(Self { regex, walker, states });
+                }
+                Err(regex::Error::CompiledTooBig(_)) => {}
+                Err(_) => break,
+            }
+        }
+        Err(refuse(format!(
+            "{pattern} is no regular expression that the built-in executor knows: it has no look-around"
+        )))
+    }
+
+    /// Finds the first match.
+    pub(super) fn find<'t>(&mut self, state: &State<'_, '_>, text: &'t str) -> Result<Option<Captures<'t>>, Error> {
+        self.walk(state, text, 0)?;
+        Ok(self.regex.captures(text))
+    }
+
+    /// Goes through all matches, as long as there is fuel.
+    pub(super) fn for_each<'t>(
+        &mut self,
+        state: &State<'_, '_>,
+        text: &'t str,
+        limit: usize,
+        mut take: impl FnMut(&Captures<'t>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let regex = self.regex.clone();
+        let mut matches = regex.captures_iter(text).take(limit);
+        let mut from = 0;
+        loop {
+            self.walk(state, text, from)?;
+            let Some(found) = matches.next() else { return Ok(()) };
+            from = found.get_match().end();
+            take(&found)?;
+        }
+    }
+
+    /// Takes fuel for a search from a place of the text, before it is done.
+    fn walk(&mut self, state: &State<'_, '_>, text: &str, from: usize) -> Result<(), Error> {
+        let mut rest = &text.as_bytes()[from..];
+        state.consume_fuel(1)?;
+        if let Some((automaton, cache)) = &mut self.walker {
+            let Ok(mut at) = automaton.start_state_forward(cache, &Input::new(text).range(from..)) else {
+                return self.walk_program(state, rest);
+            };
+            let mut memory = cache.memory_usage();
+            while let Some((byte, after)) = rest.split_first() {
+                match automaton.next_state(cache, at, *byte) {
+                    Ok(next) if next.is_dead() => return Ok(()),
+                    Ok(next) if !next.is_quit() => at = next,
+                    // It meets a word boundary that it does not know, or has too many states.
+                    _ => return self.walk_program(state, rest),
+                }
+                rest = after;
+                if rest.len().is_multiple_of(BYTES_PER_STEP) {
+                    // A new state is more work than a known one.
+                    let grown = cache.memory_usage().saturating_sub(memory);
+                    memory += grown;
+                    state.consume_fuel(1 + (grown / BYTES_PER_FUEL) as u64)?;
+                }
+            }
+            return Ok(());
+        }
+        self.walk_program(state, rest)
+    }
+
+    fn walk_program(&self, state: &State<'_, '_>, rest: &[u8]) -> Result<(), Error> {
+        state.consume_fuel((rest.len().saturating_mul(self.states) / STATES_PER_STEP) as u64)
+    }
+}
