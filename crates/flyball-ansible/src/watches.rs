@@ -438,7 +438,7 @@ mod tests {
         check(
             json!({"version": "v1", "kind": "A", "role": "/", "finalizer": {"name": "a"}}),
             "finalizer.name",
-            "such as",
+            "invalid finalizer name",
         );
         check(
             json!({"version": "v1", "kind": "A", "role": "/", "finalizer": {"name": "a.b/c"}}),

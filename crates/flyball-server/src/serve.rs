@@ -152,7 +152,7 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
     let service = service_fn(move |request: Request<Incoming>| {
         let (session, user, pacer) = (session.clone(), user.clone(), pacer.clone());
         let (head, body) = request.into_parts();
-        let counted = session.heads.take(heads::size(&head));
+        let counted = session.heads.try_count(heads::size(&head));
         let request = counted.is_some().then(|| Request::from_parts(head, body));
         // In a box, which is freed when the answer is there: a stream of HTTP/2 would keep the room of the future until its
         // body ends, 40 KiB for each watch.

@@ -39,7 +39,7 @@ impl ConnectionHeads {
     }
 
     /// Counts a head of so many bytes; `None` if there is no room for it.
-    pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Option<Head> {
+    pub(super) fn try_count(self: &Arc<Self>, bytes: usize) -> Option<Head> {
         let head = Head { connection: self.clone(), bytes };
         let own = self.own.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let all = self.all.0.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -70,10 +70,10 @@ mod tests {
     fn a_connection_with_large_heads_is_refused_and_others_are_not() {
         let all = Arc::new(Heads::default());
         let (greedy, modest) = (ConnectionHeads::new(all.clone()), ConnectionHeads::new(all.clone()));
-        let taken: Vec<Head> = std::iter::from_fn(|| greedy.take(16 << 10)).take(1 << 20).collect();
+        let taken: Vec<Head> = std::iter::from_fn(|| greedy.try_count(16 << 10)).take(1 << 20).collect();
         assert_eq!(taken.len(), MAX_BYTES >> 14);
-        assert!(greedy.take(1).is_none());
-        let own: Vec<Head> = std::iter::from_fn(|| modest.take(2 << 10)).take(1 << 20).collect();
+        assert!(greedy.try_count(1).is_none());
+        let own: Vec<Head> = std::iter::from_fn(|| modest.try_count(2 << 10)).take(1 << 20).collect();
         assert_eq!(own.len(), MAX_OWN_BYTES >> 11);
         drop((taken, own));
         assert_eq!(all.0.load(Ordering::Relaxed), 0);
