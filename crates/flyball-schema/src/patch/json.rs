@@ -5,7 +5,7 @@
 //! before the first slash of a path is dropped.
 //!
 //! What a patch makes is bounded while it is made: the depth of the document, the bytes that are copied, and the work.
-//! Whoever passes a document that is no deeper than [`MAX_DEPTH`] gets back one that is not, either.
+//! Whoever passes a document that is no deeper than `MAX_DEPTH` gets back one that is not, either.
 
 use crate::extent::{Extent, MAX_DEPTH};
 use Error::{Misfit, TooLarge};
