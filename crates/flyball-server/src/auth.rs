@@ -116,6 +116,14 @@ impl<'a> On<'a> {
             name: path.name.as_deref().unwrap_or_default(),
         }
     }
+
+    /// Returns the namespace, empty for the cluster.
+    pub(crate) fn namespace(&self) -> &'a str {
+        match self {
+            Self::Resource { namespace, .. } => namespace,
+            Self::Path(_) => "",
+        }
+    }
 }
 
 /// True if something may be done.

@@ -58,6 +58,7 @@ pub(crate) use admissionregistration::{
     VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING, VALIDATING_WEBHOOK_CONFIGURATION,
 };
 pub(crate) use apiextensions::CUSTOM_RESOURCE_DEFINITION;
+pub(crate) use authorization::SUBJECT_ACCESS_REVIEW;
 pub(crate) use certificates::CERTIFICATE_SIGNING_REQUEST;
 pub(crate) use core::Service;
 pub(crate) use core::{

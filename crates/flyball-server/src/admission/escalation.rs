@@ -34,7 +34,8 @@ fn check(
     object: &Object,
     old: Option<&Object>,
 ) -> Result<(), Status> {
-    let (rules, verb, on): (Vec<Rule>, &str, (&str, &str)) = match attributes.is(&ROLE) || attributes.is(&CLUSTER_ROLE)
+    let (rules, verb, on): (Arc<[Rule]>, &str, (&str, &str)) = match attributes.is(&ROLE)
+        || attributes.is(&CLUSTER_ROLE)
     {
         true => {
             if old.is_some_and(|old| {
@@ -52,7 +53,7 @@ fn check(
                     Rule { paths: all(), verbs: all(), ..Rule::default() },
                 ];
             }
-            (rules, "escalate", (&attributes.resource.plural, object.name()))
+            (rules.into(), "escalate", (&attributes.resource.plural, object.name()))
         }
         false => {
             if old.is_some_and(|old| {
@@ -75,10 +76,8 @@ fn check(
     if allowed(authorizer, attributes, verb, on.0, on.1) {
         return Ok(());
     }
-    let mut held = authorizer.rules_of(attributes.user, "");
-    if let Some(namespace) = attributes.namespace {
-        held.extend(authorizer.rules_of(attributes.user, namespace));
-    }
+    let roles = authorizer.roles_of(attributes.user, attributes.namespace.unwrap_or_default());
+    let held: Vec<&Rule> = roles.iter().flat_map(|role| role.iter()).collect();
     let missing = match auth::missing(&rules, &held) {
         Missing::Nothing => return Ok(()),
         Missing::Rules(lines) => format!(" not currently held:\n{}", lines.join("\n")),

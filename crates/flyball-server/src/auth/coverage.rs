@@ -44,7 +44,7 @@ impl<'r> RuleIndex<'r> {
     /// Reads the place in the rules that are held, as far as it is asked about; `None` if that is too much work.
     fn read<'h>(
         asked: impl Iterator<Item = &'r str>,
-        held: &'h [Rule],
+        held: &[&'h Rule],
         place: impl Fn(&'h Rule) -> &'h [String],
         work: &mut usize,
     ) -> Option<Self> {
@@ -150,7 +150,7 @@ impl<'r> Search<'r> {
 }
 
 /// Finds which permissions of some rules none of those that are held gives.
-pub(crate) fn missing(rules: &[Rule], held: &[Rule]) -> Missing {
+pub(crate) fn missing(rules: &[Rule], held: &[&Rule]) -> Missing {
     let mut search = Search { work: MAX_WORK, told: 0, missing: BTreeMap::new() };
     match find_missing(&mut search, rules, held) {
         Err(End::Work) => return Missing::TooMany,
@@ -189,7 +189,7 @@ pub(crate) fn missing(rules: &[Rule], held: &[Rule]) -> Missing {
     Missing::Rules(lines_told)
 }
 
-fn find_missing<'r>(search: &mut Search<'r>, rules: &'r [Rule], held: &[Rule]) -> Result<(), End> {
+fn find_missing<'r>(search: &mut Search<'r>, rules: &'r [Rule], held: &[&Rule]) -> Result<(), End> {
     let asked = |place: fn(&Rule) -> &[String]| rules.iter().flat_map(place).map(String::as_str);
     let work = &mut search.work;
     let verbs = RuleIndex::read(asked(|rule| &rule.verbs), held, |rule| &rule.verbs, work).ok_or(End::Work)?;
@@ -244,7 +244,7 @@ fn find_missing<'r>(search: &mut Search<'r>, rules: &'r [Rule], held: &[Rule]) -
 }
 
 /// Returns the rules that give each path that is asked about, as such or by a beginning.
-fn path_sets<'r>(rules: &'r [Rule], held: &[Rule], work: &mut usize) -> Option<BTreeMap<&'r str, Set>> {
+fn path_sets<'r>(rules: &'r [Rule], held: &[&Rule], work: &mut usize) -> Option<BTreeMap<&'r str, Set>> {
     let asked: BTreeSet<&str> = rules.iter().flat_map(|rule| &rule.paths).map(String::as_str).collect();
     let known: usize = held.iter().map(|rule| rule.paths.len()).sum();
     *work = work.checked_sub(asked.len().checked_mul(held.len().div_ceil(64) + known)?)?;
@@ -277,7 +277,7 @@ mod tests {
     }
 
     fn report(rules: &[Rule], held: &[Rule]) -> String {
-        match missing(rules, held) {
+        match missing(rules, &held.iter().collect::<Vec<_>>()) {
             Missing::Nothing => String::new(),
             Missing::Rules(lines) => lines.join("\n"),
             Missing::TooMany => "too many".into(),
@@ -351,7 +351,7 @@ mod tests {
                 }
             }
             assert_eq!(
-                missing(std::slice::from_ref(&asked), &held) != Missing::Nothing,
+                missing(std::slice::from_ref(&asked), &held.each_ref()) != Missing::Nothing,
                 is_missing,
                 "{asked} {held:?}"
             );
@@ -374,8 +374,8 @@ mod tests {
             // Held but for one of them, which is looked for among all.
             let mut held = asked.clone();
             held.names.pop();
-            assert_ne!(missing(std::slice::from_ref(&asked), &[held]), Missing::Nothing);
-            assert_eq!(missing(std::slice::from_ref(&asked), std::slice::from_ref(&asked)), Missing::Nothing);
+            assert_ne!(missing(std::slice::from_ref(&asked), &[&held]), Missing::Nothing);
+            assert_eq!(missing(std::slice::from_ref(&asked), &[&asked]), Missing::Nothing);
         }
         let long = Rule::read(&json!({
             "apiGroups": ["g".repeat(400_000)], "resources": many('r', 100), "verbs": many('v', 100),

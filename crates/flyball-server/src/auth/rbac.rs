@@ -7,7 +7,7 @@ use crate::kinds::{self, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, ROLE, ROLE_BI
 use crate::storage::{Entry, Event, Revision, Store};
 use flyball_core::{GroupResource, Object, ObjectKey};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -29,13 +29,18 @@ type Versions = [Revision; 4];
 /// The kinds that the rules are read from.
 static KINDS: [&Kind; 4] = [&ROLE, &CLUSTER_ROLE, &ROLE_BINDING, &CLUSTER_ROLE_BINDING];
 
-/// All roles and bindings.
+/// All roles and bindings, by namespace; `None` has those of the cluster.
 #[derive(Clone, Debug, Default)]
-struct Policy {
-    /// Rules by namespace (`None` for cluster roles) and name.
-    roles: BTreeMap<(Option<String>, String), Arc<[Rule]>>,
-    /// Bindings by namespace (`None` for cluster role bindings) and name.
-    bindings: BTreeMap<Option<String>, BTreeMap<String, Arc<Binding>>>,
+struct Policy(BTreeMap<Option<String>, Arc<Scope>>);
+
+/// The roles and bindings of a namespace or of the cluster.
+#[derive(Clone, Debug, Default)]
+struct Scope {
+    roles: BTreeMap<String, Arc<[Rule]>>,
+    bindings: BTreeMap<String, Arc<Binding>>,
+    /// Bindings, and the rules of their roles: an upper bound of what one decision looks at. A role of the cluster
+    /// counts as it was when the scope last changed.
+    checks: usize,
 }
 
 #[derive(Debug)]
@@ -95,6 +100,13 @@ impl Rule {
             verbs: list("verbs"),
             paths: list("nonResourceURLs"),
         }
+    }
+
+    /// Returns about how many bytes the rule has as JSON.
+    pub(crate) fn bytes(&self) -> usize {
+        const FRAME: usize = 64;
+        let lists = [&self.groups, &self.resources, &self.names, &self.verbs, &self.paths];
+        FRAME + lists.into_iter().flatten().map(|text| text.len() + 3).sum::<usize>()
     }
 
     pub(crate) fn write(&self) -> Value {
@@ -251,39 +263,58 @@ fn changes(store: &Store, kind: &Kind, since: Revision) -> Option<Vec<Change>> {
 
 impl Policy {
     fn read(store: &Store) -> Self {
-        let mut policy = Self::default();
-        for kind in KINDS {
+        let entries = KINDS.into_iter().flat_map(|kind| {
             let entries = store.list(&kind.table(), None).entries;
-            entries.iter().for_each(|entry| policy.apply(Change::written(kind, entry)));
-        }
-        policy
+            entries.into_iter().map(move |entry| Change::written(kind, &entry))
+        });
+        Self::default().with(entries)
     }
 
-    fn apply(&mut self, change: Change) {
-        let Change { namespace, name, content } = change;
-        match content {
-            Content::Role(Some(rules)) => drop(self.roles.insert((namespace, name), rules)),
-            Content::Role(None) => drop(self.roles.remove(&(namespace, name))),
-            Content::Binding(Some(binding)) => {
-                self.bindings.entry(namespace).or_default().insert(name, binding);
+    /// Returns the policy after changes. Scopes that they are not about are shared with the one before.
+    fn with(mut self, changes: impl IntoIterator<Item = Change>) -> Self {
+        let mut changed = BTreeSet::new();
+        for Change { namespace, name, content } in changes {
+            if !changed.contains(&namespace) {
+                changed.insert(namespace.clone());
             }
-            Content::Binding(None) => {
-                if let Some(bindings) = self.bindings.get_mut(&namespace) {
-                    bindings.remove(&name);
-                }
+            let scope = Arc::make_mut(self.0.entry(namespace).or_default());
+            match content {
+                Content::Role(Some(rules)) => drop(scope.roles.insert(name, rules)),
+                Content::Role(None) => drop(scope.roles.remove(&name)),
+                Content::Binding(Some(binding)) => drop(scope.bindings.insert(name, binding)),
+                Content::Binding(None) => drop(scope.bindings.remove(&name)),
             }
         }
+        for namespace in changed {
+            let bindings = self.0[&namespace].bindings.values();
+            let checks = bindings.map(|binding| 1 + self.rules(binding).len()).sum();
+            match self.0.get_mut(&namespace) {
+                Some(scope) if scope.roles.is_empty() && scope.bindings.is_empty() => drop(self.0.remove(&namespace)),
+                Some(scope) => Arc::make_mut(scope).checks = checks,
+                None => {}
+            }
+        }
+        self
+    }
+
+    fn role(&self, binding: &Binding) -> Option<&Arc<[Rule]>> {
+        let namespace = if binding.role_kind == ROLE.kind { &binding.namespace } else { &None };
+        self.0.get(namespace)?.roles.get(&binding.role_name)
     }
 
     fn rules(&self, binding: &Binding) -> &[Rule] {
-        let namespace = if binding.role_kind == ROLE.kind { binding.namespace.clone() } else { None };
-        self.roles.get(&(namespace, binding.role_name.clone())).map_or(&[], |rules| &rules[..])
+        self.role(binding).map_or(&[], |rules| &rules[..])
+    }
+
+    /// Returns the scopes that hold in a namespace (empty: the cluster).
+    fn scopes(&self, namespace: &str) -> impl Iterator<Item = &Scope> {
+        let local = if namespace.is_empty() { None } else { self.0.get(&Some(namespace.to_owned())) };
+        self.0.get(&None).into_iter().chain(local).map(|scope| &**scope)
     }
 
     /// Returns the bindings that hold for a user in a namespace (empty: the cluster), with the subject they hold by.
     fn held<'p>(&'p self, user: &'p User, namespace: &str) -> impl Iterator<Item = (&'p Binding, &'p Subject)> {
-        let local = if namespace.is_empty() { None } else { self.bindings.get(&Some(namespace.to_owned())) };
-        let all = self.bindings.get(&None).into_iter().chain(local).flat_map(BTreeMap::values);
+        let all = self.scopes(namespace).flat_map(|scope| scope.bindings.values());
         all.filter_map(|binding| Some((&**binding, binding.subject_of(user)?)))
     }
 }
@@ -333,20 +364,16 @@ impl Rbac {
             let changes: Option<Vec<_>> = moved.map(|((kind, read), _)| changes(store, kind, read)).collect();
             Some(changes?.into_iter().flatten().collect::<Vec<_>>())
         });
-        // Without them, all is read anew.
-        let anew = if changes.is_none() { Some(Arc::new(Policy::read(store))) } else { None };
-        let mut known = self.known();
-        let (read, policy) = known.get_or_insert_default();
-        match (changes, anew) {
-            (Some(changes), _) if changes.is_empty() => {}
-            (Some(changes), _) => {
-                let policy = Arc::make_mut(policy);
-                changes.into_iter().for_each(|change| policy.apply(change));
-            }
-            (None, anew) => *policy = anew.unwrap_or_default(),
-        }
-        *read = versions;
-        policy.clone()
+        // Nobody waits for this: the lock is taken for a moment before, and after.
+        let before = self.known().as_ref().map(|(_, policy)| policy.clone());
+        let policy = match (changes, before) {
+            (Some(changes), Some(before)) if changes.is_empty() => before,
+            (Some(changes), Some(before)) => Arc::new(Policy::clone(&before).with(changes)),
+            // Without knowing what has changed, all is read anew.
+            _ => Arc::new(Policy::read(store)),
+        };
+        *self.known() = Some((versions, policy.clone()));
+        policy
     }
 
     /// Decides whether something may be done.
@@ -355,32 +382,41 @@ impl Rbac {
             return Decision::Allowed(String::new());
         }
         let policy = self.policy(store);
-        let namespace = match action.on {
-            On::Resource { namespace, .. } => namespace,
-            On::Path(_) => "",
-        };
         let allowing = policy
-            .held(action.user, namespace)
+            .held(action.user, action.on.namespace())
             .find(|(binding, _)| policy.rules(binding).iter().any(|rule| rule.allows(action.verb, &action.on)));
         allowing.map_or(Decision::NoOpinion, |(binding, subject)| Decision::Allowed(binding.reason(subject)))
     }
 
-    /// Returns all rules that hold for a user in a namespace.
-    pub(crate) fn rules_of(&self, store: &Store, user: &User, namespace: &str) -> Vec<Rule> {
+    /// Returns how many bindings and rules a decision in a namespace looks at, at most.
+    pub(crate) fn checks(&self, store: &Store, namespace: &str) -> usize {
+        self.policy(store).scopes(namespace).map(|scope| scope.checks).sum()
+    }
+
+    /// Returns the same for the namespace where it is most.
+    pub(crate) fn most_checks(&self, store: &Store) -> usize {
         let policy = self.policy(store);
-        let mut rules: Vec<Rule> =
-            policy.held(user, namespace).flat_map(|(binding, _)| policy.rules(binding)).cloned().collect();
+        policy.0.values().map(|scope| scope.checks).max().unwrap_or_default()
+    }
+
+    /// Returns the roles whose rules hold for a user in a namespace, each once.
+    pub(crate) fn roles_of(&self, store: &Store, user: &User, namespace: &str) -> Vec<Arc<[Rule]>> {
+        let policy = self.policy(store);
+        let mut known = BTreeSet::new();
+        let held = policy.held(user, namespace).filter_map(|(binding, _)| policy.role(binding));
+        let mut roles: Vec<_> = held.filter(|role| known.insert(role.as_ptr())).cloned().collect();
         if user.is_in(MASTERS) {
             let all = || vec!["*".to_owned()];
-            rules.push(Rule { groups: all(), resources: all(), verbs: all(), ..Rule::default() });
-            rules.push(Rule { paths: all(), verbs: all(), ..Rule::default() });
+            let resources = Rule { groups: all(), resources: all(), verbs: all(), ..Rule::default() };
+            roles.push(Arc::new([resources, Rule { paths: all(), verbs: all(), ..Rule::default() }]));
         }
-        rules
+        roles
     }
 
     /// Returns the rules of a role, if there is one.
-    pub(crate) fn rules_of_role(&self, store: &Store, namespace: Option<&str>, name: &str) -> Option<Vec<Rule>> {
-        self.policy(store).roles.get(&(namespace.map(str::to_owned), name.to_owned())).map(|rules| rules.to_vec())
+    pub(crate) fn rules_of_role(&self, store: &Store, namespace: Option<&str>, name: &str) -> Option<Arc<[Rule]>> {
+        let policy = self.policy(store);
+        policy.0.get(&namespace.map(str::to_owned))?.roles.get(name).cloned()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Questions about who a client is and what someone may do; tokens for those who ask.
 
 use super::tokens::BOUND_KINDS;
-use super::{Action, Authenticator, Authorizer, Bound, Decision, On, Rule, User};
+use super::{Action, Authenticator, Authorizer, Bound, Decision, On, User};
 use crate::catalog::Target;
 use crate::kinds::Review;
 use crate::storage::Store;
@@ -158,14 +158,28 @@ fn access_review(authorizer: &Authorizer, user: &User, review: &Object) -> Value
     }
 }
 
+/// Bytes of the rules that a review lists; further ones are left out, and the answer says so.
+const MAX_REVIEWED_BYTES: usize = 1 << 20;
+
 fn rules_review(authorizer: &Authorizer, user: &User, review: &mut Object) -> Value {
     let namespace = text(review.at(&["spec", "namespace"])).to_owned();
     // The namespace does not come back.
     review.insert("spec".into(), json!({}));
-    let rules = authorizer.rules_of(user, &namespace);
-    let (paths, resources): (Vec<&Rule>, Vec<&Rule>) = rules.iter().partition(|rule| !rule.paths.is_empty());
-    let write = |rules: Vec<&Rule>| rules.into_iter().map(Rule::write).collect::<Value>();
-    json!({"resourceRules": write(resources), "nonResourceRules": write(paths), "incomplete": false})
+    let roles = authorizer.roles_of(user, &namespace);
+    let (mut resources, mut paths) = (Vec::new(), Vec::new());
+    let mut room = MAX_REVIEWED_BYTES;
+    let mut rules = roles.iter().flat_map(|role| role.iter());
+    let incomplete = rules.any(|rule| {
+        let Some(left) = room.checked_sub(rule.bytes()) else { return true };
+        room = left;
+        if rule.paths.is_empty() { &mut resources } else { &mut paths }.push(rule.write());
+        false
+    });
+    let mut status = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": incomplete});
+    if incomplete {
+        status["evaluationError"] = "the rules are too many to be listed".into();
+    }
+    status
 }
 
 fn token_review(auth: &Authenticator, review: &Object) -> Value {

@@ -5,6 +5,8 @@ mod self_subject_access_review;
 mod self_subject_rules_review;
 mod subject_access_review;
 
+pub(crate) use subject_access_review::KIND as SUBJECT_ACCESS_REVIEW;
+
 use crate::kinds::kind::Kind;
 
 const GROUP: &str = "authorization.k8s.io";

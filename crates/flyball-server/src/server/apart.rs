@@ -6,9 +6,11 @@
 
 use super::Components;
 use super::call::Call;
-use crate::bounds::Offload;
+use crate::auth::{MASTERS, User};
+use crate::bounds::{Flow, Offload};
+use crate::kinds::SUBJECT_ACCESS_REVIEW;
 use crate::limits;
-use crate::storage::Store;
+use crate::link::Link;
 use flyball_core::{GroupResource, ObjectKey};
 use futures_util::future::BoxFuture;
 use http::Method;
@@ -27,8 +29,16 @@ const LONG_LIST_BYTES: usize = 256 << 10;
 
 /// Returns how much memory a request that computes for long takes, beside its answer; `None` if it does not compute for
 /// long.
-fn load(store: &Store, call: &Call) -> Option<usize> {
+fn load(server: &Components, call: &Call) -> Option<usize> {
+    let store = &server.registry.store;
     let Some(path) = &call.info.resource else { return call.info.path.starts_with("/openapi").then_some(0) };
+    // With very many rules it takes long to decide what they allow, and to read them anew.
+    let namespace = path.namespace.as_deref().unwrap_or_default();
+    let decides = call.writes()
+        && match &*path.group == SUBJECT_ACCESS_REVIEW.group {
+            true => server.authorizer.is_slow_somewhere(),
+            false => server.authorizer.is_slow(namespace),
+        };
     let table = || GroupResource::new(&path.group, &path.resource);
     let computes = match (&path.name, call.info.verb) {
         (_, "watch") => false,
@@ -40,9 +50,9 @@ fn load(store: &Store, call: &Call) -> Option<usize> {
         (Some(name), _) if !matches!(call.method, Method::GET | Method::HEAD) => {
             let stored = store.get(&table(), &ObjectKey::new(path.namespace.as_deref(), name));
             let bytes = call.body.len() + stored.map_or(0, |entry| entry.body.len());
-            return (bytes >= LONG_BODY_BYTES).then(|| limits::at_most(bytes));
+            return (decides || bytes >= LONG_BODY_BYTES).then(|| limits::at_most(bytes));
         }
-        _ => call.body.len() >= LONG_BODY_BYTES,
+        _ => decides || call.body.len() >= LONG_BODY_BYTES,
     };
     computes.then(|| limits::at_most(call.body.len()))
 }
@@ -51,9 +61,26 @@ fn load(store: &Store, call: &Call) -> Option<usize> {
 /// for it in time.
 pub(super) async fn offload(server: &Components, call: &Call) -> Option<Option<Offload>> {
     let offload = call.connection.as_ref().and_then(|_| Offload::new(&server.shared, &call.flow));
-    let (Some(offload), Some(bytes)) = (offload, load(&server.registry.store, call)) else { return Some(None) };
+    let (Some(offload), Some(bytes)) = (offload, load(server, call)) else { return Some(None) };
     let memory = server.shared.memory(&call.flow, bytes).await?;
     Some(Some(offload.with_memory(memory)))
+}
+
+/// Computes something about a request, apart if the namespace has so many roles and bindings that it takes long to
+/// decide what is allowed there.
+pub(super) async fn decide<T: Send>(
+    server: &Components,
+    connection: Option<&Link>,
+    client: &User,
+    namespace: &str,
+    decide: impl Fn() -> T + Send + Sync,
+) -> T {
+    let is_slow = connection.is_some() && server.authorizer.is_slow(namespace);
+    let flow = Flow::of(&client.name, client.is_in(MASTERS), true);
+    match is_slow.then(|| Offload::new(&server.shared, &flow)).flatten() {
+        Some(mut offload) => poll_fn(|cx| offload.poll(cx, |_| decide())).await,
+        None => decide(),
+    }
 }
 
 /// Answers a request apart.
@@ -82,15 +109,19 @@ mod tests {
         request
     }
 
-    /// Returns whether the server takes a list in this view for one that computes for long.
+    /// Returns true if the server takes a list in this view for one that computes for long.
     async fn is_long(server: &Server, view: &str) -> bool {
         let mut request = request(Method::GET, MAPS, String::new());
         request.headers_mut().insert(http::header::ACCEPT, view.parse().unwrap());
+        is_long_request(server, request).await
+    }
+
+    async fn is_long_request(server: &Server, request: Request<Full<Bytes>>) -> bool {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
         let Ok(call) = dispatch::receive(&server.0, parts, query, info, body).await else { panic!("it is let in") };
-        load(&server.0.registry.store, &call).is_some()
+        load(&server.0, &call).is_some()
     }
 
     #[tokio::test]
@@ -112,6 +143,42 @@ mod tests {
         create(10, LONG_LIST_BYTES).await;
         for view in views {
             assert!(is_long(&server, view).await, "{view}");
+        }
+    }
+
+    #[tokio::test]
+    async fn decisions_by_very_many_rules_are_made_apart() {
+        const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
+        const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let server = Server::new(Options::simulated(Clock::system(), 1));
+        let post = |path: &str, object: &serde_json::Value| request(Method::POST, path, object.to_string());
+        let review =
+            json!({"spec": {"resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"}}});
+        let requests = || {
+            let map = json!({"metadata": {"name": "a"}});
+            let elsewhere = "/api/v1/namespaces/other/configmaps";
+            [(post(MAPS, &map), true), (post(REVIEWS, &review), true), (post(elsewhere, &map), false)]
+        };
+        for (request, _) in requests() {
+            assert!(!is_long_request(&server, request).await);
+        }
+        let rule = |n: usize| json!({"apiGroups": [""], "resources": ["x"], "resourceNames": [n.to_string()], "verbs": ["get"]});
+        let rules: Vec<_> = (0..6000).map(rule).collect();
+        let role = json!({"metadata": {"name": "many"}, "rules": rules});
+        let role_ref = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "many"});
+        let binding = json!({"metadata": {"name": "many"}, "roleRef": role_ref});
+        for (kind, object) in [("rolebindings", binding), ("roles", role)] {
+            let answer = server.handle(post(&format!("{RBAC}/{kind}"), &object)).await;
+            assert_eq!(answer.status(), 201);
+        }
+        for (request, expected) in requests() {
+            let path = request.uri().path().to_owned();
+            assert_eq!(is_long_request(&server, request).await, expected, "{path}");
+        }
+        let delete = request(Method::DELETE, &format!("{RBAC}/roles/many"), String::new());
+        assert_eq!(server.handle(delete).await.status(), 200);
+        for (request, _) in requests() {
+            assert!(!is_long_request(&server, request).await);
         }
     }
 }

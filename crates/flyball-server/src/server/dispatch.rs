@@ -80,12 +80,16 @@ where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
-    let user = server.authenticator.authenticate(&parts.headers, parts.extensions.get::<User>())?;
-    let user = server.authenticator.impersonate(&parts.headers, user, &info)?;
+    let client = server.authenticator.authenticate(&parts.headers, parts.extensions.get::<User>())?;
     let connection: Option<Link> = parts.extensions.get().cloned();
+    let on = On::of(&info);
+    let admit = || {
+        let user = server.authenticator.impersonate(&parts.headers, client.clone(), &info)?;
+        server.authorizer.authorize(&Action { user: &user, verb: info.verb, on }).map(|()| user)
+    };
+    let user = apart::decide(server, connection.as_ref(), &client, on.namespace(), admit).await?;
     let flow = Flow::of(&user.name, user.is_in(auth::MASTERS), connection.is_some());
     connection.iter().for_each(|link| link.identify(&flow));
-    server.authorizer.authorize(&Action { user: &user, verb: info.verb, on: On::of(&info) })?;
     let reads = matches!(parts.method, Method::GET | Method::HEAD);
     let sends = info.resource.is_some() && !reads;
     // Neither a body that comes slowly nor a version that is still to come takes a slot.

@@ -52,3 +52,39 @@ async fn what_is_asked_after_a_write_was_answered_is_decided_by_it() {
         binding.await.unwrap();
     }
 }
+
+/// A review of rules that fill many megabytes lists some of them and says that there are more.
+#[tokio::test]
+async fn a_review_lists_a_bounded_part_of_the_rules() {
+    let server = server().await;
+    let review = async || {
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+        let body = json!({"spec": {"namespace": "ns"}}).to_string();
+        let request = Request::post(path).header("content-type", "application/json").extension(User::new("ann", &[]));
+        let answer = server.handle(request.body(Full::new(Bytes::from(body))).unwrap()).await;
+        let bytes = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+        let answer: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        (bytes.len(), answer["status"].clone())
+    };
+    let rule =
+        |name: String| json!({"apiGroups": [""], "resources": ["pods"], "resourceNames": [name], "verbs": ["get"]});
+    let bind = async |role: &str, rules: Vec<serde_json::Value>| {
+        let role_ref = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role});
+        let subjects = json!([{"kind": "User", "name": "ann"}]);
+        let binding = json!({"metadata": {"name": role}, "subjects": subjects, "roleRef": role_ref});
+        let role = json!({"metadata": {"name": role}, "rules": rules});
+        assert_eq!(post(&server, &format!("{RBAC}/roles"), role).await.0, 201);
+        assert_eq!(post(&server, &format!("{RBAC}/rolebindings"), binding).await.0, 201);
+    };
+    bind("few", vec![rule("a".into())]).await;
+    let (_, status) = review().await;
+    assert_eq!((&status["incomplete"], status.get("evaluationError")), (&json!(false), None));
+    assert!(status["resourceRules"].as_array().unwrap().contains(&rule("a".into())), "{status}");
+    for n in 0..3 {
+        bind(&format!("many{n}"), (0..8000).map(|m| rule(format!("{n}-{m}"))).collect()).await;
+    }
+    let (bytes, status) = review().await;
+    assert_eq!(status["incomplete"], true);
+    assert_eq!(status["evaluationError"], "the rules are too many to be listed");
+    assert!((500_000..3_000_000).contains(&bytes), "{bytes}");
+}
