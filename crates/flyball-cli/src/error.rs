@@ -70,7 +70,7 @@ impl Error {
         }
     }
 
-    /// Tells whether it failed because what was asked for is not there: the object, or its kind.
+    /// Returns true if it failed because what was asked for is not there: the object, or its kind.
     pub(crate) fn is_absence(&self) -> bool {
         let source = self.source.as_deref().and_then(|source| source.downcast_ref());
         matches!(source, Some(kube::Error::Discovery(_))) || self.code() == Some(404)

@@ -158,7 +158,7 @@ impl Image {
     }
 }
 
-/// Makes an index of images.
+/// Creates an index of images.
 pub(crate) fn index(images: &[Image], labels: &BTreeMap<String, String>) -> Blob {
     let manifests: Vec<&Descriptor> = images.iter().map(|image| &image.manifest.descriptor).collect();
     let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests, "annotations": labels});

@@ -208,7 +208,7 @@ impl Report {
             if !program.is_over {
                 let missing = program.announced.saturating_sub(program.tests.len()).max(1);
                 let name = open.clone().unwrap_or_else(|| "(the test program)".into());
-                let output = format!("the test program ended before it was done; {missing} tests have no outcome");
+                let output = format!("the test program exited early; {missing} tests have no outcome");
                 program.add(name, Outcome::Failed, output);
             }
         }

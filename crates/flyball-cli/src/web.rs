@@ -19,7 +19,7 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// Makes one that waits so long for each answer.
+    /// Creates a client with this timeout of responses.
     pub(crate) fn new(timeout: Duration) -> Result<Self> {
         Ok(Self { client: Client::new(Trust::System, Proxies::from_env()).when("cannot use TLS")?, timeout })
     }

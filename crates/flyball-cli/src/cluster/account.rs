@@ -23,7 +23,7 @@ const LIFETIME: i64 = 3600;
 /// When it is replaced.
 const RENEWAL: Duration = Duration::from_secs(20 * 60);
 
-/// Makes a token of a service account, which is good for an hour.
+/// Creates a token of a service account, valid for an hour.
 pub(crate) async fn token(accounts: &Api<ServiceAccount>, name: &str) -> Result<String> {
     let spec = json!({"spec": {"audiences": [], "expirationSeconds": LIFETIME}});
     let request: TokenRequest = serde_json::from_value(spec).when("cannot build the token request")?;
@@ -54,7 +54,7 @@ impl Account {
             complain(
                 "warning",
                 &format!(
-                    "the operator does not verify who {} is: the kubeconfig says insecure-skip-tls-verify",
+                    "the operator does not verify the certificate of {}: the kubeconfig has insecure-skip-tls-verify",
                     config.cluster_url
                 ),
             );

@@ -139,7 +139,7 @@ impl Connection {
         serde_json::to_value(found).when(format!("cannot read {told}"))
     }
 
-    /// Tells whether something is a definition of which there are objects.
+    /// Returns whether something is a definition of which there are objects.
     pub(crate) async fn defines_objects(&self, object: &Value) -> Result<bool> {
         if object["kind"] != "CustomResourceDefinition" {
             return Ok(false);
@@ -200,7 +200,7 @@ impl Connection {
     }
 }
 
-/// Tells whether two states of an object differ in nothing but who set their fields, and when.
+/// Returns true if two states of an object differ in nothing but who set their fields, and when.
 fn is_same(one: &DynamicObject, other: &DynamicObject) -> bool {
     let bare = |object: &DynamicObject| {
         let mut object = object.clone();

@@ -55,7 +55,7 @@ impl Kinds {
     pub(crate) async fn discover(client: &Client) -> Result<Self> {
         let mut kinds = Vec::new();
         for path in ["/api", "/apis"] {
-            let what = || "cannot find out which kinds the cluster has";
+            let what = || "cannot discover the kinds of the cluster";
             let request = Request::get(path).header(ACCEPT, AGGREGATED).body(Vec::new()).when(what())?;
             let told = client.request(request).await.when(what())?;
             read(&told, &mut kinds);

@@ -137,7 +137,7 @@ impl Lock {
     }
 }
 
-/// Takes away a lock whose process is no more; tells whether it did.
+/// Takes away a lock whose process is no more; returns whether it did.
 fn remove_stale(lock: &Path) -> bool {
     let Ok(owner) = fs::read_to_string(lock) else { return false };
     let pid = owner.strip_prefix(LOCK_OWNER).and_then(|pid| pid.trim().parse::<i32>().ok()).filter(|pid| *pid > 0);

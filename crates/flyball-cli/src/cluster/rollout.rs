@@ -102,7 +102,7 @@ async fn forget_url(connection: &Connection, object: &Value) -> Result<()> {
 fn explain(error: Error, before: usize) -> Error {
     let error = match error.code() {
         Some(401 | 403) => {
-            error.hint("the user of this kubeconfig lacks the permission: pass another --context, or have it granted")
+            error.hint("the user of this kubeconfig lacks the permission: request it, or pass another --context")
         }
         Some(404) => error.hint("if the operator is limited to a namespace, create that namespace first"),
         Some(409) => error.hint("another manager owns these fields; pass --force-conflicts to take them over"),
@@ -214,14 +214,14 @@ fn complaint(pod: &Pod) -> Option<String> {
     let waiting = status.container_statuses.iter().flatten().find_map(|container| {
         let waiting = container.state.as_ref()?.waiting.as_ref()?;
         let message = waiting.message.as_deref().map(|message| format!(" ({message})")).unwrap_or_default();
-        Some(format!("pod {name} waits: {}{message}", waiting.reason.as_deref()?))
+        Some(format!("pod {name} is waiting: {}{message}", waiting.reason.as_deref()?))
     });
     let unplaced = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_none());
     match unscheduled {
         Some(condition) => {
-            Some(format!("pod {name} is not scheduled: {}", condition.message.as_deref().unwrap_or("no node takes it")))
+            Some(format!("pod {name} is not scheduled: {}", condition.message.as_deref().unwrap_or("no node fits")))
         }
-        None if unplaced => Some(format!("pod {name} waits for a node")),
+        None if unplaced => Some(format!("pod {name} is waiting for a node")),
         None => waiting,
     }
 }

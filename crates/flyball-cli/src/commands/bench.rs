@@ -237,7 +237,7 @@ impl Cost {
     }
 }
 
-/// Makes copies of objects under names of their own.
+/// Copies objects under new names.
 fn copies(samples: &[Value], count: u32) -> Result<Vec<Value>> {
     if samples.is_empty() {
         return Err(Error::new("no samples found").hint("pass --samples PATH"));

@@ -63,11 +63,11 @@ impl Play {
         match self {
             Self::Vmgroup => "VmGroup, the operator of virtual machines",
             Self::Demovolume => "DemoVolume, the operator of volumes",
-            Self::Visitors => "Visitors, the operator of a site of three tiers",
+            Self::Visitors => "Visitors, the operator of a three-tier website",
         }
     }
 
-    /// Tells whether its objects become pods, which wait for a node.
+    /// Returns true if its objects become pods, which wait for a node.
     fn needs_nodes(self) -> bool {
         matches!(self, Self::Visitors)
     }

@@ -49,7 +49,7 @@ pub(crate) struct DeployArgs {
 
 /// Reads a time, which may be zero.
 pub(super) fn parse_wait(text: &str) -> Result<Duration, String> {
-    parse_unsigned_duration(text).ok_or_else(|| "give a time such as 30s or 2m".into())
+    parse_unsigned_duration(text).ok_or_else(|| "expected a duration such as 30s or 2m".into())
 }
 
 /// Result of a deployment.
@@ -88,7 +88,7 @@ async fn deploy(args: &DeployArgs) -> Result<()> {
         objects.iter().cloned().partition(is_webhook_configuration);
     let mut applied = rollout::bring(&connection, &others, &args.how).await?;
     if !monitoring && !quiet {
-        let left = "without alerts and dashboard: this cluster has no Prometheus operator";
+        let left = "alerts and dashboard skipped: the cluster has no Prometheus operator";
         say(&paint(Style::Faint, left));
     }
     let waits = !dry_run && !args.timeout.is_zero();
@@ -142,7 +142,7 @@ async fn leave_namespace(connection: &Connection, objects: &mut Vec<Value>) -> R
     Ok(())
 }
 
-/// Tells whether a namespace was made by `flyball deploy`.
+/// Returns true if a namespace was made by `flyball deploy`.
 pub(super) fn is_ours(namespace: &Namespace) -> bool {
     let labels = namespace.metadata.labels.iter().flatten();
     labels.into_iter().any(|(key, value)| key == "app.kubernetes.io/managed-by" && value == "flyball")

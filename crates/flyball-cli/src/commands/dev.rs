@@ -128,7 +128,7 @@ async fn begin(connection: &Connection, url: &str) -> Result<Made> {
         let left = left.join(", ");
         complain(
             "note",
-            &format!("a `flyball dev` that was killed left {left}: they are removed at the end of this one"),
+            &format!("a previous `flyball dev` was killed and left {left}; this run removes them on exit"),
         );
     }
     Ok(made)

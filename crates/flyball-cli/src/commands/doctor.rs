@@ -120,7 +120,7 @@ fn asked(program: &str, args: &[&str]) -> Option<String> {
 fn toolchain(findings: &mut Findings) {
     let install = "install Rust from https://rustup.rs";
     match asked("rustc", &["--version"]) {
-        None => findings.wrong("rust", "there is no rustc", install),
+        None => findings.wrong("rust", "rustc not found", install),
         Some(told) => {
             let mut numbers = told.split([' ', '.']).filter_map(|word| word.parse::<u32>().ok());
             let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
@@ -136,7 +136,7 @@ fn toolchain(findings: &mut Findings) {
     }
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     match asked(&cargo, &["--version"]) {
-        None => findings.wrong("cargo", "there is no cargo", install),
+        None => findings.wrong("cargo", "cargo not found", install),
         Some(told) => findings.good("cargo", told),
     }
     match asked("cc", &["--version"]) {
@@ -209,9 +209,9 @@ fn project(findings: &mut Findings) -> Option<Project> {
     let missing: Vec<(String, String)> =
         parts.into_iter().filter(|(path, _)| !project.folder.join(path).is_file()).collect();
     match missing.is_empty() {
-        true => findings.good("parts", "all files are there"),
+        true => findings.good("files", "all files exist"),
         false => {
-            missing.into_iter().for_each(|(path, remedy)| findings.wrong("part", format!("there is no {path}"), remedy))
+            missing.into_iter().for_each(|(path, remedy)| findings.wrong("file", format!("{path} not found"), remedy))
         }
     }
     anchors(findings, &project);

@@ -51,7 +51,7 @@ pub(crate) struct InitArgs {
 fn repo(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._~/:@+".contains(c);
     let good = !text.is_empty() && text.chars().all(plain) && text.trim_matches('/').contains('/');
-    if good { Ok(text.into()) } else { Err("a repository is like github.com/acme/redis-operator".into()) }
+    if good { Ok(text.into()) } else { Err("expected a repository such as github.com/acme/redis-operator".into()) }
 }
 
 pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {

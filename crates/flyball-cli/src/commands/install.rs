@@ -44,7 +44,7 @@ pub(crate) fn cmd_install(args: &InstallArgs) -> Result<()> {
     args.how.output.map_or(Ok(()), |output| output.say(&applied))
 }
 
-/// Tells whether versions are converted by an operator that was deployed.
+/// Returns whether versions are converted by an operator that was deployed.
 async fn is_deployed(connection: &Connection, definition: &Value) -> Result<bool> {
     // What is not there is converted by nobody.
     let found = connection.find(definition).await?.unwrap_or_default();

@@ -94,7 +94,7 @@ pub(crate) fn cmd_levels(args: &LevelsArgs) -> Result<()> {
     report.verdict(ended_well)
 }
 
-/// Runs the proofs; gives them, and whether cargo was content with all.
+/// Runs the proofs; returns them, and whether cargo was content with all.
 fn run(args: &LevelsArgs) -> Result<(Vec<Proof>, bool)> {
     let given = args.manifest_path.as_deref().unwrap_or(&args.path);
     let manifest = if given.is_dir() { given.join("Cargo.toml") } else { given.to_owned() };
@@ -143,7 +143,7 @@ impl Report {
         lines
     }
 
-    /// Tells whether all that was asked for is proven.
+    /// Returns whether all that was asked for is proven.
     fn verdict(&self, ended_well: bool) -> Result<()> {
         let all = || self.levels.iter().flat_map(|level| &level.proofs);
         let failed = all().filter(|proof| proof.outcome == Outcome::Failed).count();

@@ -57,7 +57,7 @@ pub(crate) fn cmd_lint(args: &LintArgs) -> Result<()> {
     findings.extend(chaos(args)?);
     // An operator without webhooks cannot break this one.
     if objects.iter().any(is_webhook_configuration) {
-        findings.push(Finding::of("no webhook that locks the operator out", lockout(&objects)));
+        findings.push(Finding::of("no webhook that can block the operator's own pods", lockout(&objects)));
     }
     match args.output {
         Some(output) => output.say(&findings)?,
@@ -73,8 +73,8 @@ fn lines(findings: &[Finding]) -> Vec<String> {
     let head = ["RULE", "OUTCOME", ""].map(|word| paint(Style::Strong, word)).to_vec();
     let row = |finding: &Finding| {
         let outcome = match finding.passed {
-            Some(true) => paint(Style::Good, "kept"),
-            Some(false) => paint(Style::Bad, "not kept"),
+            Some(true) => paint(Style::Good, "passed"),
+            Some(false) => paint(Style::Bad, "violated"),
             None => paint(Style::Faint, "not checked"),
         };
         vec![finding.rule.to_owned(), outcome, finding.why.clone().unwrap_or_default()]
@@ -86,11 +86,11 @@ fn findings(description: &Description, objects: &[Value]) -> Vec<Finding> {
     let deployments: Vec<&Value> = objects.iter().filter(|object| object["kind"] == "Deployment").collect();
     let rules: [(&'static str, Option<String>); 6] = [
         ("one Deployment", one_deployment(&deployments)),
-        ("one controller for a kind", one_controller(description)),
-        ("no permission for everything", wildcard(objects)),
+        ("one controller per kind", one_controller(description)),
+        ("no wildcard permissions", wildcard(objects)),
         ("leader election with several replicas", leader(description, &deployments)),
-        ("probes and bounds of memory", probes(&deployments)),
-        ("no root", root(&deployments)),
+        ("probes and memory limits", probes(&deployments)),
+        ("no root user", root(&deployments)),
     ];
     rules.into_iter().map(|(rule, why)| Finding::of(rule, why)).collect()
 }
@@ -99,10 +99,8 @@ fn findings(description: &Description, objects: &[Value]) -> Vec<Finding> {
 fn chaos(args: &LintArgs) -> Result<[Finding; 2]> {
     let rules = ["the chaos suite exists and passes", "an outage of ten minutes changes nothing"];
     let unchecked = match () {
-        () if args.no_tests => "left out by --no-tests",
-        () if !args.place.source.is_of_project() => {
-            "a program has no tests: run without --program in the project's directory"
-        }
+        () if args.no_tests => "skipped by --no-tests",
+        () if !args.place.source.is_of_project() => "--program has no tests; run without it in the project's directory",
         () if Program::here().is_some() => "charts and roles have no cargo tests",
         () => {
             let chaos = Chaos::run()?;
@@ -154,7 +152,7 @@ fn wildcard(objects: &[Value]) -> Option<String> {
 fn leader(description: &Description, deployments: &[&Value]) -> Option<String> {
     let several = deployments.iter().any(|one| one["spec"]["replicas"].as_u64().unwrap_or(1) > 1);
     let none = description.lease.is_none();
-    (several && none).then(|| "all replicas would act at once: pass --leader-elect".into())
+    (several && none).then(|| "all replicas would reconcile at the same time: pass --leader-elect".into())
 }
 
 /// Finds the containers of the operator.
@@ -211,7 +209,7 @@ fn lockout(objects: &[Value]) -> Option<String> {
     )
 }
 
-/// Tells whether a webhook that must be asked is about objects of Kubernetes itself that are in namespaces.
+/// Returns true if a webhook that must be asked is about objects of Kubernetes itself that are in namespaces.
 fn is_needed_to_run(webhook: &Value) -> bool {
     const GROUPS: [&str; 7] = ["", "*", "apps", "autoscaling", "batch", "extensions", "policy"];
     let groups = |rule: &Value| rule["apiGroups"].as_array().cloned().unwrap_or_default();
@@ -221,7 +219,7 @@ fn is_needed_to_run(webhook: &Value) -> bool {
         && rules.any(|rule| groups(rule).iter().filter_map(Value::as_str).any(is_of_kubernetes))
 }
 
-/// Tells whether a webhook is not asked about a namespace, by the label that holds its name.
+/// Returns true if a webhook is not asked about a namespace, by the label that holds its name.
 fn leaves_out(webhook: &Value, namespace: &str) -> bool {
     const NAME_LABEL: &str = "kubernetes.io/metadata.name";
     let selector = &webhook["namespaceSelector"];

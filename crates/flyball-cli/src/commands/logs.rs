@@ -41,7 +41,7 @@ pub(crate) struct LogsArgs {
 
 fn parse_since(text: &str) -> Result<i64, String> {
     let seconds = parse_duration(text).ok().map(|nanos| nanos.div_euclid(1_000_000_000)).filter(|seconds| *seconds > 0);
-    seconds.ok_or_else(|| "give a second or more, such as 30s or 10m".into())
+    seconds.ok_or_else(|| "expected a duration of at least 1s, such as 30s or 10m".into())
 }
 
 pub(crate) fn cmd_logs(args: &LogsArgs) -> Result<()> {

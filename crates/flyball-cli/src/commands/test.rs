@@ -100,7 +100,7 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     if args.wants(Suite::Scorecard) && builds {
         match args.scorecard(voice)? {
             Ok(found) => report.add(found),
-            Err(why) => complain("note", &format!("no scorecard: {why}")),
+            Err(why) => complain("note", &format!("scorecard skipped: {why}")),
         }
     }
     for suite in args.suite.iter().filter(|suite| !report.counts().iter().any(|count| count.suite == **suite)) {
@@ -166,7 +166,7 @@ impl TestArgs {
     /// Judges the operator of the project; says why if there is nothing to judge.
     fn scorecard(&self, voice: Voice) -> Result<Result<Report, String>> {
         if self.real.is_some() || !self.args.is_empty() {
-            return Ok(Err("it belongs to all tests on control planes of their own".into()));
+            return Ok(Err("it cannot be combined with --real or arguments of cargo test".into()));
         }
         let bin = match Targets::here().map(|targets| targets.programs) {
             Ok(programs) if programs.len() == 1 => programs.into_iter().next(),
@@ -240,10 +240,7 @@ fn sum(path: &Path) -> Result<BTreeMap<String, Permissions>> {
 
 fn print(found: &BTreeMap<String, Permissions>) {
     if found.is_empty() {
-        complain(
-            "note",
-            "no test put an operator on a cluster (flyball_cluster::testing), so nothing is known of permissions",
-        );
+        complain("note", "no permissions recorded: no test ran an operator with flyball_cluster::testing");
     }
     for (operator, found) in found {
         say(&paint(Style::Strong, &format!("permissions of {operator}")));
@@ -254,7 +251,7 @@ fn print(found: &BTreeMap<String, Permissions>) {
             say(&format!("  {}  {unused}", paint(Style::Busy, "unused")));
         }
         if found.missing.is_empty() && found.unused.is_empty() {
-            say(&format!("  {}", paint(Style::Good, "all granted permissions are used, none is missing")));
+            say(&format!("  {}", paint(Style::Good, "all granted permissions are used, none are missing")));
         }
     }
 }

@@ -105,12 +105,12 @@ pub(crate) fn cmd_uninstall(args: &UninstallArgs) -> Result<()> {
     })
 }
 
-/// Tells whether an object has the API server judge or change what is written.
+/// Returns true if an object has the API server judge or change what is written.
 fn is_admission_rule(object: &Value) -> bool {
     is_webhook_configuration(object) || object["kind"].as_str().is_some_and(|kind| kind.contains("AdmissionPolicy"))
 }
 
-/// Tells whether webhooks are called at a URL: by a process on some machine, which may have ended.
+/// Returns true if webhooks are called at a URL: by a process on some machine, which may have ended.
 fn has_url(configuration: &Value) -> bool {
     let webhooks = configuration["webhooks"].as_array().into_iter().flatten();
     webhooks.into_iter().any(|webhook| webhook["clientConfig"]["url"].is_string())
@@ -193,7 +193,7 @@ fn preview(resources: &[Resources], there: &[(&Value, String)]) {
         say(&paint(Style::Bad, &format!("  {} {}, with everything that belongs to them", each.count, each.kind)));
     }
     for (object, told) in there {
-        let more = if object["kind"] == "Namespace" { ", with all that is in it" } else { "" };
+        let more = if object["kind"] == "Namespace" { ", with everything in it" } else { "" };
         say(&format!("  {told}{more}"));
     }
 }

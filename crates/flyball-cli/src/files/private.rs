@@ -16,7 +16,7 @@ pub(crate) struct PrivateFolder {
 }
 
 impl PrivateFolder {
-    /// Makes one below the folder for temporary files.
+    /// Creates a folder below the one for temporary files.
     ///
     /// # Errors
     ///

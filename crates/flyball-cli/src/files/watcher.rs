@@ -44,7 +44,7 @@ impl FileWatcher {
         }
     }
 
-    /// Takes the present states, and tells whether they are others.
+    /// Takes the present states, and returns whether they are others.
     fn poll(&mut self) -> bool {
         let mut changed = false;
         for (file, known) in &mut self.0 {

@@ -10,7 +10,7 @@ use tar::{Builder, EntryType, Header};
 const PASSWD: &str = "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n";
 const GROUP: &str = "root:x:0:\nnonroot:x:65532:\n";
 
-/// Makes the archive, whose bytes follow from its contents alone.
+/// Creates the archive. Its bytes depend on its contents alone.
 pub(super) fn archive(contents: &Contents<'_>, epoch: Timestamp) -> io::Result<Vec<u8>> {
     let mut archive = Builder::new(Vec::new());
     let mut add = |path: &str, mode: u32, bytes: Option<&[u8]>| {

@@ -49,7 +49,7 @@ pub(crate) struct Target {
 /// Reads a platform's name, as `--platform` has it.
 pub(crate) fn parse(name: &str) -> Result<&'static Platform, String> {
     let known = || PLATFORMS.iter().map(|platform| platform.name).collect::<Vec<_>>().join(", ");
-    PLATFORMS.iter().find(|platform| platform.name == name).ok_or_else(|| format!("it is none of {}", known()))
+    PLATFORMS.iter().find(|platform| platform.name == name).ok_or_else(|| format!("expected one of {}", known()))
 }
 
 impl Platform {

@@ -72,7 +72,7 @@ impl Package {
         format!("pkg:cargo/{}@{}", self.name, self.version.replace('+', "%2B"))
     }
 
-    /// Tells whether it runs in the compiler and is no part of the program.
+    /// Returns true if it runs in the compiler and is no part of the program.
     fn is_macro(&self) -> bool {
         self.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "proc-macro"))
     }
@@ -83,9 +83,9 @@ pub(crate) fn check_program() -> Result<()> {
     match Program::here() {
         None => Ok(()),
         Some(watches) => Err(Error::new(format!(
-            "the project in this folder consists of charts, roles or playbooks ({watches}), and images are made of Rust programs only"
+            "images can only be built from Rust programs; this project consists of charts or roles ({watches})"
         ))
-        .hint("`flyball run`, `dev`, `install` and `manifests` take such a project as it is")),
+        .hint("`flyball run`, `dev`, `install` and `manifests` support such projects")),
     }
 }
 

@@ -26,7 +26,7 @@ impl Reference {
         if self.registry == DOCKER { "registry-1.docker.io" } else { &self.registry }
     }
 
-    /// Tells whether the registry is on this machine.
+    /// Returns true if the registry is on this machine.
     pub(crate) fn is_loopback(&self) -> bool {
         let host = match self.registry.strip_prefix('[') {
             Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -51,27 +51,27 @@ impl FromStr for Reference {
             _ => (DOCKER, text),
         };
         if rest.contains('@') {
-            return Err("give a tag, not a digest: what the digest is follows from the image".into());
+            return Err("expected a tag, not a digest: the image determines the digest".into());
         }
         let (repository, tag) = rest.split_once(':').unwrap_or((rest, "latest"));
         if registry.parse::<http::uri::Authority>().is_err() || registry.contains('@') {
-            return Err(format!("{registry:?} is no host, such as registry.example.com:5000"));
+            return Err(format!("{registry:?} is not a host such as registry.example.com:5000"));
         }
         if !repository.split('/').all(is_component) || repository.len() > 255 {
             return Err(format!(
-                "{repository:?} is no name: lower case letters and digits, with . _ - between, and / in between"
+                "{repository:?} is not an image name: expected lower case letters and digits, separated by . _ - or /"
             ));
         }
         let tail = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
         if !(1..=128).contains(&tag.len()) || !tag.bytes().all(tail) || tag.starts_with(['.', '-']) {
-            return Err(format!("{tag:?} is no tag: at most 128 letters, digits, _ . -"));
+            return Err(format!("{tag:?} is not a tag: expected at most 128 letters, digits, _ . -"));
         }
         let library = if registry == DOCKER && !repository.contains('/') { "library/" } else { "" };
         Ok(Self { registry: registry.into(), repository: format!("{library}{repository}"), tag: tag.into() })
     }
 }
 
-/// Tells whether a part of a repository's name is one: words of lower case letters and digits, with `.`, `_`, `__` or
+/// Returns true if a part of a repository's name is one: words of lower case letters and digits, with `.`, `_`, `__` or
 /// dashes between.
 fn is_component(part: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();

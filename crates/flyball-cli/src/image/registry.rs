@@ -48,12 +48,12 @@ impl Registry {
         match answer.status().is_success() {
             true => Ok(registry),
             false => Err(registry
-                .refused("let us in", &answer)
+                .refused("authorize the request", &answer)
                 .hint(format!("check that {} is a container registry", reference.registry))),
         }
     }
 
-    /// Uploads content unless it is there, and tells whether it had to.
+    /// Uploads content unless it is there, and returns whether it had to.
     pub(crate) async fn put_blob(&mut self, digest: &str, bytes: Vec<u8>) -> Result<bool> {
         let repository = self.reference.repository.clone();
         let there = self.send(Method::HEAD, &format!("/v2/{repository}/blobs/{digest}"), &[], Bytes::new()).await?;
@@ -64,7 +64,7 @@ impl Registry {
         let begun = self.send(Method::POST, &format!("/v2/{repository}/blobs/uploads/"), &[], Bytes::new()).await?;
         let location = begun.headers().get(LOCATION).and_then(|location| location.to_str().ok());
         let (StatusCode::ACCEPTED, Some(location)) = (begun.status(), location) else {
-            return Err(self.refused("take an upload", &begun));
+            return Err(self.refused("accept an upload", &begun));
         };
         let mark = if location.contains('?') { '&' } else { '?' };
         let location = format!("{location}{mark}digest={digest}");
@@ -72,7 +72,7 @@ impl Registry {
         let done = self.send(Method::PUT, &location, &headers, bytes.into()).await?;
         match done.status() {
             StatusCode::CREATED => Ok(true),
-            _ => Err(self.refused(&format!("take {digest}"), &done)),
+            _ => Err(self.refused(&format!("accept {digest}"), &done)),
         }
     }
 
@@ -82,7 +82,7 @@ impl Registry {
         let done = self.send(Method::PUT, &path, &[(CONTENT_TYPE, media_type)], bytes.into()).await?;
         match done.status() {
             StatusCode::CREATED | StatusCode::OK => Ok(done.headers().clone()),
-            _ => Err(self.refused(&format!("take the manifest {name}"), &done)),
+            _ => Err(self.refused(&format!("accept the manifest {name}"), &done)),
         }
     }
 
@@ -218,7 +218,7 @@ impl Registry {
         if self.credentials.is_some() && !is_related(host, self.base.host().unwrap_or_default()) {
             complain(
                 "warning",
-                &format!("{registry} has its tokens made by {host}, which is sent your password for {registry}"),
+                &format!("{registry} uses the token service of {host}, which receives your password for {registry}"),
             );
         }
         let (service, scope) = (challenge.of("service"), format!("repository:{}:pull,push", self.reference.repository));
@@ -302,14 +302,14 @@ impl Registry {
     }
 }
 
-/// Tells whether tokens may be got at an address: over TLS, or as openly as from the registry itself, but then no other host is
+/// Returns true if tokens may be got at an address: over TLS, or as openly as from the registry itself, but then no other host is
 /// sent a password.
 fn may_be_asked(registry: &Uri, address: &Uri, with_credentials: bool) -> bool {
     let is_as_open = address.scheme() == registry.scheme();
     address.scheme_str() == Some("https") || (is_as_open && (!with_credentials || address.host() == registry.host()))
 }
 
-/// Tells whether two hosts are the same or of one domain, as auth.docker.io and registry-1.docker.io are.
+/// Returns true if two hosts are the same or of one domain, as auth.docker.io and registry-1.docker.io are.
 fn is_related(one: &str, other: &str) -> bool {
     let domain = |host: &str| {
         let labels: Vec<&str> = host.rsplit('.').take(2).collect();

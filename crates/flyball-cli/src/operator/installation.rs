@@ -129,7 +129,7 @@ impl Installation {
     }
 }
 
-/// Tells whether an object has the API server ask the operator about writes.
+/// Returns true if an object has the API server ask the operator about writes.
 pub(crate) fn is_webhook_configuration(object: &Value) -> bool {
     object["kind"].as_str().is_some_and(|kind| kind.ends_with("WebhookConfiguration"))
 }

@@ -84,7 +84,7 @@ impl FromStr for Source {
         match text.split_once('/') {
             Some(("secret", name)) if !name.is_empty() => Ok(Self::Secret(name.into())),
             Some(("configmap", name)) if !name.is_empty() => Ok(Self::ConfigMap(name.into())),
-            _ => Err("give secret/NAME or configmap/NAME".into()),
+            _ => Err("expected secret/NAME or configmap/NAME".into()),
         }
     }
 }
@@ -152,7 +152,7 @@ const PAGES: [Page; 2] = [
 ];
 
 impl Page {
-    /// Tells whether somebody chose where it is: by a flag, by a variable, or perhaps in a file.
+    /// Returns true if somebody chose where it is: by a flag, by a variable, or perhaps in a file.
     fn is_chosen(&self, args: &[String], variables: &BTreeMap<String, String>) -> bool {
         let is_flag = |arg: &String, flag: &str| {
             arg.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
@@ -268,7 +268,7 @@ impl Local {
                 Err(error) => {
                     terminal::report(&error);
                     let goes_on =
-                        if running.is_some() { "the previous program keeps running" } else { "nothing is running" };
+                        if running.is_some() { "the previous program continues" } else { "nothing is running" };
                     say(&paint(Style::Busy, &format!("{goes_on}; waiting for a file change")));
                 }
                 Ok(()) => {}
@@ -434,7 +434,7 @@ impl Local {
                     watches.display()
                 ))
                 .hint(format!(
-                    "put its CustomResourceDefinition into {}, or apply it to the cluster first",
+                    "add its CustomResourceDefinition to {}, or apply it to the cluster first",
                     folder.display()
                 )));
             }
@@ -577,7 +577,7 @@ impl Connection {
             let version = &found["metadata"]["resourceVersion"];
             let none = json!({"metadata": {"resourceVersion": version}, "spec": {"conversion": {"strategy": "None", "webhook": null}}});
             let patched = objects.patch(&name, &PatchParams::default(), &Patch::Merge(none)).await;
-            patched.map(|_| format!("{told} is converted by no webhook any more"))
+            patched.map(|_| format!("removed the conversion webhook of {told}"))
         } else {
             let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version: None });
             objects.delete(&name, &params).await.map(|_| format!("deleted {told}"))

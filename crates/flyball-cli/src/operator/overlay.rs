@@ -33,7 +33,7 @@ impl FromStr for SetImage {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, image) = text.split_once('=').ok_or("give NAME=REF, such as manager=registry.example.com/op:1.0")?;
+        let (name, image) = text.split_once('=').ok_or("expected NAME=REF, such as manager=example.com/op:1.0")?;
         Ok(Self { name: name.to_owned(), image: parse_image(image)? })
     }
 }

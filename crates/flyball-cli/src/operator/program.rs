@@ -130,7 +130,7 @@ pub(crate) struct SourceArgs {
 }
 
 impl SourceArgs {
-    /// Tells whether it is the project's, and not one that somebody else builds.
+    /// Returns true if it is the project's, and not one that somebody else builds.
     pub(crate) fn is_of_project(&self) -> bool {
         self.program.is_none()
     }
@@ -155,9 +155,7 @@ impl FromStr for Program {
             return Ok(Self::Watches(watches));
         }
         if Path::new(path).is_dir() {
-            return Err(format!(
-                "it is a directory without {WATCHES}: pass a program, or run flyball in the directory"
-            ));
+            return Err(format!("the directory has no {WATCHES}: pass a program, or run flyball in the directory"));
         }
         Ok(Self::of(Path::new(path)))
     }

@@ -127,8 +127,8 @@ impl Resources {
             .take(NAMED)
             .map(|found| {
                 let why = match &found.finalizers[..] {
-                    [] => "came back, or is not gone yet".to_owned(),
-                    finalizers => format!("is held by finalizer {}", finalizers.join(", ")),
+                    [] => "was created again, or is still being deleted".to_owned(),
+                    finalizers => format!("has finalizer {}", finalizers.join(", ")),
                 };
                 format!("\n  {} {} {why}", self.kind, found.key())
             })
@@ -212,7 +212,7 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Result<()> {
     }
 }
 
-/// Deletes an object and waits until it is gone; tells whether it was there.
+/// Deletes an object and waits until it is gone; returns whether it was there.
 pub(crate) async fn remove(
     connection: &Connection,
     object: &Value,
@@ -238,7 +238,7 @@ pub(crate) async fn remove(
         if begin.elapsed() >= wait {
             let held = match left.finalizers() {
                 [] => String::new(),
-                finalizers => format!(": it is held by finalizer {}", finalizers.join(", ")),
+                finalizers => format!(": it has finalizer {}", finalizers.join(", ")),
             };
             return Err(Error::new(format!(
                 "timed out after {} s waiting for {told} to be deleted{held}",

@@ -14,7 +14,7 @@ pub(crate) const FILE: &str = "PROJECT";
 /// Version of the layout of a project.
 pub(crate) const LAYOUT: &str = "flyball/1";
 /// First lines of the file.
-const HEAD: &str = "# What `flyball init` and `flyball create` wrote. They read and extend it.\n";
+const HEAD: &str = "# Written by `flyball init` and `flyball create`, which read and extend it.\n";
 
 /// A project, as its file tells of it.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -91,7 +91,7 @@ pub(crate) struct Webhooks {
     pub(crate) conversion: bool,
 }
 
-/// Tells whether the file of a project is one of kubebuilder's or of the operator-sdk's.
+/// Returns true if the file of a project is one of kubebuilder's or of the operator-sdk's.
 fn is_of_others(text: &str) -> bool {
     let layout = serde_saphyr::from_str::<Value>(text).map(|project| project["layout"].clone()).unwrap_or_default();
     let theirs = [".kubebuilder.io/", ".operatorframework.io/"];
@@ -208,7 +208,7 @@ impl Project {
 }
 
 impl Resource {
-    /// Tells whether it is this version of this kind.
+    /// Returns true if it is this version of this kind.
     pub(crate) fn is(&self, group: &str, version: &str, kind: &str) -> bool {
         (self.group.as_str(), self.version.as_str(), self.kind.as_str()) == (group, version, kind)
     }

@@ -57,16 +57,16 @@ pub(crate) fn version(text: &str) -> Result<String, String> {
             Some((major, minor)) => number(major) && number(minor),
             None => number(rest),
         });
-    let wrong = "a version is like v1, v1beta1 or v1alpha1".to_owned();
+    let wrong = "expected a version such as v1, v1beta1 or v1alpha1".to_owned();
     given(text, if is_version { Vec::new() } else { vec![wrong] })
 }
 
 /// Checks a kind, which has to be a name of a type, and of Kubernetes' in small letters.
 pub(crate) fn kind(text: &str) -> Result<String, String> {
     let wrong = if !text.starts_with(|first: char| first.is_ascii_uppercase()) {
-        vec!["a kind begins with a capital, such as Redis".to_owned()]
+        vec!["a kind begins with a capital letter, such as Redis".to_owned()]
     } else if !text.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-        vec!["a kind has letters and digits only, such as VmGroup".to_owned()]
+        vec!["a kind consists of letters and digits, such as VmGroup".to_owned()]
     } else {
         names::dns_1035_label(&text.to_ascii_lowercase())
     };
@@ -82,7 +82,7 @@ pub(crate) fn plural(text: &str) -> Result<String, String> {
 pub(crate) fn project(text: &str) -> Result<String, String> {
     let mut wrong = names::dns_1035_label(text);
     if wrong.is_empty() && (RESERVED.contains(&text) || CRATES.contains(&text)) {
-        wrong.push("the name is taken by Rust or a crate of the project".into());
+        wrong.push("the name is a Rust keyword or the name of a dependency".into());
     }
     given(text, wrong)
 }

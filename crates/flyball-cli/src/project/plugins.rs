@@ -163,7 +163,7 @@ fn read(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> Res
     Ok(())
 }
 
-/// Tells whether a file or folder looks as if it held passwords or keys, by its name. No plugin is given these.
+/// Returns true if a file or folder looks as if it held passwords or keys, by its name. No plugin is given these.
 fn is_secret(name: &str) -> bool {
     let name = name.to_lowercase();
     SECRET_NAMES.contains(&&*name) || name.starts_with(".env.") || SECRET_ENDINGS.iter().any(|end| name.ends_with(end))
@@ -181,12 +181,12 @@ fn apply_response(
             continue;
         }
         let wrong = match path.as_str() {
-            FILE => Some("it is what flyball knows of the project"),
+            FILE => Some("flyball itself manages this file"),
             // It was not given what is there.
             path if Path::new(path).iter().any(|part| is_secret(&part.to_string_lossy()))
                 && changes.root().join(path).exists() =>
             {
-                Some("it looks like a secret, which is not a plugin's to change")
+                Some("the file may contain secrets")
             }
             path => wrong_with(Path::new(path), changes.root()),
         };
@@ -204,17 +204,17 @@ fn wrong_with(path: &Path, root: &Path) -> Option<&'static str> {
     let mut whole = root.to_owned();
     for part in path.components() {
         match part {
-            Component::Normal(name) if name == ".git" => return Some("that is what version control knows"),
+            Component::Normal(name) if name == ".git" => return Some("the path is inside .git"),
             Component::Normal(name) => whole.push(name),
             Component::Prefix(_) | Component::RootDir | Component::CurDir | Component::ParentDir => {
-                return Some("it is not a plain path below the project");
+                return Some("the path must be relative, without `.` and `..`");
             }
         }
         if whole.is_symlink() {
-            return Some("a link is on the way");
+            return Some("the path contains a symbolic link");
         }
     }
-    if whole.is_dir() { Some("that is a folder") } else { None }
+    if whole.is_dir() { Some("the path is a directory") } else { None }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::error::{Result, ResultExt};
 use std::io::{IsTerminal, Write, stderr, stdin};
 
-/// Tells whether there is somebody to ask.
+/// Returns true if there is somebody to ask.
 pub(crate) fn can_ask() -> bool {
     stdin().is_terminal() && stderr().is_terminal()
 }

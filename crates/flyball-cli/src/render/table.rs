@@ -53,7 +53,7 @@ pub(crate) async fn fetch(client: &Client, path: &str) -> Result<Vec<String>> {
 }
 
 impl Table {
-    /// Tells whether there is nothing in it.
+    /// Returns true if there is nothing in it.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

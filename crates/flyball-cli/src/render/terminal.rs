@@ -29,13 +29,13 @@ impl Style {
     }
 }
 
-/// Tells whether a stream is a terminal that shows colours, see <https://no-color.org>.
+/// Returns true if a stream is a terminal that shows colours, see <https://no-color.org>.
 pub(crate) fn shows_colours(stream: &impl IsTerminal) -> bool {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     stream.is_terminal() && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Tells whether standard output is such a terminal, where lines may change as well.
+/// Returns true if standard output is such a terminal, where lines may change as well.
 pub(crate) fn is_lively() -> bool {
     shows_colours(&stdout())
 }
@@ -51,7 +51,7 @@ pub(crate) fn say(text: &str) {
     above_footer(|| drop(writeln!(stdout(), "{text}")));
 }
 
-/// Says a line to whoever reads what does not end by itself, and tells whether anybody still does.
+/// Says a line to whoever reads what does not end by itself, and returns whether anybody still does.
 pub(crate) fn say_on(text: &str) -> bool {
     writeln!(stdout(), "{text}").is_ok()
 }

@@ -12,7 +12,7 @@ pub(super) fn samples(definitions: &[Value], samples: &[Value]) -> Check {
     let found = match () {
         () if definitions.is_empty() => Found::skipped("the operator defines no kinds"),
         () if !missing.is_empty() => Found::failed(
-            format!("no sample with a spec of {}", few(&missing)),
+            format!("no sample with a spec for {}", few(&missing)),
             "add one to config/samples, or pass --samples PATH",
         ),
         () => Found::Passed,
@@ -42,7 +42,7 @@ pub(super) fn fields(definitions: &[Value]) -> Check {
     Check { name: "each field has a type and a description", found }
 }
 
-/// Tells whether an object is of the kind that a definition defines.
+/// Returns true if an object is of the kind that a definition defines.
 pub(super) fn is_of(object: &Value, definition: &Value) -> bool {
     let group = object["apiVersion"].as_str().and_then(|version| version.split_once('/')).map(|(group, _)| group);
     group == definition["spec"]["group"].as_str() && object["kind"] == definition["spec"]["names"]["kind"]
@@ -92,7 +92,10 @@ mod tests {
         assert_eq!(samples(&definitions, &[sample("a.io", json!({}))]).found, Found::Passed);
         for bad in [sample("b.io", json!({})), sample("a.io", Value::Null)] {
             let found = samples(&definitions, &[bad]).found;
-            assert!(matches!(&found, Found::Failed { why, .. } if why == "no sample with a spec of Site"), "{found:?}");
+            assert!(
+                matches!(&found, Found::Failed { why, .. } if why == "no sample with a spec for Site"),
+                "{found:?}"
+            );
         }
         assert!(matches!(samples(&[], &[]).found, Found::Skipped { .. }));
     }

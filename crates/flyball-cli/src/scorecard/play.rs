@@ -78,21 +78,21 @@ pub(super) async fn play(
 ) -> Result<Vec<Check>> {
     let mut play = Play::new(args, definitions, timeout).await?;
     let mut checks = Checks::default();
-    if !checks.make("it starts", play.start()).await {
-        checks.skip = Some("it does not start");
+    if !checks.make("the operator starts", play.start()).await {
+        checks.skip = Some("the operator does not start");
     }
     checks.make("samples are accepted", play.accept(samples)).await;
     let runs = checks.skip.or(play.samples.is_empty().then_some("no samples found on the control plane"));
     let starts = std::mem::replace(&mut checks.skip, runs);
     checks.make("each sample gets a status", play.status()).await;
-    checks.make("it converges", play.comes_to_rest()).await;
+    checks.make("the operator converges", play.comes_to_rest()).await;
     checks.make("a crash changes nothing", play.survive()).await;
     checks.make("deleted samples leave nothing behind", play.leave_nothing()).await;
     checks.skip = starts;
     checks.make("metrics are served", play.measure()).await;
-    checks.make("it stops on SIGTERM", play.stop()).await;
+    checks.make("the operator stops on SIGTERM", play.stop()).await;
     checks.skip = None;
-    checks.make("its roles permit all of its requests", play.is_permitted()).await;
+    checks.make("the roles permit all requests", play.is_permitted()).await;
     Ok(checks.made)
 }
 
@@ -159,7 +159,7 @@ impl<'a> Play<'a> {
             ended = process.ended() => {
                 let (ended, said) = (ended?, self.said.lock().unwrap_or_else(PoisonError::into_inner));
                 let said = if said.is_empty() { "nothing" } else { &said };
-                return Ok(Found::failed(format!("it exited with {ended}; last output: {said}"), LOG));
+                return Ok(Found::failed(format!("exited with {ended}; last output: {said}"), LOG));
             }
             ready = ready => return ready,
             () = sleep(self.timeout) => {}
@@ -177,7 +177,7 @@ impl<'a> Play<'a> {
             }
         }
         Ok(match () {
-            () if samples.is_empty() => Found::skipped("there are none: --samples PATH"),
+            () if samples.is_empty() => Found::skipped("no samples found; pass --samples PATH"),
             () if refused.is_empty() => Found::Passed,
             () => Found::failed(refused.join("; "), "fix the samples or the validation of the kind"),
         })
@@ -209,7 +209,7 @@ impl<'a> Play<'a> {
             if begun.elapsed() >= self.timeout {
                 return Ok(Found::failed(
                     few(&lacking),
-                    "set it in each reconcile, a Condition::new for each condition included: cx.set_status",
+                    "set it in each reconcile with cx.set_status, including all conditions (Condition::new)",
                 ));
             }
             sleep(POLL_INTERVAL).await;
@@ -278,7 +278,7 @@ impl<'a> Play<'a> {
     }
 
     async fn stop(&mut self) -> Result<Found> {
-        let Some(mut process) = self.process.take() else { return Ok(Found::skipped("it does not run")) };
+        let Some(mut process) = self.process.take() else { return Ok(Found::skipped("the operator is not running")) };
         let limit = self.timeout.min(process::STOP_TIMEOUT);
         let remedy = "run the operator with Operator::main, and finish tasks and reconciles within Operator::grace";
         process.terminate();
@@ -298,7 +298,7 @@ impl<'a> Play<'a> {
         let told = self.connection.client.request_text(request).await.when("the control plane did not respond")?;
         let denied: Vec<String> = Metrics::from(&*told).denied();
         let remedy = "declare them on its controllers: Controller::owns, watches, reads, replaces or allows";
-        let why = format!("it was denied {}", few(&denied));
+        let why = format!("denied: {}", few(&denied));
         Ok(if denied.is_empty() { Found::Passed } else { Found::failed(why, remedy) })
     }
 

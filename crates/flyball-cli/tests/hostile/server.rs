@@ -70,7 +70,7 @@ impl Cluster {
         cluster
     }
 
-    /// Makes the accounts, and what the ordinary one works with.
+    /// Creates the accounts, and what the ordinary one works with.
     async fn set_up(&self) {
         self.post("/api/v1/namespaces", json!({"metadata": {"name": "play"}})).await;
         for account in ["nobody", "dev"] {

@@ -24,9 +24,9 @@ fn the_demo_comes_to_pass() {
     assert!(rows.is_sorted(), "{}", said.out);
     row("PENDING", 1, 2, "powering on 1 virtual machine");
     let story = [
-        "three machines run",
-        "5 machines run",
-        "2 machines run",
+        "three machines are running",
+        "5 machines are running",
+        "2 machines are running",
         "behind the operator's back",
         "it is powered on again",
         "spec.cpu in body should be less than or equal to 4",
@@ -42,14 +42,14 @@ fn the_demo_comes_to_pass() {
 #[test]
 fn other_operators_have_shows_of_their_own() {
     let stories: [(&str, &[&str]); 2] = [
-        ("demovolume", &["demovolumes.demo.flyball.dev", "its claim is bound", "there is another one, bound as well"]),
+        ("demovolume", &["demovolumes.demo.flyball.dev", "the claim is bound", "a new claim is bound"]),
         (
             "visitors",
             &[
                 "visitorsapps.example.com",
                 "a MySQL database, then a backend, then a frontend",
                 "all three are ready",
-                "the frontend has rolled",
+                "the frontend rolled out",
                 "three backends are available",
             ],
         ),

@@ -57,7 +57,7 @@ Deployment myapp-operator-system/myapp-operator-controller-manager
 NetworkPolicy myapp-operator-system/myapp-operator-controller-manager
 ";
 
-const READY: &str = "without alerts and dashboard: this cluster has no Prometheus operator
+const READY: &str = "alerts and dashboard skipped: the cluster has no Prometheus operator
 Deployment myapp-operator-system/myapp-operator-controller-manager ready 1/1
 ";
 
@@ -81,7 +81,7 @@ fn an_operator_is_deployed_once_and_taken_out_again() {
     home.run(&["cluster", "up", "--nodes", "1", "--quiet"]).ok();
     let program = example("operator");
     let deploy = |flags: &[&str]| home.run(&[&["deploy", "--program", &program, "--image", "myapp:1"], flags].concat());
-    let without = "without alerts and dashboard: this cluster has no Prometheus operator\n";
+    let without = "alerts and dashboard skipped: the cluster has no Prometheus operator\n";
     assert_eq!(deploy(&["--dry-run"]).ok().out, each("created (dry run)") + without);
     assert_eq!(without_progress(&deploy(&[]).ok()), each("created") + READY);
     assert_eq!(deploy(&[]).ok().out, each("unchanged") + READY);
@@ -130,12 +130,12 @@ fn an_operator_is_deployed_once_and_taken_out_again() {
     let preview = undeploy(&["--dry-run"]).ok().out;
     let mut gone: Vec<&str> = OBJECTS.lines().skip(2).collect();
     gone.reverse();
-    let rest = "  Namespace myapp-operator-system, with all that is in it\n  CustomResourceDefinition myapps.apps.flyball.dev\n";
+    let rest = "  Namespace myapp-operator-system, with everything in it\n  CustomResourceDefinition myapps.apps.flyball.dev\n";
     let objects: String = gone.iter().map(|line| format!("  {line}\n")).collect();
     assert_eq!(preview, format!("To be removed:\n  1 MyApp, with everything that belongs to them\n{objects}{rest}"));
     undeploy(&[]).fails_with(&["nothing was removed", "--yes"]);
     let words = [
-        "timed out after 1 s with 1 MyApp left:\n  MyApp default/shop is held by finalizer example.com/hold\n",
+        "timed out after 1 s with 1 MyApp left:\n  MyApp default/shop has finalizer example.com/hold\n",
         "operator is left",
     ];
     undeploy(&["--yes", "--timeout", "1s"]).fails_with(&words);
@@ -455,7 +455,7 @@ fn a_deployed_operator_runs_as_its_account_with_what_its_role_grants() {
     });
 }
 
-/// Makes a definition of sites with this schema of their `spec`.
+/// Creates a definition of sites with this schema of their `spec`.
 fn sites(spec: &Value) -> Value {
     let schema = json!({"type": "object", "properties": {"spec": spec, "status": {"type": "object"}}});
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "sites.example.com"},

@@ -47,8 +47,8 @@ fn a_project_without_a_program_has_no_image() {
     fs::write(home.0.join("watches.yaml"), "- {group: a.io, version: v1, kind: Site, chart: .}\n").unwrap();
     for command in ["build", "sbom"] {
         home.run(&["image", command]).fails_with(&[
-            "consists of charts, roles or playbooks (watches.yaml), and images are made of Rust programs only\n",
-            "hint: `flyball run`, `dev`, `install` and `manifests` take such a project as it is\n",
+            "images can only be built from Rust programs; this project consists of charts or roles (watches.yaml)\n",
+            "hint: `flyball run`, `dev`, `install` and `manifests` support such projects\n",
         ]);
     }
     build(&home, &["--out=one"]).ok();
@@ -313,7 +313,7 @@ fn a_registry_that_does_not_do_its_part_is_named() {
     let refusing = Registry::start(Manner::Refuses);
     push(&home, &refusing).fails_with(&[
         &refusing.address,
-        "did not take the manifest sha256:",
+        "did not accept the manifest sha256:",
         "(400 Bad Request): MANIFEST_INVALID: no index is taken here",
         "hint:",
     ]);

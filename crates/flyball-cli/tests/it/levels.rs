@@ -29,7 +29,7 @@ fn project(home: &Home) {
     fs::write(home.0.join("project/src/lib.rs"), PROOFS).unwrap();
 }
 
-/// Makes a command that finds the Rust toolchain of this test.
+/// Creates a command that finds the Rust toolchain of this test.
 fn levels(home: &Home, args: &[&str]) -> Command {
     let mut command = home.command(&[&["levels"], args].concat());
     for name in ["PATH", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "CARGO_HOME", "CARGO"] {

@@ -104,13 +104,13 @@ fn what_cannot_be_done_to_nodes_is_said() {
         assert!(said.err.contains(why), "no {why:?} in {said:?}");
     };
     makes_no_sense(&["add", "--cpu", "many"], "--cpu");
-    makes_no_sense(&["add", "--memory=-1Gi"], "it is below zero");
+    makes_no_sense(&["add", "--memory=-1Gi"], "must not be negative");
     makes_no_sense(&["add", "--count", "0"], "0 is not in 1..=100000");
     makes_no_sense(&["add", "--label", "a"], "write KEY=VALUE");
     makes_no_sense(&["add", "--label", "a=b c"], "must be an empty string or consist of alphanumeric characters");
     makes_no_sense(&["add", "--resource", "/=1"], "prefix part must be non-empty");
     makes_no_sense(&["add", "--taint", "a"], "write KEY=VALUE:EFFECT or KEY:EFFECT");
-    makes_no_sense(&["add", "--taint", "a:Odd"], "the effect is one of NoSchedule, PreferNoSchedule, NoExecute");
+    makes_no_sense(&["add", "--taint", "a:Odd"], "invalid effect; use one of NoSchedule, PreferNoSchedule, NoExecute");
     makes_no_sense(&["add", "--name-prefix", "No"], "lower case alphanumeric");
     makes_no_sense(&["add", "--quiet", "-o", "json"], "cannot be used with");
     makes_no_sense(&["remove"], "required");

@@ -28,7 +28,7 @@ fn an_operator_is_described_by_its_program() {
     let said = home.run(&["describe", "operator", "./operator"]).ok().out;
     for words in [
         "vm-operator 1.2.3\n",
-        "led by the holder of lease vm-operator, for 15 s\n",
+        "leader election with lease vm-operator, 15 s\n",
         "KIND      DEFINITION",
         "vmgroups.vm.codeconnect.vmworld.com",
         "v1alpha1 (stored)",
@@ -72,7 +72,7 @@ fn a_role_is_found_by_its_name_and_by_its_path_from_the_file() {
     }
     assert!(home.run(&["describe", "operator", "p"]).ok().out.contains("sites.v1.a.io"), "by its directory");
     let said = home.run(&["manifests", "--program", "p/roles"]);
-    assert!(said.code == Some(2) && said.err.contains("it is a directory without watches.yaml"), "{said:?}");
+    assert!(said.code == Some(2) && said.err.contains("the directory has no watches.yaml"), "{said:?}");
     describe("roles/none").fails_with(&["field role: there is no role roles/none"]);
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 impl Home {
-    /// Makes a plugin that answers each command with this, and keeps what it was asked.
+    /// Creates a plugin that answers each command with this, and keeps what it was asked.
     fn plugin(&self, place: &str, answers: &[(&str, Value)]) {
         let program = self.0.join(".config/flyball/plugins").join(place);
         fs::create_dir_all(program.parent().unwrap()).unwrap();
@@ -85,9 +85,9 @@ fn plugins_add_files_and_change_them() {
     let expected = "licences/v1: Adds licences\n\nExamples:\n  flyball edit …\n\n  --number int   How many licences [default: 1]\n";
     assert_eq!(help, expected);
     for (flags, words) in [
-        ("--size=3", "no plugin has a flag --size"),
-        ("--number two", "\"two\" is no value of flag --number, whose type is int"),
-        ("--number", "flag --number lacks its value"),
+        ("--size=3", "unknown plugin flag --size"),
+        ("--number two", "\"two\" is not a valid int for flag --number"),
+        ("--number", "flag --number needs a value"),
     ] {
         let said = home.in_project(&format!("edit --plugins licences -- {flags}"));
         assert_eq!(said.code, Some(2), "{said:?}");
@@ -112,7 +112,8 @@ fn a_plugin_is_given_no_secrets_and_no_more_than_its_time() {
     fs::create_dir(folder.join(".kube")).unwrap();
     fs::write(folder.join(".kube/config"), "hush\n").unwrap();
     let create = "create api --group apps --version v1 --kind Site --plugins licences/v1";
-    home.in_project(create).fails_with(&["must not write \"prod.env\": it looks like a secret", "nothing was written"]);
+    home.in_project(create)
+        .fails_with(&["must not write \"prod.env\": the file may contain secrets", "nothing was written"]);
     assert!(!home.asked().to_string().contains("hush") && home.asked()["universe"]["src/lib.rs"].is_string());
     assert_eq!(text(&home, "prod.env"), "TOKEN=hush\n");
 
@@ -133,11 +134,11 @@ fn a_plugin_that_does_wrong_changes_nothing() {
     let place = "licences/v1/licences";
     fs::write(home.0.join("outside"), "").unwrap();
     for (path, words) in [
-        ("../outside", "not a plain path"),
-        ("/tmp/flyball-outside", "not a plain path"),
-        ("src/../../outside", "not a plain path"),
-        (".git/hooks/pre-commit", "version control"),
-        ("PROJECT", "what flyball knows of the project"),
+        ("../outside", "the path must be relative"),
+        ("/tmp/flyball-outside", "the path must be relative"),
+        ("src/../../outside", "the path must be relative"),
+        (".git/hooks/pre-commit", "inside .git"),
+        ("PROJECT", "flyball itself manages this file"),
     ] {
         home.plugin(place, &[("init", json!({"universe": {"good": "a", path: "b"}}))]);
         init().fails_with(&["plugin licences/v1 must not write", path, words, "nothing was written"]);
@@ -148,7 +149,7 @@ fn a_plugin_that_does_wrong_changes_nothing() {
     home.plugin(place, &[("init", json!({"error": true, "errorMsgs": ["no licence fits", "choose one"]}))]);
     init().fails_with(&["plugin licences/v1 failed", "no licence fits", "choose one"]);
     home.plugin(place, &[("init", json!({"command": "edit"}))]);
-    init().fails_with(&["answers `edit` of v1alpha1, and was asked `init` of v1alpha1"]);
+    init().fails_with(&["answered `edit` of v1alpha1 to a request for `init` of v1alpha1"]);
     home.plugin(place, &[]);
     init().fails_with(&["plugin licences/v1 returned an invalid response"]);
     fs::write(home.0.join(".config/flyball/plugins").join(place), "#!/bin/sh\nexit 3\n").unwrap();

@@ -217,10 +217,7 @@ fn definitions_are_converted_no_longer_than_the_operator_runs() {
     fs::set_permissions(home.0.join("op"), fs::Permissions::from_mode(0o755)).unwrap();
     let said = home.run(&["run", "--program=./op"]).ok();
     assert!(said.out.contains("CustomResourceDefinition sites.a.io changed"), "{said:?}");
-    assert!(
-        said.out.ends_with("CustomResourceDefinition sites.a.io is converted by no webhook any more\n"),
-        "{said:?}"
-    );
+    assert!(said.out.ends_with("removed the conversion webhook of CustomResourceDefinition sites.a.io\n"), "{said:?}");
     let found = home.run(&["get", "crd", "sites.a.io", "-o=json"]).ok().out;
     let found: Value = serde_json::from_str(&found).unwrap();
     assert_eq!(found["spec"]["conversion"], json!({"strategy": "None"}));
@@ -235,7 +232,7 @@ fn a_kind_that_the_cluster_does_not_have_is_named() {
     fs::write(home.0.join("watches.yaml"), "- {group: a.io, version: v1, kind: Site, role: site}\n").unwrap();
     home.run(&["run"]).fails_with(&[
         "error: no matches for kind: the cluster does not serve sites of a.io/v1, which watches.yaml names\n",
-        "hint: put its CustomResourceDefinition into config/crd/bases, or apply it to the cluster first\n",
+        "hint: add its CustomResourceDefinition to config/crd/bases, or apply it to the cluster first\n",
     ]);
     // This one waits for a file to be saved.
     let mut dev = Heard::new(home.command(&["dev", "--no-cluster"]));

@@ -64,7 +64,7 @@ Created project redis-operator. Next:
     assert!(said.err.contains("cargo not found; install it from https://rustup.rs"), "{said:?}");
     let written = files(&folder);
     assert_eq!(written[&folder.join(".gitignore")], "/mine\n");
-    let expected = "# What `flyball init` and `flyball create` wrote. They read and extend it.
+    let expected = "# Written by `flyball init` and `flyball create`, which read and extend it.
 layout: flyball/1
 domain: acme.io
 projectName: redis-operator
@@ -177,13 +177,13 @@ fn what_no_project_can_be_called_is_named() {
         ("init", "--domain"),
         ("init --domain acme_io", "'--domain <DOMAIN>': \"acme_io\" is invalid: a lowercase RFC 1123 subdomain"),
         ("init --domain -", "is invalid"),
-        ("init --domain acme.io --name tokio", "the name is taken by Rust or a crate of the project"),
+        ("init --domain acme.io --name tokio", "the name is a Rust keyword or the name of a dependency"),
         ("init --domain acme.io --name Redis", "\"Redis\" is invalid"),
-        ("init --domain acme.io --repo redis", "a repository is like github.com/acme/redis-operator"),
+        ("init --domain acme.io --repo redis", "expected a repository such as github.com/acme/redis-operator"),
         ("init --domain acme.io --flyball-path a --flyball-git b", "cannot be used with"),
         ("init --domain acme.io --flyball-version 1 --flyball-rev b", "cannot be used with"),
-        ("init --domain acme.io --flyball-version latest", "a version is like 0.1.0"),
-        ("init --domain acme.io --flyball-git u#a --flyball-rev b", "--flyball-rev b another one"),
+        ("init --domain acme.io --flyball-version latest", "expected a version such as 0.1.0"),
+        ("init --domain acme.io --flyball-git u#a --flyball-rev b", "differs from --flyball-rev b"),
     ] {
         let said = home.within(&home.0, line);
         assert_eq!(said.code, Some(2), "{line}: {said:?}");
@@ -194,7 +194,7 @@ fn what_no_project_can_be_called_is_named() {
         "--name redis-operator",
     ]);
     home.run(&["init", "--domain", "acme.io", "--flyball-path", "/tmp", "new"])
-        .fails_with(&["/tmp is no tree of Flyball's source", "--flyball-git URL"]);
+        .fails_with(&["/tmp is not a Flyball source tree", "--flyball-git URL"]);
     // Nobody may write there, whoever it is.
     home.run(&["init", "--domain", "acme.io", "/proc/operator"])
         .fails_with(&["cannot write /proc/operator/", "nothing was written"]);
@@ -255,8 +255,8 @@ Next: cargo test
     // What a version besides the first one does not have is refused, and nothing is written.
     let more = "create api --group cache --version v1 --kind Redis";
     home.within(&folder, &format!("{more} --controller")).fails_with(&[
-        "the controller of Redis is that of cache.acme.io/v1alpha1 Redis",
-        "leave out --controller: objects of all versions come to it",
+        "Redis has one controller, for its storage version cache.acme.io/v1alpha1 Redis",
+        "drop --controller; it reconciles objects of all versions",
     ]);
     home.within(&folder, &format!("{more} --resource=false")).fails_with(&["drop --resource=false"]);
     home.within(&folder, more).ok();
@@ -305,9 +305,9 @@ fn a_place_that_is_gone_is_named_and_nothing_is_written() {
     edit(&folder.join("src/lib.rs"), "    // +flyball:operator\n", "");
     let before = files(&folder);
     home.within(&folder, &format!("create api {REDIS}")).fails_with(&[
-        "src/lib.rs has lost the line `// +flyball:api`",
+        "the line `// +flyball:api` is missing in src/lib.rs",
         "pub mod redis_v1alpha1;",
-        "src/lib.rs has lost the line `// +flyball:operator`",
+        "the line `// +flyball:operator` is missing in src/lib.rs",
         ".controller(controllers::redis::controller())",
     ]);
     assert_eq!(files(&folder), before);
@@ -352,9 +352,9 @@ fn what_is_not_understood_ends_with_2_and_the_rest_with_1() {
     for (line, words) in [
         ("create api --group cache --version v1", "--kind is required without a terminal"),
         ("create api --group Cache --version v1 --kind Redis", "\"Cache\" is invalid"),
-        ("create api --group cache --version 1 --kind Redis", "a version is like v1, v1beta1 or v1alpha1"),
-        ("create api --group cache --version v1 --kind redis", "a kind begins with a capital"),
-        ("create api --group cache --version v1 --kind Red-is", "a kind has letters and digits only"),
+        ("create api --group cache --version 1 --kind Redis", "expected a version such as v1, v1beta1 or v1alpha1"),
+        ("create api --group cache --version v1 --kind redis", "a kind begins with a capital letter"),
+        ("create api --group cache --version v1 --kind Red-is", "a kind consists of letters and digits"),
         ("create api --group cache --version v1 --kind Redis --plural Redis", "\"Redis\" is invalid"),
         ("create webhook --group cache --version v1 --kind Redis", "--defaulting, --validation, --conversion"),
         ("add api --kind Redis", "use flyball create api"),
@@ -370,16 +370,16 @@ fn what_is_not_understood_ends_with_2_and_the_rest_with_1() {
     home.within(&folder, &format!("create api {REDIS} --resource=false --controller=false"))
         .fails_with(&["nothing to create"]);
     home.within(&folder, &format!("create webhook {REDIS} --validation"))
-        .fails_with(&["cache.acme.io/v1alpha1 Redis not found in the project; it has nothing yet", "create it first"]);
+        .fails_with(&["cache.acme.io/v1alpha1 Redis not found in the project; it has no kinds", "create it first"]);
     // A kind in another version or group is named as it is called.
     home.within(&folder, "create webhook --group apps --version v1beta1 --kind Deployment --validation")
-        .fails_with(&["hint: name Deployment by: --group apps --version v1 --kind Deployment\n", "--crd FILE|NAME"]);
+        .fails_with(&["hint: for Deployment, pass --group apps --version v1 --kind Deployment\n", "--crd FILE|NAME"]);
     let said = home.within(&folder, "create webhook --group= --version v1 --kind Redis --validation");
     said.fails_with(&["v1 Redis not found in the project", "--crd FILE|NAME"]);
     assert!(!said.err.contains("create api"), "{said:?}");
     home.within(&folder, &format!("create api {REDIS} --controller=false")).ok();
     home.within(&folder, "create webhook --group= --version v1 --kind Redis --validation")
-        .fails_with(&["hint: name Redis by: --group cache.acme.io --version v1alpha1 --kind Redis\n"]);
+        .fails_with(&["hint: for Redis, pass --group cache.acme.io --version v1alpha1 --kind Redis\n"]);
     home.within(&folder, "create api --group cache --version v1 --kind Redis --namespaced=false")
         .fails_with(&["cache.acme.io/v1alpha1 Redis has another plural or scope"]);
     home.within(&folder, &format!("create webhook {REDIS} --conversion"))
@@ -470,7 +470,7 @@ created tests/crontab.rs
     fs::write(folder.join("config/old.yaml"), old).unwrap();
     let said = home.within(&folder, "doctor");
     for words in [
-        "x part: there is no src/controllers/crontab.rs",
+        "x file: src/controllers/crontab.rs not found",
         "x manifest: apiextensions.k8s.io/v1beta1 CustomResourceDefinition is not served by Kubernetes v1.",
         "use apiextensions.k8s.io/v1, which this cluster serves, in config/old.yaml",
         "+ cluster: version v1.",

@@ -54,11 +54,11 @@ fn an_operator_that_does_all_wrong_fails_all_checks() {
     let args = ["scorecard", "--program", &program, "--samples=gadgets.yaml", "--timeout=5s", "-o=json"];
     let said = home.run(&args);
     said.fails_with(&["10 of 11 checks failed"]);
-    assert_eq!(outcome(&said, "it starts")["outcome"], "passed");
+    assert_eq!(outcome(&said, "the operator starts")["outcome"], "passed");
     has_failed(
         &said,
         &[
-            ("each kind has a sample", "a spec of Spare", "config/samples"),
+            ("each kind has a sample", "a spec for Spare", "config/samples"),
             (
                 "each field has a type and a description",
                 "spec.size of Gadget v1 has no description",
@@ -66,18 +66,18 @@ fn an_operator_that_does_all_wrong_fails_all_checks() {
             ),
             ("samples are accepted", "cannot apply Gadget default/nothing: ", "fix the samples"),
             ("each sample gets a status", "Gadget lamp has no conditions", "cx.set_status"),
-            ("it converges", "after 5 s still writing to Gadget default/lamp", "write only changes"),
+            ("the operator converges", "after 5 s still writing to Gadget default/lamp", "write only changes"),
             ("a crash changes nothing", "ConfigMap default/lamp-parts was replaced", "cx.apply"),
             ("deleted samples leave nothing behind", "these still exist: ConfigMap default/lamp-parts", "finalize"),
             ("metrics are served", "/metrics is not served: cannot reach 127.0.0.1:", "Operator::main"),
-            ("it stops on SIGTERM", "still running 5 s after SIGTERM", "Operator::grace"),
-            ("its roles permit all of its requests", "it was denied list secrets", "Controller::owns"),
+            ("the operator stops on SIGTERM", "still running 5 s after SIGTERM", "Operator::grace"),
+            ("the roles permit all requests", "denied: list secrets", "Controller::owns"),
         ],
     );
     let said = Said::of(&home.command(&args).env("BAD_START", "1").output().unwrap());
     said.fails_with(&["3 of 11 checks failed"]);
-    let last = "it exited with exit status: 3; last output: bad: the moon is not full";
-    has_failed(&said, &[("it starts", last, "-v")]);
+    let last = "exited with exit status: 3; last output: bad: the moon is not full";
+    has_failed(&said, &[("the operator starts", last, "-v")]);
 }
 
 #[test]
@@ -99,21 +99,21 @@ fn what_an_operator_lacks_is_named_with_its_remedy() {
     has_failed(
         &said,
         &[
-            ("each kind has a sample", "no sample with a spec of MyApp", "--samples PATH"),
+            ("each kind has a sample", "no sample with a spec for MyApp", "--samples PATH"),
             (
                 "each field has a type and a description",
                 "spec.images of MyApp v1alpha1 has no description",
                 "doc comment to the field",
             ),
             (
-                "it starts",
+                "the operator starts",
                 "/readyz did not report ready within 2 s: watch deployments.apps failed: not listed yet, failing for ",
                 "-v",
             ),
-            ("its roles permit all of its requests", "deployments.apps", "Controller::owns"),
+            ("the roles permit all requests", "deployments.apps", "Controller::owns"),
         ],
     );
-    assert_eq!(outcome(&said, "it converges")["outcome"], "skipped");
+    assert_eq!(outcome(&said, "the operator converges")["outcome"], "skipped");
     let said = scorecard(&["-o", "junit"]);
     assert!(said.out.contains("tests=\"11\" failures=\"4\" errors=\"0\" skipped=\"7\""), "{said:?}");
 

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 impl Home {
-    /// Makes a command of which all three streams are a terminal of 80 columns.
+    /// Creates a command of which all three streams are a terminal of 80 columns.
     fn at_terminal(&self, line: &str) -> Command {
         let line = format!("stty cols 80; exec {} {line}", env!("CARGO_BIN_EXE_flyball"));
         let mut command = Command::new("/usr/bin/script");
@@ -48,9 +48,9 @@ fn what_is_not_given_is_asked() {
         "group: ",
         "version [v1alpha1]: ",
         "a kind begins with a capital",
-        "write types of the kind? [Y/n]: ",
+        "generate types? [Y/n]: ",
         "answer y or n",
-        "write a controller? [Y/n]: ",
+        "generate a controller? [Y/n]: ",
         "\u{1b}[32mcreated\u{1b}[0m src/api/redis_v1alpha1.rs\n",
     ] {
         assert!(said.contains(words), "{words} in {said}");

@@ -72,8 +72,8 @@ fn suites_are_chosen() {
     assert!(said.err.contains("note: no test matches the suite chaos"), "{said:?}");
     let (calls, said) = runs(&["lib"], &[]);
     assert_eq!(calls, "-\n");
-    assert!(said.err.contains("no scorecard: the project has no program that uses flyball"), "{said:?}");
-    assert!(runs(&["bin"], &["--", "a"]).1.err.contains("no scorecard: it belongs to all tests"));
+    assert!(said.err.contains("scorecard skipped: the project has no program that uses flyball"), "{said:?}");
+    assert!(runs(&["bin"], &["--", "a"]).1.err.contains("scorecard skipped: it cannot be combined"));
     assert_eq!(test(&home, GOOD, &["--suite=unit", "--", "a"]).code, Some(2));
 }
 
@@ -93,7 +93,7 @@ fn the_scorecard_is_one_of_the_suites() {
     assert!(said.out.ends_with("cluster     1        0        1\nscorecard   11       0        0\n"), "{said:?}");
     let junit = fs::read_to_string(home.0.join("junit.xml")).unwrap();
     assert!(
-        junit.contains("<testcase name=\"it converges\" classname=\"scorecard: the operator's program\"/>"),
+        junit.contains("<testcase name=\"the operator converges\" classname=\"scorecard: the operator's program\"/>"),
         "{junit}"
     );
 }
@@ -110,11 +110,11 @@ fn permissions_are_summed_up_over_all_tests() {
     let said = run([line("\"get pods\"", ""), line("\"list pods\"", "")]).ok();
     assert!(said.out.ends_with("permissions of site\n  unused  watch pods\n"), "{said:?}");
     let said = run([line("\"get pods\", \"watch pods\"", ""), line("\"list pods\"", "")]).ok();
-    assert!(said.out.ends_with("  all granted permissions are used, none is missing\n"), "{said:?}");
+    assert!(said.out.ends_with("  all granted permissions are used, none are missing\n"), "{said:?}");
     let said = run([line("", "\"delete pods (controller site)\""), line("", "")]);
     said.fails_with(&["1 permissions missing", "Controller::owns"]);
     assert!(said.out.contains("  missing delete pods (controller site)\n"), "{said:?}");
-    assert!(test(&home, GOOD, &["--rbac"]).ok().err.contains("nothing is known of permissions"));
+    assert!(test(&home, GOOD, &["--rbac"]).ok().err.contains("no permissions recorded"));
 }
 
 #[test]

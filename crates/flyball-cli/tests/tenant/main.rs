@@ -74,7 +74,7 @@ struct Attacked {
     is_failed: fn(&Value) -> bool,
 }
 
-/// Tells whether a resource has a condition with this status, and one of these reasons if there are any.
+/// Returns true if a resource has a condition with this status, and one of these reasons if there are any.
 fn has(note: &Value, kind: &str, status: &str, reasons: &[&str]) -> bool {
     let conditions = note["status"]["conditions"].as_array().into_iter().flatten();
     let is_reason = |found: &Value| reasons.is_empty() || reasons.iter().any(|reason| found["reason"] == *reason);
@@ -137,7 +137,7 @@ impl Attacked {
         assert!(!operator.log().contains("panicked"), "the operator panicked");
     }
 
-    /// Makes one of the others, and returns how long it waits.
+    /// Sends one of the other requests, and returns its latency.
     async fn one(&self, others: &Api<DynamicObject>, name: &str) -> Duration {
         let begun = Instant::now();
         others.create(&PostParams::default(), &note(name, &self.good)).await.unwrap();

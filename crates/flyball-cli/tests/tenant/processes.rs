@@ -69,7 +69,7 @@ impl Cluster {
         }
     }
 
-    /// Makes an account that may write one resource in the namespace of its name, and nothing else.
+    /// Creates an account that may write one resource in the namespace of its name, and nothing else.
     pub(crate) async fn account(&self, name: &str, group: &str, plural: &str) -> Client {
         let metadata = json!({"name": name, "namespace": name});
         let api = "rbac.authorization.k8s.io";

@@ -50,7 +50,7 @@ impl Files {
         self.file("kubeconfig")
     }
 
-    /// Makes the folder.
+    /// Creates the folder.
     pub(super) fn prepare(&self) -> Result<()> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
         made.when(format!("cannot create {}", self.folder.display()))
@@ -80,7 +80,7 @@ impl Files {
         }
     }
 
-    /// Tells whether the cluster runs, and what is known of it: of one that crashed something may be left.
+    /// Returns whether the cluster runs, and what is known of it: of one that crashed something may be left.
     pub(super) fn find(&self) -> Result<(bool, Option<Record>)> {
         if !self.folder.exists() {
             return Ok((false, None));

@@ -327,8 +327,7 @@ async fn trim(client: &Client, name: &str, migrated: &Definition) -> Result<Vec<
             Ok(_) => return Ok(vec![migrated.storage.clone()]),
             Err(kube::Error::Api(status)) if status.is_conflict() && attempt < ATTEMPTS => attempt += 1,
             Err(error) => {
-                return Err(error)
-                    .when("all all all all objects are stored, but status.storedVersions could not be written");
+                return Err(error).when("all objects are stored, but status.storedVersions could not be updated");
             }
         }
     }

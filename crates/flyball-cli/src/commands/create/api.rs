@@ -142,7 +142,7 @@ fn wanted(args: &ApiArgs, project: &Project) -> Result<NewApi> {
             check_version(args, first)?;
             (true, false)
         }
-        None => (chosen(args.resource, "write types of the kind?")?, chosen(args.controller, "write a controller?")?),
+        None => (chosen(args.resource, "generate types?")?, chosen(args.controller, "generate a controller?")?),
     };
     // All versions of a kind are called the same, and are in namespaces or are not.
     let is_other = |other: &&Resource| other.group == group && other.kind == kind && other.version != version;
@@ -152,7 +152,7 @@ fn wanted(args: &ApiArgs, project: &Project) -> Result<NewApi> {
     let (plural, namespaced) = (args.plural.clone().unwrap_or(plural), args.namespaced.unwrap_or(namespaced));
     if let (Some(other), true) = (other, of_other.is_some_and(|known| known != (plural.clone(), namespaced))) {
         return Err(Error::new(format!(
-            "{} has another plural or scope, and all versions of a kind share them",
+            "{} has a different plural or scope, which all versions of a kind share",
             other.api_kind()
         ))
         .hint("drop --plural and --namespaced"));
@@ -168,20 +168,17 @@ fn wanted(args: &ApiArgs, project: &Project) -> Result<NewApi> {
 /// Refuses what a version besides the first one does not have.
 fn check_version(args: &ApiArgs, first: &Resource) -> Result<()> {
     if args.resource == Some(false) {
-        return Err(Error::new("another version of a kind needs its types").hint("drop --resource=false"));
+        return Err(Error::new("a new version of a kind needs types").hint("drop --resource=false"));
     }
     if args.controller != Some(true) {
         return Ok(());
     }
     let Resource { group, version, kind, .. } = first;
-    let error = format!(
-        "the controller of {kind} is that of {}, in which objects are stored: a kind has one",
-        first.api_kind()
-    );
+    let error = format!("{kind} has one controller, for its storage version {}", first.api_kind());
     Err(Error::new(error).hint(match first.controller {
-        true => "leave out --controller: objects of all versions come to it".into(),
+        true => "drop --controller; it reconciles objects of all versions".into(),
         false => format!(
-            "leave out --controller, and write that one: flyball create api --group {group} --version {version} --kind {kind} --resource=false"
+            "drop --controller and create it for the storage version: flyball create api --group {group} --version {version} --kind {kind} --resource=false"
         ),
     }))
 }

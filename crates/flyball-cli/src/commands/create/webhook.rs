@@ -160,13 +160,13 @@ fn wanted(args: &WebhookArgs, project: &mut Project) -> Result<Resource> {
     let first = project.resources.iter().find(|one| one.resource && (&one.group, &one.kind) == (&group, &kind));
     match first {
         Some(first) if first.version != version => {
-            let hint = format!("name that version instead: --version {}", first.version);
-            let what = "objects are asked about in the version that they are stored in, whatever they are written in";
-            Err(Error::new(format!("{what}, and that is {}", first.api_kind())).hint(hint))
+            let hint = format!("pass --version {}", first.version);
+            let what = "admission webhooks receive objects in the storage version";
+            Err(Error::new(format!("{what}, {}", first.api_kind())).hint(hint))
         }
         Some(first) => Ok(first.clone()),
         None => Err(Error::new(format!("{} has no types in this project", found.api_kind())).hint(format!(
-            "write them: flyball create api --group {named} --version {version} --kind {kind} --resource"
+            "create them: flyball create api --group {named} --version {version} --kind {kind} --resource"
         ))),
     }
 }
@@ -176,7 +176,7 @@ fn unknown(project: &Project, named: &str, version: &str, kind: &str) -> Error {
     let wanted =
         Resource { group: project.group(named), version: version.into(), kind: kind.into(), ..Resource::default() };
     let all: Vec<String> = project.resources.iter().map(|resource| resource.api_kind()).collect();
-    let all = if all.is_empty() { "nothing yet".to_owned() } else { all.join(", ") };
+    let all = if all.is_empty() { "no kinds".to_owned() } else { all.join(", ") };
     let mut error = Error::new(format!("{} not found in the project; it has {all}", wanted.api_kind()));
     let flags = |group: &str, version: &str, kind: &str| {
         let group = if group.is_empty() { "\"\"" } else { group };
@@ -187,7 +187,7 @@ fn unknown(project: &Project, named: &str, version: &str, kind: &str) -> Error {
     let namesake = |(_, _, other): &(&str, &str, &str)| other.eq_ignore_ascii_case(kind);
     let namesakes: Vec<_> = of_project.chain(of_kubernetes).filter(namesake).take(MAX_NAMESAKES).collect();
     for (group, version, kind) in &namesakes {
-        error = error.hint(format!("name {kind} by: {}", flags(group, version, kind)));
+        error = error.hint(format!("for {kind}, pass {}", flags(group, version, kind)));
     }
     // There are no projects' own kinds in the core group.
     if namesakes.is_empty() && !named.is_empty() {
@@ -196,7 +196,7 @@ fn unknown(project: &Project, named: &str, version: &str, kind: &str) -> Error {
     error.hint("for a foreign kind, pass its definition: --crd FILE|NAME")
 }
 
-/// Makes a kind of somebody else one of the project's, with types, unless it is one.
+/// Adds a foreign kind with its types to the project, unless it is there.
 fn foreign(changes: &mut Changes, project: &mut Project, definition: &Definition, kept: &Value) -> Result<Resource> {
     let resource = add(project, definition.resource.clone());
     let names = Names::new(project, &resource);
@@ -215,7 +215,7 @@ fn add(project: &mut Project, resource: Resource) -> Resource {
     resource
 }
 
-/// Makes an object of the definition of a kind, as it lies in the project.
+/// Creates a definition object from the file in the project.
 fn sample_of(definition: &str) -> Option<Value> {
     let definition: Value = serde_saphyr::from_str(definition).ok()?;
     sample::of(&definition).map(|(_, object)| object)

@@ -47,12 +47,12 @@ pub(super) async fn run(stage: &Stage) -> Result<()> {
     title("Apply films: a volume of 2 GiB");
     let applied = Patch::Apply(sample());
     volumes.patch(NAME, &PatchParams::apply(MANAGER), &applied).await.when("cannot apply films")?;
-    until(stage, &volumes, NAME, "its name is in the status, its claim is bound", bound).await?;
+    until(stage, &volumes, NAME, "the status names the volume, the claim is bound", bound).await?;
 
     title("Delete the claim behind the operator's back");
     let claim = claims.get(NAME).await.when("cannot read the claim")?;
     claims.delete(NAME, &DeleteParams::default()).await.when("cannot delete the claim")?;
-    until(stage, &volumes, NAME, "there is another one, bound as well", |volume| {
+    until(stage, &volumes, NAME, "a new claim is bound", |volume| {
         let bound = bound(volume);
         let (claims, before) = (claims.clone(), claim.uid());
         async move { bound.await && claims.get(NAME).await.is_ok_and(|claim| claim.uid() != before) }

@@ -97,7 +97,7 @@ async fn established(stage: &Stage) -> Result<()> {
     Err(Error::new(format!("{what}; last seen:\n{}", summary(&seen))))
 }
 
-/// Makes a client that is the operator's service account and nobody else.
+/// Creates a client that uses the operator's service account.
 async fn as_account(stage: &Stage, accounts: &Api<ServiceAccount>) -> Result<Client> {
     let token = token(accounts, OPERATOR).await?;
     let mut config = stage.config.clone();

@@ -82,7 +82,7 @@ async fn elsewhere(path: &Path, context: Option<&str>, crd: CustomResourceDefini
 }
 
 impl Stage {
-    /// Tells whether the control plane is the demo's own, with nothing on it but what the demo brings.
+    /// Returns true if the control plane is the demo's own, with nothing on it but what the demo brings.
     pub(super) fn is_own(&self) -> bool {
         self.own.is_some()
     }
@@ -193,7 +193,7 @@ where
     Ok(())
 }
 
-/// Makes an object; one that is left from a demo that was cut off is gone by then.
+/// Creates an object. Leftovers of an interrupted demo were deleted before.
 pub(super) async fn make<T>(objects: &Api<T>, object: &T) -> Result<()>
 where
     T: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + serde::Serialize,

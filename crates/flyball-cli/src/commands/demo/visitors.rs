@@ -50,11 +50,11 @@ pub(super) async fn run(stage: &Stage) -> Result<()> {
     sites.patch(NAME, &PatchParams::apply(MANAGER), &applied).await.when("cannot apply site")?;
     until(stage, &sites, NAME, "all three are ready", |site| std::future::ready(ready(site))).await?;
 
-    title("Give it another title, which only the frontend shows");
+    title("Change the title, which only the frontend shows");
     change("cannot change the title", json!({"title": "Welcome"})).await?;
-    until(stage, &sites, NAME, "the frontend has rolled", |site| std::future::ready(ready(site))).await?;
+    until(stage, &sites, NAME, "the frontend rolled out", |site| std::future::ready(ready(site))).await?;
 
-    title("Let three pods count the visitors");
+    title("Scale the backend to three pods");
     change("cannot change the size", json!({"size": 3})).await?;
     until(stage, &sites, NAME, "three backends are available", |site| {
         let (deployments, ready) = (deployments.clone(), ready(site));

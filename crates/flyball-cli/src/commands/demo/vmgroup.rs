@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 const RESYNC: Duration = Duration::from_secs(1);
 const NAME: &str = "vg-1";
 
-/// Makes a vCenter whose machines take their time.
+/// Creates a simulated vCenter with realistic latencies.
 pub(super) fn vcenter() -> Simulator {
     Simulator::new(simulator::Options {
         tasks: TaskTimes {
@@ -33,7 +33,7 @@ pub(super) fn vcenter() -> Simulator {
     })
 }
 
-/// Makes the operator of its machines.
+/// Creates the operator for the simulated vCenter.
 pub(super) fn operator(vcenter: &Simulator) -> Result<Operator> {
     let timing = Timing { poll: Duration::from_millis(50), ..Timing::default() };
     let client = vsphere::Client::new(Simulator::credentials(), Site::default(), timing, vcenter.transport());
@@ -64,13 +64,13 @@ pub(super) async fn run(stage: &Stage, vcenter: &Simulator) -> Result<()> {
     title("Apply vg-1: three machines of one CPU and 1 GiB");
     let applied = Patch::Apply(sample());
     show.groups.patch(NAME, &PatchParams::apply(MANAGER), &applied).await.when("cannot apply vg-1")?;
-    show.running("three machines run", 3).await?;
+    show.running("three machines are running", 3).await?;
 
     for (replicas, word) in [(5, "up to five"), (2, "down to two")] {
         title(&format!("Scale {word}, through the scale subresource"));
         let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
         show.groups.patch_scale(NAME, &PatchParams::default(), &scale).await.when("cannot scale vg-1")?;
-        show.running(&format!("{replicas} machines run"), replicas).await?;
+        show.running(&format!("{replicas} machines are running"), replicas).await?;
     }
 
     show.heal().await?;
@@ -109,7 +109,7 @@ impl Show<'_> {
             return Err(Error::new(format!("machine {} cannot be powered off", first.name)));
         }
         // It is seen at the next look at vCenter, so the status first says what it said before.
-        self.until("the operator found out", |group| {
+        self.until("the operator detected it", |group| {
             group.status.as_ref().is_some_and(|status| status.current_replicas == Some(1))
                 || vcenter.calls().iter().any(|(call, n)| call.contains("PowerOn") && *n > 0)
         })
@@ -126,11 +126,11 @@ impl Show<'_> {
         match answer {
             Err(kube::Error::Api(status)) if status.code == 422 && status.message.contains("spec.cpu") => {
                 say(&format!("  {}", paint(Style::Faint, &status.message)));
-                done("refused, with the field's name");
+                done("rejected, with the field's name");
                 Ok(())
             }
-            Err(error) => Err(error).when("step \"refused, with the field's name\" got an unexpected response"),
-            Ok(_) => Err(Error::new("step \"refused, with the field's name\": the object was accepted")),
+            Err(error) => Err(error).when("step \"rejected, with the field's name\" got an unexpected response"),
+            Ok(_) => Err(Error::new("step \"rejected, with the field's name\": the object was accepted")),
         }
     }
 

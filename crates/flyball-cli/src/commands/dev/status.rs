@@ -40,7 +40,7 @@ fn line(metrics: &Metrics, last_error: Option<&str>) -> String {
     let mut parts = vec![
         format!("{} objects", sum("flyball_cache_objects", "")),
         format!("{} queued", sum("workqueue_depth", "")),
-        format!("{} at work", sum("controller_runtime_active_workers", "")),
+        format!("{} active", sum("controller_runtime_active_workers", "")),
         format!("{reconciles} reconciles"),
     ];
     if failed > 0.0 {
@@ -61,10 +61,10 @@ mod tests {
             flyball_cache_objects{kind=\"sites.v1.example.com\"} 4\nflyball_cache_objects_other 9\n\
             controller_runtime_reconcile_total{controller=\"a\",result=\"success\"} 7\n\
             controller_runtime_reconcile_total{controller=\"a\",result=\"error\"} 1\n";
-        assert_eq!(line(&metrics.into(), None), "4 objects · 3 queued · 0 at work · 8 reconciles · 1 failed");
+        assert_eq!(line(&metrics.into(), None), "4 objects · 3 queued · 0 active · 8 reconciles · 1 failed");
         assert_eq!(
             line(&"".into(), Some("no page")),
-            "0 objects · 0 queued · 0 at work · 0 reconciles · last error: no page"
+            "0 objects · 0 queued · 0 active · 0 reconciles · last error: no page"
         );
     }
 }

@@ -122,9 +122,9 @@ fn print(made: &Made) {
     say(&format!("{} {}", paint(Style::Good, "image"), paint(Style::Strong, &made.name)));
     say(&format!("  {:<11} {}", "digest", made.digest));
     for one in &made.platforms {
-        say(&format!("  {:<11} {} compressed, the program {}", one.platform, size(one.compressed), size(one.program)));
+        say(&format!("  {:<11} {} compressed, program {}", one.platform, size(one.compressed), size(one.program)));
     }
-    say(&format!("  {:<11} {}", "folder", made.folder.display()));
+    say(&format!("  {:<11} {}", "directory", made.folder.display()));
     say(&format!("  {:<11} flyball image push {}", "next", made.name));
 }
 
@@ -188,8 +188,7 @@ async fn build(args: &BuildArgs) -> Result<Vec<Part>> {
     let mut parts = Vec::new();
     for (platform, target) in platforms.into_iter().zip(targets) {
         if target.is_gnu {
-            let note =
-                format!("no musl target is installed for {}: glibc becomes a part of the program", platform.name);
+            let note = format!("no musl target is installed for {}; linking glibc statically", platform.name);
             complain("note", &note);
         }
         let project = Project::ask(Some(target.name)).await?;
@@ -204,10 +203,10 @@ async fn build(args: &BuildArgs) -> Result<Vec<Part>> {
             Ok(host) if host == platform => error,
             _ => error
                 .hint(format!(
-                    "a program for {} takes a linker for it, and a C compiler where a crate has C in it",
+                    "cross-compiling for {} needs a linker, and a C compiler if a crate contains C code",
                     platform.name
                 ))
-                .hint(format!("cargo takes the linker's name from CARGO_TARGET_{}_LINKER", shout(target.name))),
+                .hint(format!("set the linker with CARGO_TARGET_{}_LINKER", shout(target.name))),
         });
         let (path, id) = built?;
         let program = fs::read(&path).when(format!("cannot read {}", path.display()))?;

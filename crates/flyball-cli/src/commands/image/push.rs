@@ -115,7 +115,7 @@ async fn parts(
         *(if was_sent { &mut pushed.sent } else { &mut pushed.there }) += part.size;
         if is_lively {
             let short = part.digest.get(..19).unwrap_or(&part.digest);
-            let told = if was_sent { "sent" } else { "is there" };
+            let told = if was_sent { "sent" } else { "exists" };
             say(&paint(Style::Faint, &format!("{short} {:>9} {told}", size(part.size))));
         }
     }

@@ -58,7 +58,7 @@ impl Chaos {
             () if !failed.is_empty() => Some(format!("{} failed: fix the operator or the test", failed.join(", "))),
             () if !self.succeeded => Some("cannot run the tests; see cargo's output above".into()),
             () if named(Outcome::Passed).next().is_none() => Some(format!(
-                "no test was run whose name begins with {CHAOS}: write some, as `flyball create api` does"
+                "no test has a name that begins with {CHAOS}: add one, see the tests that `flyball create api` writes"
             )),
             () if !did => Some(format!("tests named {CHAOS}… inject no fault: call explore_crashes")),
             () => None,
@@ -74,12 +74,12 @@ impl Chaos {
             })
         };
         if let Some((seconds, _)) = outages().find(|(_, passed)| !passed) {
-            return Some(format!("an outage of {seconds} s changed something: the test that failed names it"));
+            return Some(format!("an outage of {seconds} s changed objects: see the failed test"));
         }
         match outages().map(|(seconds, _)| seconds).max() {
             Some(seconds) if seconds >= MIN_OUTAGE_SECONDS => None,
             longest => Some(format!(
-                "the longest outage that a test called {CHAOS}… shows is {} s: call Test::assert_outage_is_harmless with {MIN_OUTAGE_SECONDS} s",
+                "the longest outage in a {CHAOS}… test is {} s: call Test::assert_outage_is_harmless with {MIN_OUTAGE_SECONDS} s",
                 longest.unwrap_or_default()
             )),
         }

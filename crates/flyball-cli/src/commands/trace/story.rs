@@ -200,7 +200,7 @@ fn steps(object: &Value, events: &[&Value]) -> Vec<Step> {
             add(Order::Write, last, what, text(&entry["manager"]));
         }
     }
-    add(Order::Deletion, time(&metadata["deletionTimestamp"]), "deletion asked for".into(), "");
+    add(Order::Deletion, time(&metadata["deletionTimestamp"]), "deletion requested".into(), "");
     steps.sort_by_key(|(second, order, _)| (*second, *order));
     steps.into_iter().map(|(_, _, step)| step).collect()
 }
@@ -238,19 +238,24 @@ fn pod_steps(pod: &Value, add: &mut impl FnMut(Order, Option<Timestamp>, String,
             text(&pod["spec"]["schedulerName"]),
         );
     }
-    add(Order::TakenUp, time(&status["startTime"]), "taken up by the node".into(), node);
+    add(Order::TakenUp, time(&status["startTime"]), "acknowledged by the kubelet".into(), node);
     for container in items(&status["initContainerStatuses"]).chain(items(&status["containerStatuses"])) {
         let (name, state) = (text(&container["name"]), &container["state"]);
         let restarts = match container["restartCount"].as_u64().unwrap_or(0) {
             0 => String::new(),
             count => format!(", restarted {count} times"),
         };
-        add(Order::Container, time(&state["running"]["startedAt"]), format!("container {name} runs{restarts}"), node);
+        add(
+            Order::Container,
+            time(&state["running"]["startedAt"]),
+            format!("container {name} running{restarts}"),
+            node,
+        );
         let ended = &state["terminated"];
         add(
             Order::Container,
             time(&ended["finishedAt"]),
-            format!("container {name} ended with {}{restarts}", ended["exitCode"]),
+            format!("container {name} exited with {}{restarts}", ended["exitCode"]),
             node,
         );
     }
@@ -301,9 +306,9 @@ mod tests {
         let expected = [
             "created []",
             "scheduled to n1 [default-scheduler]",
-            "taken up by the node [n1]",
+            "acknowledged by the kubelet [n1]",
             "Pulled: m (×3) [kubelet]",
-            "container web runs [n1]",
+            "container web running [n1]",
         ];
         assert_eq!(told, expected);
     }
@@ -334,7 +339,7 @@ mod tests {
             let steps = tree_of(&objects["p"], &objects, &events).steps;
             steps.iter().map(|step| step.what.split([':', ' ']).next().unwrap().to_owned()).collect::<Vec<_>>()
         };
-        let expected = ["created", "Scheduled", "taken", "Pulled", "Created", "Started", "container"];
+        let expected = ["created", "Scheduled", "acknowledged", "Pulled", "Created", "Started", "container"];
         let listed =
             [classic("Started", "13"), classic("Created", "12"), classic("Pulled", "9"), classic("Scheduled", "8")];
         assert_eq!(told(listed), expected, "resource versions are numbers");

@@ -70,7 +70,7 @@ pub(crate) fn files(installation: &Installation, samples: &Samples) -> BTreeMap<
     files
 }
 
-/// Tells whether the files themselves have to name the namespace: kustomize would bring the roles of other namespaces into the
+/// Returns true if the files themselves have to name the namespace: kustomize would bring the roles of other namespaces into the
 /// operator's own, and policies, of which it does not know that they live in none; and it knows nothing of namespaces that webhooks
 /// are not asked about.
 fn is_fixed(installation: &Installation) -> bool {

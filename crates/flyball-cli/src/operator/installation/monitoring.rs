@@ -96,7 +96,7 @@ fn alerts(description: &Description, place: &InstallTarget) -> Vec<Value> {
             "warning",
             "0m",
             format!("increase(controller_runtime_reconcile_panics_total{{{of}}}[15m]) > 0"),
-            format!("Reconciles of {name}/{{{{ $labels.controller }}}} panic; the log says where."),
+            format!("Reconciles of {name}/{{{{ $labels.controller }}}} panic; see the log."),
         ),
         alert(
             "OperatorGivesUp",

@@ -39,7 +39,7 @@ pub(super) fn granted(mut role: Value, part: &str, place: &InstallTarget) -> Vec
     pieces
 }
 
-/// Tells whether a rule is there for asking who may see metrics.
+/// Returns true if a rule is there for asking who may see metrics.
 fn asks_who_may_see(rule: &Value) -> bool {
     rule["verbs"] == json!(["create"])
         && (rule["resources"] == json!(["tokenreviews"]) || rule["resources"] == json!(["subjectaccessreviews"]))
@@ -72,7 +72,7 @@ fn bound(role: Value, file: &str, place: &InstallTarget) -> [Piece; 2] {
     [Piece::new(Folder::Rbac, file, role), Piece::new(Folder::Rbac, format!("{file}_binding"), binding)]
 }
 
-/// Makes the account, and for each kind the roles of those who look at it, use it, and hand it on.
+/// Creates the service account, and the viewer, editor and admin roles of each kind.
 pub(super) fn pieces(description: &Description, place: &InstallTarget) -> Vec<Piece> {
     let account = object("v1", "ServiceAccount", &place.account(), Some(&place.namespace));
     let mut pieces = vec![Piece::new(Folder::Rbac, "service_account", account)];

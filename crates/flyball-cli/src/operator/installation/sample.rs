@@ -3,7 +3,7 @@
 use flyball_schema::{openapi, validate};
 use serde_json::{Map, Value, json};
 
-/// Makes a sample of the stored version, and the name of its file; none if the schema does not say what would be right.
+/// Creates a sample of the stored version, and its file name; `None` if the schema gives no valid values.
 pub(crate) fn of(definition: &Value) -> Option<(String, Value)> {
     let spec = &definition["spec"];
     let version = spec["versions"].as_array()?.iter().find(|version| version["storage"] == true)?;
@@ -29,7 +29,7 @@ pub(crate) fn of(definition: &Value) -> Option<(String, Value)> {
     fits.then_some((file, object))
 }
 
-/// Makes the fields that have to be there, and those that have a default, which shows what they are for.
+/// Builds the required fields, and those with a default.
 fn fields(schema: &Value) -> Map<String, Value> {
     let required = |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|field| field == name));
     let properties = schema["properties"].as_object();

@@ -9,16 +9,14 @@ pub(crate) fn parse_image(text: &str) -> Result<String, String> {
     if let Some(digest) = digest {
         let hex = digest.split_once(':').map(|(_, hex)| hex).unwrap_or_default();
         if hex.len() < 32 || !hex.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c)) {
-            return Err(format!(
-                "{digest:?} is no digest: give sha256 and 64 hexadecimal digits, with a colon between"
-            ));
+            return Err(format!("{digest:?} is not a digest: expected sha256: and 64 hexadecimal digits"));
         }
     }
     let path = bare(rest);
     if let Some(tag) = rest.strip_prefix(path).and_then(|tag| tag.strip_prefix(':')) {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
         if tag.is_empty() || tag.len() > 128 || !tag.chars().all(fits) || tag.starts_with(['.', '-']) {
-            return Err(format!("{tag:?} is no tag: letters, digits, and _ . - within, 128 at most"));
+            return Err(format!("{tag:?} is not a tag: expected at most 128 letters, digits, _ . -"));
         }
     }
     let (host, path) = match path.split_once('/') {
@@ -28,7 +26,7 @@ pub(crate) fn parse_image(text: &str) -> Result<String, String> {
     if let Some(host) = host {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
         if !host.chars().all(fits) || host.starts_with([':', '.', '-']) {
-            return Err(format!("{host:?} is no host of a registry"));
+            return Err(format!("{host:?} is not a registry host"));
         }
     }
     let separators = ['.', '_', '-'];
@@ -39,7 +37,7 @@ pub(crate) fn parse_image(text: &str) -> Result<String, String> {
     match path.split('/').find(|part| !fits(part)) {
         None => Ok(text.to_owned()),
         Some(part) => {
-            Err(format!("{part:?} is no part of an image's name: lower case letters, digits, and . _ - within"))
+            Err(format!("{part:?} is not an image name: expected lower case letters and digits, separated by . _ -"))
         }
     }
 }

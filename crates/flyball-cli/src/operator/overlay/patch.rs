@@ -38,9 +38,8 @@ impl Patch {
     fn parse(document: Value, file: &Path) -> Result<Self> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let wrong = || {
-            Error::new(format!("the patch in {} does not name its target", file.display())).hint(
-                "give it apiVersion, kind and metadata.name; or write {target: {kind: Deployment}, patch: [{op: …}]}",
-            )
+            Error::new(format!("the patch in {} does not name its target", file.display()))
+                .hint("add apiVersion, kind and metadata.name; or write {target: {kind: Deployment}, patch: [{op: …}]}")
         };
         if let Some(target) = document.get("target") {
             let how = match &document["patch"] {

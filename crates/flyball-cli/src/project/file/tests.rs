@@ -1,6 +1,6 @@
 use super::*;
 
-const REDIS: &str = "# What `flyball init` and `flyball create` wrote. They read and extend it.
+const REDIS: &str = "# Written by `flyball init` and `flyball create`, which read and extend it.
 layout: flyball/1
 domain: acme.io
 projectName: redis-operator
@@ -50,8 +50,8 @@ fn what_is_wrong_is_named() {
         ("domain: acme.io\n", "", "missing field `domain`"),
         ("domain: acme.io", "domain: acme_io", "domain \"acme_io\" is invalid"),
         ("projectName: redis-operator", "projectName: tokio", "projectName \"tokio\" is invalid"),
-        ("kind: Redis", "kind: redis", "kind \"redis\" is invalid: a kind begins with a capital"),
-        ("version: v1alpha1", "version: 1.0", "version \"1.0\" is invalid: a version is like v1"),
+        ("kind: Redis", "kind: redis", "kind \"redis\" is invalid: a kind begins with a capital letter"),
+        ("version: v1alpha1", "version: 1.0", "version \"1.0\" is invalid: expected a version such as v1"),
         ("plural: redis", "plural: Redis", "plural \"Redis\" is invalid"),
         ("controller: true", "controller: perhaps", "controller"),
         ("resources:", "resources: [", "line"),

@@ -30,7 +30,7 @@ impl Flag {
         const BOOLEANS: [&str; 12] = ["1", "t", "T", "true", "TRUE", "True", "0", "f", "F", "false", "FALSE", "False"];
         let (fits, wanted) = match self.kind.as_str() {
             "bool" => (BOOLEANS.contains(&value), "true or false"),
-            "int" => (value.parse::<i64>().is_ok(), "a whole number of at most 64 bits"),
+            "int" => (value.parse::<i64>().is_ok(), "a 64-bit integer"),
             "float" => (value.parse::<f64>().is_ok(), "a number"),
             // What is of a type that the protocol does not have is the plugin's matter.
             _ => (true, ""),
@@ -51,14 +51,14 @@ pub(super) fn check(flags: &[Flag], args: &[String]) -> Result<(), String> {
         let (name, value) = given.split_once('=').map_or((given, None), |(name, value)| (name, Some(value)));
         // Plugins may share a flag; its value goes to each.
         let mut named = flags.iter().filter(|flag| flag.name == name).peekable();
-        let Some(flag) = named.peek() else { return Err(format!("no plugin has a flag --{name}")) };
+        let Some(flag) = named.peek() else { return Err(format!("unknown plugin flag --{name}")) };
         let value = match value {
             Some(value) => value,
             None if flag.kind == "bool" => continue,
-            None => args.next().ok_or_else(|| format!("flag --{name} lacks its value, of type {}", flag.kind))?,
+            None => args.next().ok_or_else(|| format!("flag --{name} needs a value of type {}", flag.kind))?,
         };
         if let Some((flag, wanted)) = named.find_map(|flag| Some((flag, flag.wrong_with(value)?))) {
-            return Err(format!("{value:?} is no value of flag --{name}, whose type is {}: give {wanted}", flag.kind));
+            return Err(format!("{value:?} is not a valid {} for flag --{name}: expected {wanted}", flag.kind));
         }
     }
     Ok(())
@@ -85,16 +85,13 @@ mod tests {
             assert_eq!(check(good), Ok(()), "{good}");
         }
         for (bad, expected) in [
-            (
-                "--int two",
-                "\"two\" is no value of flag --int, whose type is int: give a whole number of at most 64 bits",
-            ),
-            ("--int=1.5", "\"1.5\" is no value of flag --int"),
-            ("--int=9223372036854775808", "\"9223372036854775808\" is no value of flag --int"),
-            ("--float= --int 1", "\"\" is no value of flag --float, whose type is float: give a number"),
-            ("--bool=yes", "\"yes\" is no value of flag --bool, whose type is bool: give true or false"),
-            ("--bool --int", "flag --int lacks its value, of type int"),
-            ("--size 3", "no plugin has a flag --size"),
+            ("--int two", "\"two\" is not a valid int for flag --int: expected a 64-bit integer"),
+            ("--int=1.5", "\"1.5\" is not a valid int for flag --int"),
+            ("--int=9223372036854775808", "\"9223372036854775808\" is not a valid int for flag --int"),
+            ("--float= --int 1", "\"\" is not a valid float for flag --float: expected a number"),
+            ("--bool=yes", "\"yes\" is not a valid bool for flag --bool: expected true or false"),
+            ("--bool --int", "flag --int needs a value of type int"),
+            ("--size 3", "unknown plugin flag --size"),
         ] {
             let wrong = check(bad).unwrap_err();
             assert!(wrong.starts_with(expected), "{bad}: {wrong}");

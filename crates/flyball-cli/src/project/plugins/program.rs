@@ -144,7 +144,7 @@ impl Plugin {
         }
         if (response.api_version.as_str(), response.command.as_str()) != (VERSION, request.command) {
             return Err(Error::new(format!(
-                "plugin {told} answers `{}` of {}, and was asked `{}` of {VERSION}",
+                "plugin {told} answered `{}` of {} to a request for `{}` of {VERSION}",
                 response.command, response.api_version, request.command
             )));
         }

@@ -129,7 +129,7 @@ impl Changes {
         insert: impl Fn(&str, &[String]) -> Option<String>,
     ) -> Result<()> {
         let Some(text) = self.read(path)? else {
-            self.missing.push(format!("there is no {path}, to which this is to be added:\n{}", lines.join("\n")));
+            self.missing.push(format!("{path} not found; add these lines to it:\n{}", lines.join("\n")));
             return Ok(());
         };
         if let Some(after) = insert(&text, lines) {
@@ -139,8 +139,8 @@ impl Changes {
         let is_there = |line: &&String| text.lines().any(|known| known.trim() == line.trim());
         let new: Vec<&str> = lines.iter().filter(|line| !is_there(line)).map(|line| line.trim_end()).collect();
         if !new.is_empty() {
-            let remedy = "put that back, or add by hand what would go above it";
-            self.missing.push(format!("{path} has lost {place}: {remedy}:\n{}", new.join("\n")));
+            let remedy = "restore it, or add these lines by hand";
+            self.missing.push(format!("{place} is missing in {path}: {remedy}:\n{}", new.join("\n")));
         }
         Ok(())
     }
@@ -232,7 +232,7 @@ fn format(code: &str, root: &Path) -> Option<String> {
     if formatted.status.success() { String::from_utf8(formatted.stdout).ok() } else { None }
 }
 
-/// Makes a folder and those above it, and records which ones were not there.
+/// Creates a folder and its parents, and records the new ones.
 fn make_folders(folder: &Path, made: &mut Vec<PathBuf>) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());

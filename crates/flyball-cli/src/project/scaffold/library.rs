@@ -32,7 +32,7 @@ pub(crate) struct LibraryArgs {
 fn version(text: &str) -> Result<String, String> {
     let good = text.starts_with(|c: char| c.is_ascii_digit() || "^=~".contains(c))
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "^=~.-+".contains(c));
-    if good { Ok(text.into()) } else { Err("a version is like 0.1.0".into()) }
+    if good { Ok(text.into()) } else { Err("expected a version such as 0.1.0".into()) }
 }
 
 /// A source of the library.
@@ -63,7 +63,7 @@ impl Library {
         let elsewhere = args.flyball_git.is_some() || args.flyball_rev.is_some() || args.flyball_version.is_some();
         if let Some(path) = args.flyball_path.clone().or_else(|| if elsewhere { None } else { variable() }) {
             if !path.join("crates/flyball/Cargo.toml").is_file() {
-                let what = format!("{} is no tree of Flyball's source: it has no crates/flyball", path.display());
+                let what = format!("{} is not a Flyball source tree: it has no crates/flyball", path.display());
                 return Err(Error::new(what).hint("pass --flyball-path PATH or --flyball-git URL"));
             }
             let root = path.canonicalize().when(format!("cannot read {}", path.display()))?;
@@ -84,7 +84,7 @@ impl Library {
         };
         if let (Some(_), Some(revision)) = (revision, &args.flyball_rev) {
             return Err(Error::usage(format!(
-                "--flyball-git names a revision, and --flyball-rev {revision} another one"
+                "--flyball-git contains a revision that differs from --flyball-rev {revision}"
             )));
         }
         let revision = revision.map(str::to_owned).or_else(|| args.flyball_rev.clone());

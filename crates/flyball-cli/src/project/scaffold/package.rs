@@ -25,7 +25,8 @@ const FOR_TESTS: &[(&str, &str, &str)] = &[
 ];
 
 /// With newer resolvers `cargo test` turns on more features of shared crates than `cargo run`, which then compiles them once more.
-const RESOLVER: &str = "# Tests and programs share the features of all crates, so that these are compiled once for both.\nresolver = \"1\"\n";
+const RESOLVER: &str =
+    "# Shares crate features between tests and programs, so that dependencies are compiled once.\nresolver = \"1\"\n";
 
 /// Writes the package.
 pub(crate) fn write(
@@ -37,7 +38,7 @@ pub(crate) fn write(
     let name = project.project_name.as_str();
     let note = match library {
         Library::Path { .. } => {
-            "# Docker does not see the library where Cargo.toml takes it from: take it from git for this.\n"
+            "# Docker cannot access the path of the library in Cargo.toml: use a git dependency instead.\n"
         }
         Library::Git { .. } | Library::Registry { .. } => "",
     };

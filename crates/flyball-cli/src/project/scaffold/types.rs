@@ -39,8 +39,8 @@ impl Definition {
         let Some(at) = found else {
             let all: Vec<&str> = versions.iter().filter_map(|one| one["name"].as_str()).collect();
             return Err(wrong(match version {
-                Some(version) => format!("it has no version {version}, but {}", all.join(", ")),
-                None => "none of its versions is the one to store, which `storage: true` says".into(),
+                Some(version) => format!("it has no version {version}; available: {}", all.join(", ")),
+                None => "no version has `storage: true`".into(),
             }));
         };
         let Some(schema) = versions[at]["schema"].get("openAPIV3Schema") else {
@@ -319,7 +319,7 @@ mod tests {
         let error = |definition: &Value, version| Definition::read(definition, version).unwrap_err().to_string();
         let told = error(&definition, None);
         assert!(told.ends_with("spec.versions[0].schema has no openAPIV3Schema, but openAPISchema"), "{told}");
-        assert!(error(&definition, Some("v2")).contains("no version v2, but v1"));
+        assert!(error(&definition, Some("v2")).contains("no version v2; available: v1"));
         assert!(error(&json!({"kind": "Pod"}), None).contains("its kind is \"Pod\""));
     }
 }

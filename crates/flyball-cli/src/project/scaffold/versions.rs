@@ -14,13 +14,13 @@ use crate::error::{Error, Result};
 /// Writes a version of the kind whose first version is there.
 pub(crate) fn add(changes: &mut Changes, names: &Names, first: &Names, force: bool) -> Result<()> {
     let source = format!("src/api/{}.rs", first.module());
-    let hint = format!("put it back, or give the types of {} yourself in its manner", names.resource.api_kind());
+    let hint = format!("restore it, or write the types of {} by hand", names.resource.api_kind());
     let Some(text) = changes.read(&source)? else {
         return Err(Error::new(format!("{source} not found; the new version is a copy of it")).hint(hint));
     };
     let of = |names: &Names| format!("version = \"{}\"", names.resource.version);
     if text.matches(&of(first)).count() != 1 {
-        let what = format!("{source} does not say `{}` once, which is to be changed in the copy", of(first));
+        let what = format!("{source} must contain `{}` exactly once", of(first));
         return Err(Error::new(what).hint(hint));
     }
     // What converts the first version, if it was itself the second of another, is not the copy's.

@@ -36,7 +36,7 @@ impl Workspace {
         folder.strip_prefix(&self.root).unwrap_or(folder).display().to_string()
     }
 
-    /// Tells whether a table such as `workspace.dependencies` says something of a name.
+    /// Returns true if a table such as `workspace.dependencies` says something of a name.
     pub(crate) fn has(&self, table: &str, name: &str) -> bool {
         let mut within = String::new();
         self.text.lines().map(str::trim).any(|line| {
@@ -49,7 +49,7 @@ impl Workspace {
         })
     }
 
-    /// Tells whether it has a table.
+    /// Returns true if it has a table.
     pub(crate) fn has_table(&self, table: &str) -> bool {
         let begins = |line: &str| {
             line.trim().strip_prefix(&format!("[{table}")).is_some_and(|rest| rest.starts_with(['.', ']']))
@@ -74,8 +74,8 @@ impl Workspace {
     /// Returns Cargo.toml with a folder among the members, if that takes a change.
     pub(crate) fn with_member(&self, folder: &Path) -> Result<Option<String>> {
         let relative = self.relative(folder);
-        let what = || format!("{} does not list its members in a way that can be added to", self.manifest().display());
-        let by_hand = format!("add {relative:?} to `members` of the table `workspace`, and run the command again");
+        let what = || format!("cannot add a member to {}: unsupported form of `members`", self.manifest().display());
+        let by_hand = format!("add {relative:?} to `workspace.members`, and run the command again");
         let Some((_, close, members)) = self.list("members") else {
             let at = self.text.find("[workspace]").map(|at| at + "[workspace]".len());
             let at = at.ok_or_else(|| Error::new(what()).hint(by_hand))?;
@@ -97,7 +97,7 @@ impl Workspace {
     }
 }
 
-/// Tells whether a path is one of those that a member such as `crates/*` stands for.
+/// Returns true if a path is one of those that a member such as `crates/*` stands for.
 fn is_matched(member: &str, path: &str) -> bool {
     let (member, path): (Vec<&str>, Vec<&str>) =
         (member.trim_start_matches("./").trim_end_matches('/').split('/').collect(), path.split('/').collect());

@@ -67,7 +67,7 @@ pub(super) struct AddArgs {
 
 fn parse_quantity(text: &str) -> Result<String, String> {
     let parsed = text.parse::<Quantity>().map_err(|error| error.to_string())?;
-    if parsed.is_negative() { Err("it is below zero".into()) } else { Ok(text.to_owned()) }
+    if parsed.is_negative() { Err("must not be negative".into()) } else { Ok(text.to_owned()) }
 }
 
 fn parse_pair(text: &str) -> Result<(String, String), String> {
@@ -95,7 +95,7 @@ fn parse_taint(text: &str) -> Result<Taint, String> {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     let (what, effect) = text.rsplit_once(':').ok_or("write KEY=VALUE:EFFECT or KEY:EFFECT")?;
     if !EFFECTS.contains(&effect) {
-        return Err(format!("the effect is one of {}", EFFECTS.join(", ")));
+        return Err(format!("invalid effect; use one of {}", EFFECTS.join(", ")));
     }
     let (key, value) = if what.contains('=') { parse_label(what)? } else { parse_label(&format!("{what}="))? };
     let value = Some(value).filter(|value| !value.is_empty());
@@ -130,7 +130,7 @@ pub(super) fn cmd_add(args: AddArgs) -> Result<()> {
             let late = || {
                 Error::new(format!("timed out after {} s waiting for all nodes to be ready", READY_TIMEOUT.as_secs()))
             };
-            let hint = "the controllers kubelet and node-lifecycle-controller make them ready: do they run?";
+            let hint = "check that the controllers kubelet and node-lifecycle-controller are not excluded";
             ready.map_err(|_| late().hint(hint))??;
         }
         Ok(added)
