@@ -170,7 +170,7 @@ pub(crate) fn never_allowed(name: &str, own: &[String]) -> Option<Reason> {
     (!is_identifier(name)).then_some(Reason::NotAName)
 }
 
-/// Tells whether it is a spelling of the name under which the operator passes name and namespace.
+/// Returns true if it is a spelling of the name under which the operator passes name and namespace.
 fn is_meta(name: &str) -> bool {
     folded(name) == "meta"
 }

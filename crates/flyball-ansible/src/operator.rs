@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Timeout of a run: as long as its tasks may wait.
 const DEADLINE: Duration = Duration::from_secs(1800);
 
-/// Makes an operator: a controller for each entry, whose objects are brought by the role or playbook to where they should be.
+/// Creates an operator: a controller for each entry, whose objects are brought by the role or playbook to where they should be.
 ///
 /// It is named after the `projectName` in the file `PROJECT`, or after the project's folder. The definitions in `config/crd/bases` or
 /// `deploy/crds` are those that it [installs](Operator::manifests). What it watches, and its rights, follow from what the roles say: every kind
@@ -122,7 +122,7 @@ fn controller(
     Ok((kind, controller, cache))
 }
 
-/// Makes the executors of the roles and playbooks of one file.
+/// Creates the executors of the roles and playbooks of one file.
 struct Executors<'w> {
     watches: &'w Watches,
     executor: Executor,
@@ -131,7 +131,7 @@ struct Executors<'w> {
 }
 
 impl Executors<'_> {
-    /// Makes the executor of a role or a playbook, and finds the kinds that it deals with.
+    /// Creates the executor of a role or a playbook, and finds the kinds that it deals with.
     fn make(
         &self,
         runs: &Runs,

@@ -50,7 +50,7 @@ impl Reach {
         &self.kinds
     }
 
-    /// Tells whether a place is within the namespace of the object, in which all is allowed.
+    /// Returns true if a place is within the namespace of the object, in which all is allowed.
     pub(crate) fn is_own(&self, namespace: Option<&str>) -> bool {
         self.own.as_deref().is_none_or(|own| Some(own) == namespace)
     }

@@ -88,7 +88,7 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Makes the scope in which a task is evaluated; variables of a loop are the strongest.
+    /// Creates the scope in which a task is evaluated; variables of a loop are the strongest.
     fn scope(&self, frame: &Frame<'_>, task: &Arc<Vars>, looped: &Vars) -> Arc<Scope> {
         let mut layers = vec![Arc::new(looped.clone()), self.job.extra.clone()];
         layers.extend(frame.params.iter().rev().cloned());

@@ -40,7 +40,7 @@ static ENGINES: LazyLock<Vec<Environment<'static>>> = LazyLock::new(|| FUEL.into
 /// The engine that checks templates, which takes no fuel.
 static ENGINE: LazyLock<&Environment<'static>> = LazyLock::new(|| &ENGINES[0]);
 
-/// Makes an engine, with all filters, tests and functions that there are.
+/// Creates an engine, with all filters, tests and functions that there are.
 fn engine(fuel: u64) -> Environment<'static> {
     let mut env = Environment::new();
     env.set_undefined_behavior(UndefinedBehavior::Chainable);
@@ -175,7 +175,7 @@ struct Quotes {
 }
 
 impl Quotes {
-    /// Takes the next letter, and tells whether it belongs to a quoted text.
+    /// Takes the next letter, and returns whether it belongs to a quoted text.
     fn is_quoted(&mut self, letter: char) -> bool {
         match (self.open, letter) {
             _ if self.escaped => self.escaped = false,
@@ -211,7 +211,7 @@ fn sole_expression(text: &str) -> Option<&str> {
     (!quotes.are_open() && depth == 0).then(|| inner.strip_suffix('-').unwrap_or(inner).trim())
 }
 
-/// Tells whether a text is anything but itself.
+/// Returns true if a text is anything but itself.
 pub(crate) fn is_template(text: &str) -> bool {
     text.contains("{{") || text.contains("{%") || text.contains("{#")
 }

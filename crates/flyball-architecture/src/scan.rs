@@ -377,7 +377,7 @@ fn item_length(tokens: &[TokenTree]) -> usize {
     tokens.iter().position(is_end).map_or(tokens.len(), |end| end + 1)
 }
 
-/// Tells whether the predicate of a `cfg` holds in tests alone: `test`, or `all` with it.
+/// Returns true if the predicate of a `cfg` holds in tests alone: `test`, or `all` with it.
 fn is_test_predicate(predicate: &TokenTree) -> bool {
     let TokenTree::Group(group) = predicate else { return false };
     let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
@@ -388,7 +388,7 @@ fn is_test_predicate(predicate: &TokenTree) -> bool {
     })
 }
 
-/// Tells whether the token is the `(crate)` or `(in path)` of `pub`.
+/// Returns true if the token is the `(crate)` or `(in path)` of `pub`.
 fn is_restriction(token: Option<&TokenTree>) -> bool {
     let Some(TokenTree::Group(group)) = token else { return false };
     let first = group.stream().into_iter().next().map(|token| token.to_string());

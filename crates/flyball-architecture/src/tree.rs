@@ -91,7 +91,7 @@ impl Modules {
         imports.chain(globs).find_map(|path| self.start(from, at, &path, budget)).or_else(|| Some(at.to_vec()))
     }
 
-    /// Tells if a name is in scope in a module.
+    /// Returns true if a name is in scope in a module.
     fn has(&self, at: &[String], name: &str, budget: usize) -> bool {
         let Some(budget) = budget.checked_sub(1) else { return false };
         let Some(module) = self.0.get(at) else { return false };

@@ -56,7 +56,7 @@ pub(crate) enum Handling {
     Moves,
     /// The same, but it goes through lists and maps, without looking into what they hold.
     Copies,
-    /// Makes a text, and carries on which parts of it are data.
+    /// Builds a text, and keeps track of which parts of it are data.
     Marks,
     /// Makes something else: if anything that it was given is data, then so is all that it makes.
     Makes,

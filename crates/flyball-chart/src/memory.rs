@@ -24,7 +24,7 @@ pub(crate) fn held() -> usize {
     HELD.with(Cell::get)
 }
 
-/// Tells whether this thread holds more than the rendering on it may.
+/// Returns true if this thread holds more than the rendering on it may.
 pub(crate) fn is_exhausted() -> bool {
     held() > LIMIT.with(Cell::get)
 }

@@ -127,7 +127,7 @@ impl RenderError {
         brief::brief(&self.to_string())
     }
 
-    /// Tells whether values were fine, so that it is the templates where the mistake is.
+    /// Returns true if values were fine, so that it is the templates where the mistake is.
     pub fn is_in_templates(&self) -> bool {
         !matches!(self, RenderError::Values(_) | RenderError::Schema(_))
     }
@@ -282,7 +282,7 @@ struct Scope {
 }
 
 impl Scope {
-    /// Adds a chart's templates; gives what a parent sees of it.
+    /// Adds a chart's templates; returns what a parent sees of it.
     fn chart(
         &mut self,
         chart: &Chart,

@@ -164,7 +164,7 @@ impl Constraints {
         text.split("||").map(group).collect::<Result<_, _>>().map(Constraints)
     }
 
-    /// Tells whether a version is as they say.
+    /// Returns true if a version is as they say.
     pub(crate) fn allow(&self, version: &Version) -> bool {
         self.0.iter().any(|group| {
             let takes_pre = group.iter().any(|constraint| !constraint.version.pre.is_empty());
@@ -247,7 +247,7 @@ impl Constraint {
     }
 }
 
-/// Tells whether a version is as a constraint says; what is neither is not.
+/// Returns true if a version is as a constraint says; what is neither is not.
 pub(crate) fn is_compatible(constraint: &str, version: &str) -> bool {
     match (Constraints::parse(constraint), Version::parse(version)) {
         (Ok(constraints), Ok(version)) => constraints.allow(&version),

@@ -28,7 +28,7 @@ impl Text {
         Self { chunk: Rc::new(chunk), data: (!data.is_empty()).then(|| Rc::new(data)) }
     }
 
-    /// Tells whether any of it is data.
+    /// Returns true if any of it is data.
     pub(crate) fn is_data(&self) -> bool {
         self.data.is_some()
     }

@@ -243,7 +243,7 @@ pub(crate) enum MapKind {
 }
 
 impl ListKind {
-    /// Tells whether its items are interfaces, of which the type is not known before one looks.
+    /// Returns true if its items are interfaces, of which the type is not known before one looks.
     pub(crate) fn holds_any(self) -> bool {
         self == ListKind::Any
     }
@@ -311,14 +311,14 @@ impl Type {
         }
     }
 
-    /// Tells whether nil may stand for it.
+    /// Returns true if nil may stand for it.
     pub(crate) fn takes_nil(self) -> bool {
         matches!(self, Type::Any | Type::Reflect | Type::Bytes | Type::List(_) | Type::Map(_))
     }
 }
 
 impl Value {
-    /// Tells whether any text of it is data. The value is one that [`World::weigh`](crate::world::World::weigh) found small enough.
+    /// Returns true if any text of it is data. The value is one that [`World::weigh`](crate::world::World::weigh) found small enough.
     pub(crate) fn is_data(&self) -> bool {
         match self {
             Value::Str(text) => text.is_data(),
@@ -548,7 +548,7 @@ impl Map {
 }
 
 impl Value {
-    /// Makes a value of what somebody gave: a text is data, unless the same text stands at the same place of what is trusted.
+    /// Creates a value of what somebody gave: a text is data, unless the same text stands at the same place of what is trusted.
     pub(crate) fn untrusted(json: &serde_json::Value, trusted: Option<&serde_json::Value>) -> Value {
         match json {
             serde_json::Value::String(text) => match trusted.and_then(serde_json::Value::as_str) {

@@ -93,7 +93,7 @@ impl BoundedYaml {
         Ok(value)
     }
 
-    /// Tells whether the documents take more than the limit.
+    /// Returns true if the documents take more than the limit.
     pub fn is_exhausted(&self) -> bool {
         memory::is_exhausted()
     }

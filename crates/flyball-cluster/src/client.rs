@@ -4,7 +4,7 @@ use flyball_server::{Server, User};
 use http::Request;
 use tower::ServiceExt;
 
-/// Makes a client that the API server takes for `user`.
+/// Creates a client that is authenticated as `user`.
 pub(crate) fn client_of(server: &Server, user: User) -> kube::Client {
     let user = move |mut request: Request<kube::client::Body>| {
         request.extensions_mut().insert(user.clone());

@@ -25,7 +25,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes a cluster that holds what every cluster holds from the start.
+    /// Creates a cluster with the default objects of Kubernetes.
     pub fn new(options: Options) -> Self {
         let (clock, rng) = (options.clock.clone(), options.rng.fork("controllers"));
         Self::around(Server::new(options), clock, rng)
@@ -82,7 +82,7 @@ impl Cluster {
         Snapshot { server: self.server.snapshot(), certificate, metrics: self.metrics.copied(), rules, program }
     }
 
-    /// Makes a cluster that goes on from here on its own: what is written to one never shows in the other.
+    /// Creates an independent copy of the cluster; later writes to one do not affect the other.
     ///
     /// It takes its clock, randomness and webhooks from `options`, and is in memory alone. Its controllers do not run
     /// before they are [run](Cluster::run).
@@ -151,12 +151,12 @@ impl Cluster {
         &self.server
     }
 
-    /// Makes a client that the API server takes for `user`, in process.
+    /// Creates an in-process client that is authenticated as `user`.
     pub fn client(&self, user: User) -> kube::Client {
         client_of(&self.server, user)
     }
 
-    /// Makes a client that may do everything.
+    /// Creates a client with all permissions.
     pub fn admin(&self) -> kube::Client {
         self.client(User::new("kubernetes-admin", &["system:masters"]))
     }
@@ -187,7 +187,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Makes a cluster that goes on from here on its own, as [`Cluster::fork`] does.
+    /// Creates an independent copy of the cluster, as [`Cluster::fork`] does.
     pub fn fork(&self, options: Options) -> Cluster {
         let (clock, rng) = (options.clock.clone(), options.rng.fork("controllers"));
         let (certificate, metrics) = (self.certificate.clone(), self.metrics.copied());

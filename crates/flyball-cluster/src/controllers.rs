@@ -48,7 +48,7 @@ use std::sync::Arc;
 pub enum Controller {
     /// Gives aggregated cluster roles their rules.
     ClusterRoleAggregation,
-    /// Makes jobs at set times.
+    /// Creates jobs at set times.
     CronJob,
     /// Keeps a pod of each daemon set on every node that it is meant for.
     DaemonSet,

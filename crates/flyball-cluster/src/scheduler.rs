@@ -204,7 +204,7 @@ impl Scheduler {
         api.create_subresource::<Binding, serde_json::Value>("binding", &name, &params, &binding).await.map(drop)
     }
 
-    /// Says of a pod that it has no node, unless that has been said; tells whether it was said now.
+    /// Says of a pod that it has no node, unless that has been said; returns whether it was said now.
     async fn condemn(&self, pending: &Pending, why: &str) -> bool {
         let conditions = pending.pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let before = conditions.into_iter().find(|condition| condition.type_ == "PodScheduled");

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep};
 use tower::service_fn;
 
-/// Makes a clock that begins at 2026-01-01 and goes as tokio's time goes, which a simulation pauses.
+/// Creates a clock that starts at 2026-01-01 and follows tokio's time, which simulations pause.
 ///
 /// # Panics
 ///
@@ -98,7 +98,7 @@ impl fmt::Debug for Trace {
 }
 
 impl Cluster {
-    /// Makes a client whose requests meet faults and are recorded.
+    /// Creates a client that records its requests and injects faults.
     pub fn simulated_client(&self, user: User, faults: Faults, rng: Rng, trace: Trace) -> kube::Client {
         let wire = Arc::new(Wire { clock: self.clock().clone(), user, faults, rng, trace });
         let server = self.server().clone();
@@ -175,7 +175,7 @@ impl Wire {
     }
 }
 
-/// Tells whether a request goes on from a place that an earlier answer named.
+/// Returns true if a request goes on from a place that an earlier answer named.
 fn goes_on(query: &str) -> bool {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let watches = query.split('&').any(|pair| pair == "watch=true");

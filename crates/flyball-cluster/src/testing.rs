@@ -94,7 +94,7 @@ const TOKEN_SECONDS: i64 = 24 * 3600;
 /// Downtime of an operator after a crash.
 const RESTART: Duration = Duration::from_secs(1);
 
-/// Makes the operator, once for each time that it is started.
+/// Creates the operator, once for each time that it is started.
 type Make = dyn Fn() -> Operator + Send + Sync;
 
 /// Builder of a [`Test`]: seed, nodes, controllers, faults.
@@ -290,7 +290,7 @@ impl Test {
         self.installed.target.user(&self.installed.log)
     }
 
-    /// Makes a service account in the namespace of the test that may do there what these rules say and nothing else, and returns a client
+    /// Creates a service account in the namespace of the test that may do there what these rules say and nothing else, and returns a client
     /// that bears its token for a day. What is made with it belongs to the scenario.
     ///
     /// # Panics
@@ -426,7 +426,7 @@ impl Test {
         self.running = Some(Running { stop, ended });
     }
 
-    /// Tells whether the operator has crashed as it was [told](Setup::crash_before).
+    /// Returns true if the operator has crashed as it was [told](Setup::crash_before).
     pub fn crashed(&self) -> bool {
         self.installed.log.crashed().is_some()
     }
@@ -473,7 +473,7 @@ impl Test {
         self.installed.target.trace()
     }
 
-    /// Tells whether the cluster is the test's own.
+    /// Returns true if the cluster is the test's own.
     fn is_alone(&self) -> bool {
         !self.installed.target.is_shared()
     }

@@ -46,7 +46,7 @@ impl<'a> Path<'a> {
         Path { parent: Some(self), step: Step::Key(key) }
     }
 
-    /// Tells whether this is the object itself.
+    /// Returns true if this is the object itself.
     pub fn is_root(&self) -> bool {
         matches!(self.step, Step::Root)
     }

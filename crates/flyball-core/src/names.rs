@@ -31,7 +31,7 @@ fn lower_alphanumeric(b: u8) -> bool {
     b.is_ascii_lowercase() || b.is_ascii_digit()
 }
 
-/// Tells whether `text` is not empty, starts and ends with an `edge` and holds nothing but edges and `inner` bytes.
+/// Returns true if `text` is not empty, starts and ends with an `edge` and holds nothing but edges and `inner` bytes.
 fn framed(text: &str, edge: fn(u8) -> bool, inner: &[u8]) -> bool {
     let bytes = text.as_bytes();
     let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
@@ -101,7 +101,7 @@ fn is_key_name(text: &str) -> bool {
     framed(text, |b| b.is_ascii_alphanumeric(), b"-_.")
 }
 
-/// Tells whether a name is one segment of a URL's path, however it is read: beyond what [`path_segment`] refuses, nothing in it begins a query
+/// Returns true if a name is one segment of a URL's path, however it is read: beyond what [`path_segment`] refuses, nothing in it begins a query
 /// or a fragment. It is asked of names that custom resources give before they become part of a request.
 pub fn is_path_segment(name: &str) -> bool {
     let splits = |c: char| matches!(c, '?' | '#' | '\\') || c.is_whitespace() || c.is_control();

@@ -72,12 +72,12 @@ impl Quantity {
         i64::try_from(div_ceil(self.nano, 1_000_000)).unwrap_or(if self.nano < 0 { i64::MIN } else { i64::MAX })
     }
 
-    /// Tells whether the amount is below zero.
+    /// Returns true if the amount is below zero.
     pub fn is_negative(&self) -> bool {
         self.nano < 0
     }
 
-    /// Tells whether the amount has a fraction.
+    /// Returns true if the amount has a fraction.
     pub fn is_whole(&self) -> bool {
         self.nano % NANO == 0
     }

@@ -118,7 +118,7 @@ pub fn first_causes<T>(causes: &[T], size: impl Fn(&T) -> usize) -> (&[T], &[T])
 }
 
 impl Status {
-    /// Makes a refusal without details.
+    /// Creates a rejection without details.
     pub fn new(code: u16, reason: impl Into<Option<Reason>>, message: impl Into<String>) -> Self {
         Self { code, reason: reason.into(), message: message.into(), details: None }
     }
@@ -239,7 +239,7 @@ impl Status {
             .with_details(Details { retry_after_seconds: seconds, ..Details::default() })
     }
 
-    /// Tells whether the reason is this one.
+    /// Returns true if the reason is this one.
     pub fn is(&self, reason: Reason) -> bool {
         self.reason == Some(reason)
     }

@@ -58,7 +58,7 @@ pub fn rfc3339_micro(time: Timestamp) -> String {
     format!("{time:.6}")
 }
 
-/// Tells whether a name is one of the time zones that there are.
+/// Returns true if a name is one of the time zones that there are.
 pub fn is_time_zone(name: &str) -> bool {
     jiff::tz::db().get(name).is_ok()
 }

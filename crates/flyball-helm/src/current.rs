@@ -37,7 +37,7 @@ impl Current {
         self.source.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the chart again if its files are not as they were; tells whether it is another one now.
+    /// Reads the chart again if its files are not as they were; returns whether it is another one now.
     ///
     /// # Errors
     ///

@@ -95,7 +95,7 @@ const COLUMNS: [[&str; 3]; 5] = [
     ["Age", "date", ".metadata.creationTimestamp"],
 ];
 
-/// Makes the definition that the operator-sdk makes, with columns: spec and status may be anything.
+/// Creates the definition that the operator-sdk makes, with columns: spec and status may be anything.
 fn open(watch: &Watch) -> CustomResourceDefinition {
     let (kind, resource) = (&watch.kind, watch.primary().resource().resource.to_string());
     let anything =

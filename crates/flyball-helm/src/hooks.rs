@@ -42,7 +42,7 @@ pub(crate) fn of_event(revision: &Revision, event: &str) -> Vec<usize> {
     found
 }
 
-/// Tells whether a hook is deleted by a policy.
+/// Returns true if a hook is deleted by a policy.
 pub(crate) fn is_deleted(hook: &Hook, policy: &str) -> bool {
     match hook.delete_policies.is_empty() {
         true => policy == BEFORE_CREATION,
@@ -67,7 +67,7 @@ fn is_hook_inside(hook: &Hook, kinds: &Kinds, namespace: &str) -> bool {
     object(hook, kinds).is_ok_and(|(resource, kind)| is_inside(&resource, &kind, namespace))
 }
 
-/// Tells whether there are hooks whose objects are not in the release's namespace.
+/// Returns true if there are hooks whose objects are not in the release's namespace.
 pub(crate) fn any_elsewhere(revision: &Revision, kinds: &Kinds, namespace: &str) -> bool {
     revision.hooks.iter().any(|hook| !is_hook_inside(hook, kinds, namespace))
 }

@@ -193,7 +193,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Deletes an object of the release, unless it is somebody else's by now; tells whether it was still there.
+    /// Deletes an object of the release, unless it is somebody else's by now; returns whether it was still there.
     async fn delete(&self, resource: &Resource) -> Result<bool> {
         let Some(known) = self.kinds.get(&resource.api_version, &resource.kind) else {
             let name = resource.name();
@@ -314,7 +314,7 @@ pub(crate) fn time_to_retry(cx: &Context<DynamicObject>, kept: &StoredRevision, 
     if failures == 0 { None } else { retry_after(failures).checked_sub(since).filter(|rest| !rest.is_zero()) }
 }
 
-/// Makes the objects of a release be as they should, whatever became of them.
+/// Corrects the objects of a release, whatever their state is.
 pub(crate) async fn repair(
     cx: &Context<DynamicObject>,
     owner: &Owner<'_>,

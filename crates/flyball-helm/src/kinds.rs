@@ -129,7 +129,7 @@ impl Kinds {
         }
     }
 
-    /// Tells whether objects of a kind are read by names only that the chart's templates name literally.
+    /// Returns true if objects of a kind are read by names only that the chart's templates name literally.
     pub(crate) fn is_named(&self, api_version: &str, kind: &str) -> bool {
         let names = (api_version.to_owned(), kind.to_owned());
         !self.known.contains_key(&names) && self.read.get(&names).is_some_and(|read| read.names.is_some())

@@ -46,7 +46,7 @@ impl Answers {
         Self { kinds, namespace: namespace.to_owned(), known: BTreeMap::new(), open: RefCell::default() }
     }
 
-    /// Fetches the answers that were asked for; tells whether there were any.
+    /// Fetches the answers that were asked for; returns whether there were any.
     pub(crate) async fn fetch(&mut self, cx: &Context<DynamicObject>) -> Result<bool> {
         let open = self.open.take();
         let asked = !open.is_empty();

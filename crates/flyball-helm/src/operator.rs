@@ -47,7 +47,7 @@ use std::time::Duration;
 /// Polling interval for changed charts, if they are reloaded.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Makes the operator of a `watches.yaml`: a controller for each entry.
+/// Creates the operator of a `watches.yaml`: a controller for each entry.
 ///
 /// Its name is that of the project's folder. Its [manifests](Operator::manifests) hold the definitions that are in
 /// `config/crd/bases`, or, of a kind that has none there, one with an open schema. What it watches and may do follows from the kinds that

@@ -16,7 +16,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// Type of Secrets that get a token of a service account.
 const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
 
-/// Tells whether an object is where the release of a custom resource is. One that is in no namespace itself may have objects in all.
+/// Returns true if an object is where the release of a custom resource is. One that is in no namespace itself may have objects in all.
 pub(crate) fn is_inside(resource: &Resource, kind: &Kind, namespace: &str) -> bool {
     let is_here = |there: &str| namespace.is_empty() || there == namespace;
     kind.is_namespaced() && resource.namespace().is_none_or(is_here)

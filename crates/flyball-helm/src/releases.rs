@@ -30,7 +30,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(15);
 /// Message while other long renderings hold the slots.
 const BUSY: &str = "other releases take long to render; this one is tried again";
 
-/// Makes releases of the custom resources of one kind.
+/// Creates releases of the custom resources of one kind.
 #[derive(Debug)]
 pub(crate) struct Releases {
     pub(crate) watch: Watch,
@@ -299,7 +299,7 @@ impl Plan<'_> {
         Ok(progress)
     }
 
-    /// Makes the objects of a release be as they should.
+    /// Corrects the objects of a release.
     async fn repair(
         &self,
         cx: &Context<DynamicObject>,
@@ -311,7 +311,7 @@ impl Plan<'_> {
         Ok(Progress::Done)
     }
 
-    /// Tells whether a revision in a Secret is what the chart renders of the same inputs; nothing if others take long to render.
+    /// Returns whether a revision in a Secret is what the chart renders of the same inputs; nothing if others take long to render.
     ///
     /// What this process rendered itself is not rendered again.
     async fn is_genuine(
@@ -336,7 +336,7 @@ impl Plan<'_> {
         Ok(Some(is_genuine))
     }
 
-    /// Tells whether the templates give, with what they find in the cluster by now, what is there.
+    /// Returns true if the templates give, with what they find in the cluster by now, what is there.
     async fn is_as_deployed(
         &self,
         cx: &Context<DynamicObject>,

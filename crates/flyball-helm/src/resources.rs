@@ -137,7 +137,7 @@ impl Resource {
         self.object["metadata"]["annotations"][name].as_str()
     }
 
-    /// Tells whether it stays when the release goes. See <https://helm.sh/docs/howto/charts_tips_and_tricks/#tell-helm-not-to-uninstall-a-resource>.
+    /// Returns true if it stays when the release goes. See <https://helm.sh/docs/howto/charts_tips_and_tricks/#tell-helm-not-to-uninstall-a-resource>.
     pub(crate) fn is_kept(&self) -> bool {
         self.annotation("helm.sh/resource-policy").is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
     }
@@ -149,7 +149,7 @@ impl Resource {
     }
 }
 
-/// Tells whether objects of a kind are lists of others.
+/// Returns true if objects of a kind are lists of others.
 pub(crate) fn is_list(api_version: &str, kind: &str) -> bool {
     (api_version, kind) == ("v1", "List")
 }
@@ -224,7 +224,7 @@ pub(crate) struct Owner<'a> {
 }
 
 impl Owner<'_> {
-    /// Tells whether an object says that it is part of the release.
+    /// Returns true if an object says that it is part of the release.
     pub(crate) fn has(&self, live: &DynamicObject) -> bool {
         let notes = live.metadata.annotations.as_ref();
         let says =
@@ -259,7 +259,7 @@ impl Owner<'_> {
         }
     }
 
-    /// Makes an object of a release: with what Helm adds to it, in its place. Tells whether its custom resource can own it.
+    /// Creates an object of a release: with what Helm adds to it, in its place. Tells whether its custom resource can own it.
     pub(crate) fn settle(&self, resource: &Resource, kind: &Kind) -> Result<(DynamicObject, bool), ManifestError> {
         let mut object = resource.object.clone();
         let owned = kind.is_namespaced()

@@ -119,7 +119,7 @@ impl Source {
         self.looks_up().then_some(PERIOD)
     }
 
-    /// Tells whether what it renders depends on what there is in the cluster.
+    /// Returns true if what it renders depends on what there is in the cluster.
     pub(crate) fn looks_up(&self) -> bool {
         self.templates().any(|text| text.contains("lookup"))
     }
@@ -226,7 +226,7 @@ fn templates(chart: &Chart, found: &mut Vec<String>) {
     chart.dependencies().iter().for_each(|subchart| templates(subchart, found));
 }
 
-/// Makes a digest of all that a chart says, with its subcharts.
+/// Hashes the content of a chart, with its subcharts.
 fn digest_of(chart: &Chart) -> String {
     let own = record::of(chart).to_string();
     let subcharts: Vec<String> = chart.dependencies().iter().map(digest_of).collect();

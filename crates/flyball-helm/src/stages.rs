@@ -35,7 +35,7 @@ struct Stage<'a> {
     resources: Vec<&'a Resource>,
 }
 
-/// Makes the objects of a release, as far as that may be done now; says what is waited for, if not all of them could be made.
+/// Creates the objects of a release as far as their stages permit, and returns what it waits for.
 pub(crate) async fn apply(
     cx: &Context<DynamicObject>,
     owner: &Owner<'_>,
@@ -53,7 +53,7 @@ pub(crate) async fn apply(
     Ok((!all_made).then(|| rollout.waiting().join("; ")))
 }
 
-/// Makes the objects of a release be as they should, in their order and without waiting.
+/// Corrects the objects of a release in their order, without waiting.
 pub(crate) async fn repair(
     cx: &Context<DynamicObject>,
     owner: &Owner<'_>,
@@ -65,7 +65,7 @@ pub(crate) async fn repair(
     cx.apply_all(&children).await.map(drop)
 }
 
-/// Makes the definitions that come in a chart's folder `crds`, unless there are such already; says which is waited for. They are
+/// Creates the definitions that come in a chart's folder `crds`, unless there are such already; says which is waited for. They are
 /// neither changed nor deleted afterwards, as by [Helm](https://helm.sh/docs/chart_best_practices/custom_resource_definitions/).
 pub(crate) async fn define(
     cx: &Context<DynamicObject>,

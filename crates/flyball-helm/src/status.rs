@@ -47,7 +47,7 @@ pub(crate) struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Makes the status of it.
+    /// Builds its status.
     pub(crate) fn status(&self) -> Value {
         let mut conditions = vec![json!({"type": "Initialized", "status": "True"})];
         if let Some((trouble, message)) = &self.trouble {
@@ -114,7 +114,7 @@ impl Trouble {
     }
 }
 
-/// Tells whether a status has this message in a condition of this type already.
+/// Returns true if a status has this message in a condition of this type already.
 pub(crate) fn says(status: &Value, (kind, reason): (&str, &str), message: &str) -> bool {
     let conditions = status["conditions"].as_array().into_iter().flatten();
     let message = shortened(message);
@@ -127,7 +127,7 @@ fn shortened(message: &str) -> String {
     message.chars().take(MAX_MESSAGE).collect()
 }
 
-/// Makes the status of a custom resource that is left alone.
+/// Creates the status of a custom resource that is left alone.
 pub(crate) fn paused(known: &Value) -> Value {
     let mut conditions: Vec<Value> = known["conditions"].as_array().cloned().unwrap_or_default();
     conditions.retain(|condition| condition["type"] != "Paused");

@@ -127,7 +127,7 @@ impl State {
         serde_json::from_value(word.into()).unwrap_or_default()
     }
 
-    /// Tells whether it is on its way in.
+    /// Returns true if it is on its way in.
     pub fn is_pending(self) -> bool {
         matches!(self, Self::PendingInstall | Self::PendingUpgrade | Self::PendingRollback)
     }

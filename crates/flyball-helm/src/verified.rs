@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct Verified(Mutex<BTreeMap<(String, String), String>>);
 
 impl Verified {
-    /// Tells whether the operator would make of a revision what the chart renders.
+    /// Returns true if the operator would make of a revision what the chart renders.
     pub(crate) fn has(&self, namespace: &str, release: &str, revision: &Revision) -> bool {
         let digests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         digests.get(&(namespace.to_owned(), release.to_owned())).is_some_and(|known| *known == digest(revision))
@@ -33,12 +33,12 @@ impl Verified {
     }
 }
 
-/// Tells whether the operator would make the same of two revisions.
+/// Returns true if the operator would make the same of two revisions.
 pub(crate) fn is_same(one: &Revision, other: &Revision) -> bool {
     digest(one) == digest(other)
 }
 
-/// Makes a digest of all that is made of a revision: its manifest and its hooks, but not how these went.
+/// Hashes the manifest and the hooks of a revision, without the outcome of the hooks.
 fn digest(revision: &Revision) -> String {
     let mut hooks = String::new();
     for hook in &revision.hooks {

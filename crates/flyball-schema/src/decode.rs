@@ -25,7 +25,7 @@ pub const MAX_REMARKS: usize = 100;
 /// The most bytes of all remarks on one document, roughly: paths may be as long as the document.
 const MAX_REMARK_BYTES: usize = 64 << 10;
 
-/// Tells whether one more remark is to be made on a document.
+/// Returns true if one more remark is to be made on a document.
 pub fn has_room(remarks: &[String]) -> bool {
     remarks.len() < MAX_REMARKS && remarks.iter().map(String::len).sum::<usize>() < MAX_REMARK_BYTES
 }

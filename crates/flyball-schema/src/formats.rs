@@ -4,7 +4,7 @@ use flyball_core::names;
 use flyball_core::time::{self, parse_duration};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Tells whether the real server checks a format of texts. Dashes in its name do not count to it.
+/// Returns true if the real server checks a format of texts. Dashes in its name do not count to it.
 pub fn is_recognized(format: &str) -> bool {
     const DASHED: [&str; 3] = ["date-time", "k8s-short-name", "k8s-long-name"];
     let bare = |format: &str| format.replace('-', "");
@@ -12,7 +12,7 @@ pub fn is_recognized(format: &str) -> bool {
     check(&given, "").is_some() || DASHED.iter().any(|known| bare(known) == given)
 }
 
-/// Tells whether a text is of a format; `None` if the format is not known, and so not checked.
+/// Returns whether a text is of a format; `None` if the format is not known, and so not checked.
 pub fn check(format: &str, text: &str) -> Option<bool> {
     Some(match format {
         "date-time" => time::parse_rfc3339(text).is_some(),

@@ -66,7 +66,7 @@ impl Default for Matcher {
 }
 
 impl Matcher {
-    /// Tells whether a text matches a pattern.
+    /// Returns whether a text matches a pattern.
     pub(crate) fn is_match(&mut self, pattern: &Pattern, text: &str) -> Result<bool, TooLong> {
         let spelled = pattern.as_str();
         let states = *pattern.states.get_or_init(|| self.known(spelled).states);
@@ -94,7 +94,7 @@ impl Matcher {
     }
 }
 
-/// Tells whether an automaton finds a match in a text; `None` if that takes more visits of states than are left.
+/// Returns whether an automaton finds a match in a text; `None` if that takes more visits of states than are left.
 fn simulate(automaton: &NFA, text: &[u8], visits: &mut u64) -> Option<bool> {
     *visits = visits.checked_sub(automaton.states().len() as u64 / 8)?;
     // The position at which each state was visited last.

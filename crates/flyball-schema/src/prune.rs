@@ -101,7 +101,7 @@ impl Pruner {
     }
 }
 
-/// Tells whether a schema says `additionalProperties: true`.
+/// Returns true if a schema says `additionalProperties: true`.
 fn open_map(node: Node<'_>) -> bool {
     matches!(node.get().shape, Shape::Map(MapShape { values: None, .. }))
 }

@@ -204,7 +204,7 @@ impl Schemas {
 }
 
 impl Root {
-    /// Makes a kind's schema out of the schemas that it refers to.
+    /// Builds the schema of a kind from the schemas that it refers to.
     pub fn new(all: Arc<Schemas>, id: Id) -> Self {
         Self { all, id }
     }
@@ -264,12 +264,12 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Tells whether a custom resource's schema names a format, such as `date-time`.
+    /// Returns true if a custom resource's schema names a format, such as `date-time`.
     pub fn has_format(self) -> bool {
         self.constraints.as_ref().is_some_and(|constraints| constraints.format.is_some())
     }
 
-    /// Tells whether nothing is said of what may stand here.
+    /// Returns true if nothing is said of what may stand here.
     pub fn is_any(self) -> bool {
         matches!(self.get().shape, Shape::Any)
     }

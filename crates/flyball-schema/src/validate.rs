@@ -226,7 +226,7 @@ impl Validator<'_> {
         Some(self.invalid(name, text, &format!("should match '{}'", pattern.as_str())))
     }
 
-    /// Tells whether a text matches a pattern. One that is too long for it ends all matching.
+    /// Returns true if a text matches a pattern. One that is too long for it ends all matching.
     fn is_match(&self, pattern: &Pattern, text: &str, name: &str) -> bool {
         if self.unmatched.get().is_some() {
             return true;
@@ -355,7 +355,7 @@ fn first_valid(outcomes: impl Iterator<Item = Outcome>) -> Result<Outcome, Outco
     Err(best.unwrap_or_default())
 }
 
-/// Tells whether `more` goes beyond `less`, or reaches it where the bound is exclusive.
+/// Returns true if `more` goes beyond `less`, or reaches it where the bound is exclusive.
 fn beyond(more: &Number, less: &Number, bound: &Bound) -> bool {
     match (more.as_i64(), less.as_i64()) {
         (Some(more), Some(less)) => more > less || bound.exclusive && more == less,
@@ -441,7 +441,7 @@ fn validate_lists_of(node: Node<'_>, value: &Value, path: &Path<'_>, is_object: 
     errors
 }
 
-/// Tells whether a number with a point is an integer all the same.
+/// Returns true if a number with a point is an integer all the same.
 fn is_integral(value: &Value) -> bool {
     value.as_f64().is_some_and(|number| number.fract() == 0.0)
 }

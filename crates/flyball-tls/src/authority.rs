@@ -44,7 +44,7 @@ impl fmt::Debug for Authority {
 }
 
 impl Authority {
-    /// Makes an authority with a new key.
+    /// Creates a certificate authority with a new key.
     ///
     /// # Errors
     ///

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use tracing::Instrument;
 
 impl ReconcileSession {
-    /// Applies an object, or a subresource of it, unless that would change nothing; gives the object as it is then.
+    /// Applies an object, or a subresource of it, unless that would change nothing; returns the object as it is then.
     ///
     /// `known` is what it is [known](Self::latest_to_apply) as.
     async fn apply_fields(

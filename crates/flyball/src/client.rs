@@ -109,7 +109,7 @@ impl HttpService for RetryingClient {
     }
 }
 
-/// Makes the span of a request, which ends with the head of its response; a watch has none.
+/// Creates the span of a request, which ends with the head of its response; a watch has none.
 fn span(request: &Request<Body>) -> Span {
     if request.extensions().get::<NoRetry>().is_some() {
         return Span::none();

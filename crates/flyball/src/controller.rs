@@ -100,13 +100,13 @@ pub struct Controller<R: Reconcile> {
 }
 
 impl<R: Reconcile<Resource: Resource>> Controller<R> {
-    /// Makes a controller for the objects of [`Reconcile::Resource`], named after the kind.
+    /// Creates a controller for the objects of [`Reconcile::Resource`], named after the kind.
     #[doc(alias = "For")]
     pub fn new(reconciler: R) -> Self {
         Self::with(Type::of::<R::Resource>(), Kind::of::<R::Resource>(), reconciler)
     }
 
-    /// Makes a controller whose reconciler is constructed when the operator starts, for example from the environment.
+    /// Creates a controller whose reconciler is constructed when the operator starts, for example from the environment.
     ///
     /// So the controller can be declared, and return its [rules](crate::Operator::rules), where construction would
     /// fail. An error ends [`Operator::run`](crate::Operator::run), and [`Operator::main`](crate::Operator::main) with

@@ -166,7 +166,7 @@ pub(crate) enum Ended {
 }
 
 impl Election {
-    /// Makes a replica's part; its identity is `instance` and something that no other process has.
+    /// Creates the elector of a replica; its identity is `instance` and a random suffix.
     pub(crate) fn new(
         env: &Environment,
         rng: &Rng,
@@ -181,7 +181,7 @@ impl Election {
         Self { client, clock, rng, settings, elector, leadership, master, recorder, notify: Arc::default() }
     }
 
-    /// Makes a store for the lease, whose changes this replica heeds.
+    /// Creates a store for the lease, whose changes trigger this replica.
     pub(crate) fn watched(&self) -> Writer {
         let namespace = self.leadership.lease.namespace().map(Into::into);
         // A role can allow this one without allowing the others.
@@ -350,7 +350,7 @@ impl Election {
         }
     }
 
-    /// Makes the lease, or replaces the state that it was made of.
+    /// Creates the lease, or replaces the state that it was made of.
     async fn write(&self, mut lease: Value) -> kube::Result<Value> {
         let name = self.leadership.lease.name();
         match lease["metadata"]["resourceVersion"].is_string() {

@@ -122,7 +122,7 @@ impl Error {
         self.0.retry
     }
 
-    /// Makes the error of a missed deadline.
+    /// Creates the error of a missed deadline.
     pub(crate) fn deadline(after: Duration) -> Self {
         format!("the reconcile was not done within {} s", after.as_secs_f64()).into()
     }

@@ -24,12 +24,12 @@ pub struct Event {
 }
 
 impl Event {
-    /// Makes an event of type `Normal`.
+    /// Creates an event of type `Normal`.
     pub fn normal(reason: impl Into<String>, note: impl Into<String>) -> Self {
         Self { kind: "Normal", reason: reason.into(), action: "Reconcile".into(), note: note.into() }
     }
 
-    /// Makes an event of type `Warning`.
+    /// Creates an event of type `Warning`.
     pub fn warning(reason: impl Into<String>, note: impl Into<String>) -> Self {
         Self { kind: "Warning", ..Self::normal(reason, note) }
     }

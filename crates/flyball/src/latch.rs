@@ -12,7 +12,7 @@ pub(crate) struct Latch {
 }
 
 impl Latch {
-    /// Makes a latch that is open already.
+    /// Creates a latch that is open already.
     pub(crate) fn opened() -> Self {
         Self { open: AtomicBool::new(true), notify: Notify::new() }
     }

@@ -42,7 +42,7 @@ impl<K> CounterCache<K> {
     }
 }
 
-/// Makes a histogram of seconds with the buckets of controller-runtime.
+/// Creates a histogram of seconds with the buckets of controller-runtime.
 pub(crate) fn duration_histogram() -> Histogram {
     Histogram::new([
         0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,

@@ -239,7 +239,7 @@ impl RunError {
 }
 
 impl Operator {
-    /// Makes an operator without controllers.
+    /// Creates an operator without controllers.
     ///
     /// The name is its field manager and the reporter of its events; keep it from release to release.
     pub fn new(name: impl Into<String>) -> Self {

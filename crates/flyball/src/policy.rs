@@ -111,7 +111,7 @@ pub enum Reason {
 }
 
 impl Rule {
-    /// Makes a rule with the message of a violation.
+    /// Creates a rule with the message of a violation.
     pub fn new(expression: impl Into<String>, message: impl Into<String>) -> Self {
         let (expression, message) = (expression.into(), message.into());
         Self { expression, message, message_expression: None, reason: Reason::Invalid }
@@ -131,7 +131,7 @@ impl Rule {
 }
 
 impl<T: Resource> Policy<T> {
-    /// Makes a policy without rules.
+    /// Creates a policy without rules.
     pub fn new() -> Self {
         let scope = Scope::of::<T>();
         let declared = Declaration { scope, variables: Vec::new(), mutations: Vec::new(), rules: Vec::new() };

@@ -185,7 +185,7 @@ fn percent_decoded(text: &str) -> Vec<u8> {
     decoded
 }
 
-/// Makes TCP connections, directly or through a proxy. TLS is layered on top.
+/// Creates TCP connections, directly or through a proxy. TLS is layered on top.
 #[derive(Clone, Debug)]
 pub struct Connector {
     tcp: HttpConnector,
@@ -193,7 +193,7 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Makes a connector that uses these proxies.
+    /// Creates a connector that uses these proxies.
     pub fn new(proxies: Proxies) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);

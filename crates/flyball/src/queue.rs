@@ -126,7 +126,7 @@ pub(crate) struct QueueStats {
 }
 
 impl Queue {
-    /// Makes an empty queue, whose keys wait for their own writes up to `own_write_timeout`.
+    /// Creates an empty queue, whose keys wait for their own writes up to `own_write_timeout`.
     pub(crate) fn new(backoff: Backoff, rate: RetryRate, own_write_timeout: Duration, rng: &Rng) -> Self {
         let inner = Inner {
             state: State::new(backoff, rate, rng),
@@ -365,7 +365,7 @@ impl Queue {
         result
     }
 
-    /// Sorts in what came in, and says whether somebody waits for more.
+    /// Sorts in what came in, and returns whether somebody waits for more.
     fn sort_in(&self, inner: &mut Inner) {
         inner.unsorted = 0;
         let mut intake = lock(&self.intake);

@@ -60,7 +60,7 @@ pub(crate) fn rules<'a>(grants: impl IntoIterator<Item = &'a Grant>) -> Vec<Poli
     verbs.into_iter().map(rule).collect()
 }
 
-/// Makes the roles that grant this: one for the cluster, or one in each namespace and one for what lives in none.
+/// Creates the roles that grant this: one for the cluster, or one in each namespace and one for what lives in none.
 ///
 /// `extra` goes where objects are, `cluster` where there are no namespaces.
 pub(crate) fn roles(
@@ -108,7 +108,7 @@ pub(crate) fn roles(
     roles
 }
 
-/// Makes the role that lets an operator elect its leader and tell of it: where the lease is, and nothing but this
+/// Creates the role that lets an operator elect its leader and tell of it: where the lease is, and nothing but this
 /// lease.
 pub(crate) fn election_role(operator: &str, namespace: &str, lease: &str) -> Value {
     let rule = |verbs: Value| json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs});

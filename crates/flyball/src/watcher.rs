@@ -139,7 +139,7 @@ impl Watcher {
         }
     }
 
-    /// Sends a request; gives the body of the answer, or what to wait for before the next one.
+    /// Sends a request; returns the body of the answer, or what to wait for before the next one.
     async fn send(&mut self, request: &Request) -> Result<ResponseBody, Pause> {
         let answer = match self.get(request).await {
             Ok(answer) => answer,
@@ -350,7 +350,7 @@ impl Chunks {
     }
 }
 
-/// Carries one step out; gives what to wait for, if that ends the exchange.
+/// Carries one step out; returns what to wait for, if that ends the exchange.
 fn apply_step(step: Step, session: &mut Session, writer: &mut Writer, metrics: &WatchCounters) -> Option<Pause> {
     match step {
         Step::Apply(delta) => {

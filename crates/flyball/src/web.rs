@@ -24,7 +24,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Client(legacy::Client<HttpsConnector<Connector>, Full<Bytes>>);
 
 impl Client {
-    /// Makes a client that trusts these servers, and connects through these proxies.
+    /// Creates a client that trusts these servers, and connects through these proxies.
     ///
     /// # Errors
     ///

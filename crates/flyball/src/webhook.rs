@@ -208,7 +208,7 @@ impl Declaration {
 }
 
 impl<T: Resource + Serialize> Webhook<T> {
-    /// Makes a webhook that serves no calls yet.
+    /// Creates a webhook that serves no calls yet.
     pub fn new() -> Self {
         let declared = Declaration {
             scope: Scope::of::<T>(),

@@ -192,7 +192,7 @@ impl State {
 }
 
 impl Model {
-    /// Makes a network in which nothing runs, and no call goes wrong.
+    /// Creates a network without processes and without faults.
     pub fn new(rng: Rng) -> Self {
         Self(Arc::new(Mutex::new(State {
             rng,
@@ -255,7 +255,7 @@ impl Model {
         }
     }
 
-    /// Tells whether the member in a pod answers its readiness probe.
+    /// Returns true if the member in a pod answers its readiness probe.
     pub fn is_ready(&self, pod: &str) -> bool {
         let mut state = self.state();
         state.settle();
@@ -300,7 +300,7 @@ impl Model {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a call of the operator, if nothing goes wrong.
+    /// Executes a call of the operator, unless a fault is injected.
     async fn call<T>(
         &self,
         name: &'static str,

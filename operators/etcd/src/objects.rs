@@ -73,7 +73,7 @@ pub fn version_of(image: &str) -> String {
     tag.strip_prefix('v').unwrap_or(tag).to_owned()
 }
 
-/// Makes both services.
+/// Creates both services.
 pub fn services(cluster: &EtcdCluster) -> Result<[Service; 2]> {
     let name = cluster.name_any();
     let client = json!({"name": "client", "port": CLIENT_PORT, "targetPort": CLIENT_PORT});
@@ -94,7 +94,7 @@ pub fn services(cluster: &EtcdCluster) -> Result<[Service; 2]> {
     Ok([serde_json::from_value(peers)?, serde_json::from_value(clients)?])
 }
 
-/// Makes the budget by which whoever drains nodes takes one member at a time.
+/// Creates the budget by which whoever drains nodes takes one member at a time.
 pub fn disruption_budget(cluster: &EtcdCluster) -> Result<PodDisruptionBudget> {
     Ok(serde_json::from_value(json!({
         "metadata": {"name": cluster.name_any(), "labels": labels(cluster)},
@@ -102,7 +102,7 @@ pub fn disruption_budget(cluster: &EtcdCluster) -> Result<PodDisruptionBudget> {
     }))?)
 }
 
-/// Makes the pod of a member.
+/// Creates the pod of a member.
 pub fn pod(cluster: &EtcdCluster, life: &Incarnation, name: &str, version: &str, start: &Start<'_>) -> Result<Pod> {
     let (client, peer) = (client_url(cluster, name), peer_url(cluster, name));
     let mut labels = labels(cluster);

@@ -40,17 +40,17 @@ pub struct ObservedPod {
 }
 
 impl ObservedPod {
-    /// Tells whether it may still be of use.
+    /// Returns true if it may still be of use.
     pub fn is_alive(&self) -> bool {
         !self.is_leaving && !self.is_over
     }
 
-    /// Tells whether it does what it is for.
+    /// Returns true if it does what it is for.
     fn is_well(&self) -> bool {
         self.is_alive() && self.status.as_ref().is_some_and(|status| status.leader != 0)
     }
 
-    /// Tells whether it runs what it is to run. Builds of one version for several platforms call themselves alike.
+    /// Returns true if it runs what it is to run. Builds of one version for several platforms call themselves alike.
     fn runs_its_version(&self) -> bool {
         self.status
             .as_ref()
@@ -186,7 +186,7 @@ impl View {
             .filter(|pod| pod.is_well())
     }
 
-    /// Tells whether clients can read and write, and every member that was added has started.
+    /// Returns true if clients can read and write, and every member that was added has started.
     pub fn is_available(&self) -> bool {
         self.membership.as_ref().is_some_and(|membership| {
             membership.is_consistent
@@ -195,7 +195,7 @@ impl View {
         })
     }
 
-    /// Tells whether what is left of the members can never be a quorum again, for what they knew is gone with their pods.
+    /// Returns true if what is left of the members can never be a quorum again, for what they knew is gone with their pods.
     ///
     /// Both what they say themselves and what was seen before must say so: a member that was cut off may tell of old times.
     fn is_lost(&self) -> bool {

@@ -11,7 +11,7 @@ use std::future::Future;
 ///
 /// Names are those of files: letters, digits, `.`, `-` and `_`. A place has bounds; what does not fit is refused.
 pub trait Snapshots: Send + Sync + 'static {
-    /// Keeps a snapshot, whole or not at all, in the place of one of the same name; gives its size in bytes.
+    /// Keeps a snapshot, whole or not at all, in the place of one of the same name; returns its size in bytes.
     fn save(&self, name: &str, snapshot: Chunks) -> impl Future<Output = Result<u64>> + Send;
 
     /// Removes a snapshot; what is gone already counts as removed.

@@ -59,7 +59,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Tells whether only a change of the group or of the templates helps, so that trying again soon is in vain.
+    /// Returns true if only a change of the group or of the templates helps, so that trying again soon is in vain.
     ///
     /// Everything that is not on this list may pass and is to be retried.
     pub fn is_lasting(&self) -> bool {
@@ -94,7 +94,7 @@ enum Step {
 }
 
 impl Plan {
-    /// Tells whether the group is what it should be.
+    /// Returns true if the group is what it should be.
     pub fn is_done(&self) -> bool {
         self.steps.is_empty() && self.obstacle.is_none()
     }
@@ -250,7 +250,7 @@ impl<V: Vcenter> Groups<V> {
     }
 }
 
-/// Tells whether an operation failed because vCenter is no longer, or not yet, as the plan saw it.
+/// Returns true if an operation failed because vCenter is no longer, or not yet, as the plan saw it.
 fn is_overtaken(error: &vsphere::Error) -> bool {
     use vsphere::Error as E;
     matches!(

@@ -81,7 +81,7 @@ impl Simulator {
         Credentials { host: "vcenter.invalid".into(), user: api::USER.into(), password: api::PASSWORD.into() }
     }
 
-    /// Makes a transport that leads to it.
+    /// Creates a transport to the simulator.
     pub fn transport(&self) -> Transport {
         BoxCloneSyncService::new(self.clone())
     }
@@ -106,13 +106,13 @@ impl Simulator {
         self.state().api.inventory.group_folders()
     }
 
-    /// Powers a machine off behind the operator's back; tells whether there is one of that name.
+    /// Powers a machine off behind the operator's back; returns whether there is one of that name.
     pub fn power_off(&self, vm: &str) -> bool {
         let inventory = &mut self.state().api.inventory;
         inventory.vm(vm).map(|vm| inventory.set_power(&vm, false)).is_some()
     }
 
-    /// Removes a machine or template behind the operator's back; tells whether there is one of that name.
+    /// Removes a machine or template behind the operator's back; returns whether there is one of that name.
     pub fn remove(&self, vm: &str) -> bool {
         let inventory = &mut self.state().api.inventory;
         inventory.vm(vm).map(|vm| inventory.remove(&vm)).is_some()
@@ -123,7 +123,7 @@ impl Simulator {
         self.state().api.inventory.add_template(name);
     }
 
-    /// Adds a virtual machine that is nobody's clone to a group's folder; tells whether there is such a folder.
+    /// Adds a virtual machine that is nobody's clone to a group's folder; returns whether there is such a folder.
     pub fn add_vm(&self, folder: &str, name: &str) -> bool {
         let machine = Machine { powered_on: true, template: false, cpus: 1, memory_mib: 512 };
         let inventory = &mut self.state().api.inventory;

@@ -28,7 +28,7 @@ pub trait Vcenter: Send + Sync {
     /// Finds the folder of a group.
     fn find_folder(&self, name: &str) -> impl Future<Output = Result<Option<ManagedObject>>> + Send;
 
-    /// Makes the folder of a group, or finds it if it is there already.
+    /// Creates the folder of a group, or finds it if it is there already.
     fn create_folder(&self, name: &str) -> impl Future<Output = Result<ManagedObject>> + Send;
 
     /// Destroys a folder **and all that it holds**.

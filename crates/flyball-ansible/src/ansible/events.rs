@@ -55,12 +55,12 @@ impl Events {
         }
     }
 
-    /// Tells whether the run came to its end.
+    /// Returns true if the run came to its end.
     pub(crate) fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Tells whether a task failed that was not to be ignored.
+    /// Returns true if a task failed that was not to be ignored.
     pub(crate) fn has_failed(&self) -> bool {
         self.outcome.failures > 0
     }

@@ -28,7 +28,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder of a run.
+    /// Creates the folder of a run.
     pub(super) fn new(job: &Job<'_>, ansible: &AnsiblePlaybook, proxy: &Proxy) -> io::Result<Self> {
         let project = fs::canonicalize(&ansible.project)?;
         let mut folder = Self { work_dir: WorkDir::new()?, roles: Vec::new(), secret: super::random(16)? };

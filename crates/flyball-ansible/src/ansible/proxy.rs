@@ -120,7 +120,7 @@ pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
     Ok(Proxy { url, authority, token, serves: tokio::spawn(serving).abort_handle() })
 }
 
-/// Makes an authority and a certificate that it signed, good for this run; no key is kept anywhere.
+/// Creates a certificate authority and a certificate signed by it, valid for this run; no key is stored.
 fn identity() -> Result<(String, TlsAcceptor), Box<dyn std::error::Error + Send + Sync>> {
     let authority = Authority::new("flyball ansible authority", Validity::UNLIMITED)?;
     let issued = authority.issue("flyball ansible", Purpose::Server(&[LOOPBACK.to_owned()]), Validity::UNLIMITED)?;
@@ -311,7 +311,7 @@ fn writable(reach: &Reach, target: &Target, method: &Method, body: &[u8]) -> Res
     objects.iter().try_for_each(|object| write(&target.group, kind, object))
 }
 
-/// Tells whether a resource that comes with every cluster has no namespaces.
+/// Returns true if a resource that comes with every cluster has no namespaces.
 fn is_cluster_wide(group: &str, resource: &str) -> bool {
     let mut kinds = CLUSTER_SCOPED.iter().filter(|(known, _)| *known == group);
     kinds.any(|(_, kind)| Kind::new(group, "v1", kind).api_resource().plural == resource)

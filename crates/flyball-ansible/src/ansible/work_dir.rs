@@ -25,7 +25,7 @@ pub(super) struct WorkDir {
 }
 
 impl WorkDir {
-    /// Makes a folder for a run. The first one sweeps away those of processes that are dead.
+    /// Creates the folder of a run. The first call deletes those of dead processes.
     pub(super) fn new() -> io::Result<Self> {
         static SWEPT: Once = Once::new();
         // Nobody else can take a name in there.
@@ -85,7 +85,7 @@ fn base(temporary: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Tells whether a path is a folder, and no link, that only this user can look into.
+/// Returns true if a path is a folder, and no link, that only this user can look into.
 fn is_private(path: &Path) -> bool {
     let is_ours =
         |found: fs::Metadata| found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0;

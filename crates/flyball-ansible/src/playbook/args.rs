@@ -147,7 +147,7 @@ fn split(name: &str) -> (Option<&str>, &str) {
     name.rsplit_once('.').map_or((None, name), |(collection, rest)| (Some(collection), rest))
 }
 
-/// Tells whether a key names this action of Ansible's own, such as `include_tasks`.
+/// Returns true if a key names this action of Ansible's own, such as `include_tasks`.
 pub(super) fn is_builtin(key: &str, name: &str) -> bool {
     let (collection, rest) = split(key);
     rest == name && collection.is_none_or(|collection| BUILTIN.contains(&collection))

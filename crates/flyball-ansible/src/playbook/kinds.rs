@@ -369,7 +369,7 @@ impl Search<'_> {
     }
 }
 
-/// Tells whether a namespace is said to be that of the object that is reconciled.
+/// Returns true if a namespace is said to be that of the object that is reconciled.
 fn is_own(namespace: &str) -> bool {
     namespace.contains("meta.namespace") || namespace.contains("metadata.namespace")
 }

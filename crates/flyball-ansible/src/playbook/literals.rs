@@ -84,7 +84,7 @@ fn literal(value: &Value) -> Option<&str> {
     value.as_str().filter(|text| !is_template(text))
 }
 
-/// Makes a kind of what an object says that it is.
+/// Returns the kind that an object states.
 pub(crate) fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let is_name =

@@ -265,7 +265,7 @@ impl Loader {
     }
 }
 
-/// Makes a task that runs a role.
+/// Creates a task that runs a role.
 fn role_task(role: RoleReference) -> Task {
     let RoleReference { folder, vars, no_log } = role;
     Task {

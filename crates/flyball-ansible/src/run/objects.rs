@@ -170,7 +170,7 @@ fn change(object: &DynamicObject, changed: bool, method: &'static str) -> Result
     Ok(Change { changed, object: Some(object), method })
 }
 
-/// Tells whether a value has all that a patch says, so that the patch would change nothing.
+/// Returns true if a value has all that a patch says, so that the patch would change nothing.
 fn contains(live: &Value, patch: &Value, by_key: bool) -> bool {
     match (live, patch) {
         (Value::Object(live), Value::Object(patch)) => patch.iter().all(|(key, patch)| match (live.get(key), patch) {
@@ -193,7 +193,7 @@ pub(super) fn has_labels(object: &DynamicObject, selector: &LabelSelector) -> bo
     selector.matches(|label| object.metadata.labels.as_ref()?.get(label).map(String::as_str))
 }
 
-/// Tells whether a term such as `status.phase=Running` holds for an object.
+/// Returns true if a term such as `status.phase=Running` holds for an object.
 pub(super) fn has_field(object: &Value, term: &str) -> bool {
     let (path, value, equal) = match (term.split_once("!="), term.split_once("==").or_else(|| term.split_once('='))) {
         (Some((path, value)), _) => (path, value, false),

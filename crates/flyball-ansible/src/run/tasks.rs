@@ -242,7 +242,7 @@ impl<'r> Run<'r> {
         unreachable!("the last attempt returns")
     }
 
-    /// Applies `failed_when` and `changed_when`, and tells whether `until` holds.
+    /// Applies `failed_when` and `changed_when`, and returns whether `until` holds.
     fn judge(&self, task: &Task, frame: &Frame<'_>, looped: &Vars, done: &mut Done) -> Result<bool, String> {
         let failed = done.failure.is_some();
         done.result.entry("failed").or_insert(failed.into());
@@ -457,7 +457,7 @@ fn of(task: &Task) -> String {
     format!("{} ({})", task.name, task.file.display())
 }
 
-/// Tells whether all conditions hold.
+/// Returns whether all conditions hold.
 pub(super) fn holds(conditions: &[Value], scope: &Arc<Scope>) -> Result<bool, String> {
     for condition in conditions {
         if !scope.holds(condition)? {

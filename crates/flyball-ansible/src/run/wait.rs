@@ -49,7 +49,7 @@ impl Wait {
 }
 
 impl Run<'_> {
-    /// Waits for an object to be ready, or to be gone; gives it as it is then.
+    /// Waits for an object to be ready, or to be gone; returns it as it is then.
     pub(super) async fn wait_for(
         &self,
         wait: &Wait,
@@ -79,7 +79,7 @@ impl Run<'_> {
     }
 }
 
-/// Tells whether an object is as it is waited for: by a condition, or as its kind says that it is ready.
+/// Returns true if an object is as it is waited for: by a condition, or as its kind says that it is ready.
 fn is_ready(kind: &str, object: &Value, condition: Option<&Expected>) -> bool {
     let (spec, status) = (&object["spec"], &object["status"]);
     let generation = object["metadata"]["generation"].as_i64();

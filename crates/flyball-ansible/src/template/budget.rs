@@ -98,7 +98,7 @@ impl Budget {
     }
 }
 
-/// Tells whether it was for want of fuel that something failed, wherever that was noticed.
+/// Returns true if it was for want of fuel that something failed, wherever that was noticed.
 fn is_out_of_fuel(error: &Error) -> bool {
     let sources = std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source());
     sources.filter_map(|error| error.downcast_ref::<Error>()).any(|error| error.kind() == ErrorKind::OutOfFuel)

@@ -43,12 +43,12 @@ pub(crate) enum Var {
 /// Variables by their names.
 pub(crate) type Vars = BTreeMap<String, Var>;
 
-/// Makes variables of a map whose texts are templates.
+/// Creates variables of a map whose texts are templates.
 pub(crate) fn templates<'a>(fields: impl IntoIterator<Item = (&'a String, &'a Json)>) -> Vars {
     fields.into_iter().map(|(name, value)| (name.clone(), Var::Template(Arc::new(value.clone())))).collect()
 }
 
-/// Makes variables of a map that is data.
+/// Creates variables of a map that is data.
 pub(crate) fn data(fields: impl IntoIterator<Item = (String, Json)>) -> Vars {
     fields.into_iter().map(|(name, value)| (name, Var::Data(Arc::new(value)))).collect()
 }
@@ -74,7 +74,7 @@ struct Evaluation {
 }
 
 impl Scope {
-    /// Makes a scope of layers of variables, the strongest first, and the folders in which files are found.
+    /// Creates a scope of layers of variables, the strongest first, and the folders in which files are found.
     pub(crate) fn new(layers: Vec<Arc<Vars>>, files: Vec<Arc<Files>>) -> Arc<Self> {
         Self::within(Arc::default(), layers, files)
     }
@@ -84,7 +84,7 @@ impl Scope {
         Arc::new(Self { layers, files, evaluation: Mutex::default(), budget })
     }
 
-    /// Tells whether roles get to see a variable of the environment.
+    /// Returns true if roles get to see a variable of the environment.
     pub(super) fn sees(&self, variable: &str) -> bool {
         PASSED.contains(&variable) || self.budget.environment.contains(variable)
     }
@@ -147,7 +147,7 @@ impl Scope {
         Ok(value)
     }
 
-    /// Tells whether a condition holds.
+    /// Returns whether a condition holds.
     pub(crate) fn holds(self: &Arc<Self>, condition: &Json) -> Result<bool, String> {
         match condition {
             Json::Bool(truth) => Ok(*truth),
@@ -264,7 +264,7 @@ impl io::Write for Bounded {
     }
 }
 
-/// Tells whether Ansible takes a value for true: texts by what they say.
+/// Returns true if Ansible takes a value for true: texts by what they say.
 fn truth(value: &Value) -> bool {
     match value.as_str() {
         Some(text) => crate::yaml::truth(&text.into()).unwrap_or(!text.is_empty()),

@@ -55,7 +55,7 @@ const WATCHES: &str = "- {group: shop.example.com, version: v1, kind: Shop, role
 /// The tasks of a role that does little.
 pub(crate) const ROLE: &str = "- debug: {msg: '{{ title }}'}\n";
 
-/// Makes a project with one role and one playbook.
+/// Creates a project with one role and one playbook.
 pub(crate) fn project(name: &str, tasks: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz-projects").join(name);
     let _ = fs::remove_dir_all(&folder);

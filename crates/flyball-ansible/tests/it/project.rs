@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Makes the operator of a project.
+/// Creates the operator of a project.
 pub(crate) fn operator_of(folder: &Path) -> Operator {
     operator(&Watches::read(folder.join("watches.yaml")).unwrap().repeatable(), Executor::BuiltIn).unwrap()
 }

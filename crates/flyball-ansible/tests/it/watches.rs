@@ -22,7 +22,7 @@ const PAGE: &str = "
       data: {word: '{{ first_word | default(firstWord | default(\"none\")) }}'}
 ";
 
-/// Makes a test of a project whose entry says this on top.
+/// Creates a test of a project whose entry says this on top.
 fn test_of(name: &str, says: &str, tasks: &str) -> Setup {
     let watches = format!("- {{group: shop.example.com, version: v1, kind: Shop, role: a{says}}}\n");
     let written = Project::new(name, &[("watches.yaml", &watches), ("roles/a/tasks/main.yml", tasks)]);

@@ -36,7 +36,7 @@ pub(super) fn open(path: &Path) -> Result<Chart, ChartError> {
     from_archive(&bytes)
 }
 
-/// Makes a chart of an archive.
+/// Creates a chart from an archive.
 pub(super) fn from_archive(bytes: &[u8]) -> Result<Chart, ChartError> {
     let mut left = Left::new();
     nested(archive::files(bytes, &mut left)?, 0, &mut left)
@@ -112,7 +112,7 @@ fn walk(
     Ok(())
 }
 
-/// Makes a chart of files, which are named by their paths within it.
+/// Creates a chart from files, by their paths within it.
 fn nested(files: Vec<File>, depth: usize, left: &mut Left) -> Result<Chart, ChartError> {
     if depth > DEPTH {
         return Err(ChartError::Archive(format!("subcharts are nested deeper than {DEPTH}")));

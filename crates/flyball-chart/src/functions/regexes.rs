@@ -116,7 +116,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Tells whether the deterministic automaton is small as well, whatever the subject. Of a larger one, the engine may have to follow all
+    /// Returns true if the deterministic automaton is small as well, whatever the subject. Of a larger one, the engine may have to follow all
     /// states at once.
     fn is_quick(&self) -> bool {
         self.states <= 16

@@ -62,7 +62,7 @@ fn argument(world: &World<'_>, param: Type, shape: usize, size: usize) -> Value 
     }
 }
 
-/// Makes a call as a template does, unless it is an expensive one; gives what it was charged, what it gave, and the time it took.
+/// Calls a function as a template does, unless it is expensive; returns its charge, its result and its duration.
 fn call(world: &World<'_>, function: &Function, args: &[Value]) -> (u64, Option<Value>, u64) {
     let context = Call { world, templates: &Rc::default(), is_literal: false, is_evaluated: false };
     let before = world.steps();

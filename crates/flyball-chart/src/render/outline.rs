@@ -42,7 +42,7 @@ fn difference_within(outline: &Value, object: &Value) -> Option<String> {
     }
 }
 
-/// Tells whether a scalar is an outline with data in the place of its placeholders.
+/// Returns true if a scalar is an outline with data in the place of its placeholders.
 fn is_filled<'o>(outline: &'o str, scalar: &Value) -> bool {
     let mut pieces = outline.split(BEGIN);
     let first = pieces.next().unwrap_or_default();

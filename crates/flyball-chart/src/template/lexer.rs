@@ -144,7 +144,7 @@ impl<'a> Lexer<'a> {
         Some(c)
     }
 
-    /// Tells whether any byte of a part is data.
+    /// Returns true if any byte of a part is data.
     fn holds_data(&self, from: usize, to: usize) -> bool {
         let next = self.data.partition_point(|mark| mark.end <= from);
         self.data.get(next).is_some_and(|mark| mark.start < to)
@@ -250,7 +250,7 @@ impl<'a> Lexer<'a> {
         self.at = self.input.len() - self.rest().trim_start_matches(is_space).len();
     }
 
-    /// Tells whether the action ends here, and whether it takes the space behind it along.
+    /// Returns whether the action ends here, and whether it takes the space behind it along.
     fn right_delimiter_ahead(&self) -> (bool, bool) {
         let rest = self.rest();
         if has_right_marker(rest) && rest[MARKER..].starts_with(RIGHT) {

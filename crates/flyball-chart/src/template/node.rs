@@ -49,7 +49,7 @@ impl Source {
 }
 
 impl Tree {
-    /// Tells whether it holds nothing but space.
+    /// Returns true if it holds nothing but space.
     pub(crate) fn is_empty(&self) -> bool {
         self.root.iter().all(|node| match node {
             Node::Text(text) => String::from_utf8_lossy(text).trim().is_empty(),

@@ -77,7 +77,7 @@ impl Object {
         }
     }
 
-    /// Tells whether it may say what a text said that it was made of.
+    /// Returns true if it may say what a text said that it was made of.
     pub(crate) fn is_made_of_texts(&self) -> bool {
         matches!(self, Object::Moment(_) | Object::Version(_))
     }

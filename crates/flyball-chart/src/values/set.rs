@@ -303,7 +303,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// Skips space and a comma; tells whether there is no value before it.
+    /// Skips space and a comma; returns whether there is no value before it.
     fn skip_to_value(&mut self) -> bool {
         while let Some(c) = self.next() {
             if c == ',' {

@@ -295,7 +295,7 @@ impl Traits {
     }
 }
 
-/// Tells whether a reader would take a text for something else.
+/// Returns true if a reader would take a text for something else.
 fn is_ambiguous(text: &str) -> bool {
     !matches!(resolve(text), Data::Str(_)) || is_timestamp(text) || is_base_60(text)
 }

@@ -24,7 +24,7 @@ const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 /// So much later than planned it is looked again, because clocks differ a little.
 const DELTA: SignedDuration = SignedDuration::from_millis(100);
 
-/// Makes the controller.
+/// Creates the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(CronJobs(Events::new("cronjob-controller")))
         .owns::<Job>()
@@ -158,7 +158,7 @@ impl Turn<'_> {
         Ok(Api::<Job>::namespaced(self.cx.client().clone(), namespace).get_opt(name).await?)
     }
 
-    /// Makes the job that is due, if there is one; gives the time until the next one.
+    /// Creates the job that is due, if there is one; returns the time until the next one.
     async fn start(&mut self) -> Result<Option<Duration>> {
         if pods::is_deleting(self.cron_job) {
             return Ok(None);
@@ -214,7 +214,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Makes the job of a time, unless it is too late, made already or must wait for another one. Tells whether the
+    /// Creates the job of a time, unless it is too late, made already or must wait for another one. Tells whether the
     /// schedule goes on from here; if not, something else will wake it.
     async fn run(&mut self, at: Timestamp) -> Result<bool> {
         let deadline = self.spec.starting_deadline_seconds.map(SignedDuration::from_secs);
@@ -250,7 +250,7 @@ impl Turn<'_> {
         Ok(true)
     }
 
-    /// Makes a job and gives a reference to it; `None` if there is one of the name that the status knows, or somebody else's.
+    /// Creates a job and gives a reference to it; `None` if there is one of the name that the status knows, or somebody else's.
     async fn make(&self, name: &str, at: Timestamp) -> Result<Option<ObjectReference>> {
         let template = &self.spec.job_template;
         let meta = template.metadata.clone().unwrap_or_default();

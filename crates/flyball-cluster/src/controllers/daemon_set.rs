@@ -27,7 +27,7 @@ const HASH: &str = "controller-revision-hash";
 /// The number of the template, in an annotation of the set and a label of its pods; hashes have taken its place.
 const GENERATION: (&str, &str) = ("deprecated.daemonset.template.generation", "pod-template-generation");
 
-/// Makes the controller.
+/// Creates the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     let daemons = DaemonSets { events: Events::new("daemonset-controller"), backoffs: Backoffs::default() };
     let is_moved = Predicate::labels().or(Predicate::new(|old: &Node, new: &Node| old.spec != new.spec));
@@ -90,7 +90,7 @@ impl Reconcile for DaemonSets {
 }
 
 impl DaemonSets {
-    /// Makes and deletes pods until nothing is left to do; gives the time until pods that failed may be tried again.
+    /// Makes and deletes pods until nothing is left to do; returns the time until pods that failed may be tried again.
     async fn bring(&self, daemon: &mut Daemon<'_>, cx: &Context<DaemonSet>) -> Result<Option<Duration>> {
         let (placement, wait) = self.placement(daemon, cx).await;
         daemon.carry_out(placement, &self.events, cx).await?;
@@ -138,7 +138,7 @@ impl Daemon<'_> {
         self.set.annotations().get(GENERATION.0)
     }
 
-    /// Tells whether a pod is of the template as it is.
+    /// Returns true if a pod is of the template as it is.
     fn is_updated(&self, pod: &Pod) -> bool {
         let of_generation = self.generation().is_some_and(|of| pod.labels().get(GENERATION.1) == Some(of));
         of_generation || pod.labels().get(HASH) == Some(&self.hash)

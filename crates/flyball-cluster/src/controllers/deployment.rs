@@ -21,7 +21,7 @@ const REVISION: &str = "deployment.kubernetes.io/revision";
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 const MAX: &str = "deployment.kubernetes.io/max-replicas";
 
-/// Makes the controller.
+/// Creates the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(Deployments(Events::new("deployment-controller")))
         .owns::<ReplicaSet>()
@@ -41,7 +41,7 @@ fn replicas(set: &ReplicaSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
-/// Tells whether a set has pods, or may have some that it does not tell of yet.
+/// Returns true if a set has pods, or may have some that it does not tell of yet.
 fn has_pods(set: &ReplicaSet) -> bool {
     set.status.as_ref().is_none_or(|status| {
         status.replicas > 0
@@ -141,7 +141,7 @@ impl Rollout<'_> {
         self.bounds().unavailable.min(self.wanted())
     }
 
-    /// Tells whether the wanted number was changed since the replica sets were last scaled.
+    /// Returns true if the wanted number was changed since the replica sets were last scaled.
     fn is_resized(&self) -> bool {
         self.all()
             .any(|set| replicas(set) > 0 && number(set, DESIRED).is_some_and(|desired: i32| desired != self.wanted()))

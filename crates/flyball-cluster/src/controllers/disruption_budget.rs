@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 /// Timeout of an eviction until the deletion begins.
 const EVICTION: SignedDuration = SignedDuration::from_mins(2);
 
-/// Makes the controller.
+/// Creates the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(Budgets)
         .watches(|pod: &Pod, caches| {
@@ -145,7 +145,7 @@ async fn replica_set(set: &ReplicaSet, cx: &Context<PodDisruptionBudget>) -> Res
     Ok(set.metadata.uid.clone().map(|uid| (uid, replicas)))
 }
 
-/// Counts the healthy pods; gives the status and when to look again for pods that were evicted and are still there.
+/// Counts the healthy pods; returns the status and when to look again for pods that were evicted and are still there.
 fn status(
     budget: &PodDisruptionBudget,
     pods: &[Pod],

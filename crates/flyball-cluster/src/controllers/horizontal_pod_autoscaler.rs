@@ -29,7 +29,7 @@ use std::time::Duration;
 /// Sync interval.
 const PERIOD: Duration = Duration::from_secs(15);
 
-/// Makes the controller.
+/// Creates the controller.
 pub(super) fn controller(metrics: Metrics) -> Controller<impl Reconcile> {
     let autoscalers = Autoscalers {
         metrics,

@@ -29,7 +29,7 @@ use tracking::{is_tracked, untrack};
 /// Requeue delay while pods terminate.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Makes the controller.
+/// Creates the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(Jobs(Events::new("job-controller")))
         .owns::<Pod>()
@@ -90,7 +90,7 @@ pub(super) fn end(job: &Job) -> Option<(&str, Option<Timestamp>)> {
     Some((&last.type_, last.last_transition_time.as_ref().map(|time| time.0)))
 }
 
-/// Tells whether what becomes of the job is decided, though pods of it may still be going.
+/// Returns true if what becomes of the job is decided, though pods of it may still be going.
 fn is_decided(status: Option<&JobStatus>) -> bool {
     has(status, "SuccessCriteriaMet") || has(status, "FailureTarget")
 }
@@ -112,7 +112,7 @@ fn put(job: &mut Job, kind: &str, holds: &str, reason: &str, message: &str, now:
     }
 }
 
-/// Notes when a job began, was suspended, and goes on; gives the reason and message of an event that tells of it.
+/// Notes when a job began, was suspended, and goes on; returns the reason and message of an event that tells of it.
 fn note_start(job: &mut Job, spec: &JobSpec, now: Timestamp) -> Option<(&'static str, &'static str)> {
     let was_suspended = has(job.status.as_ref(), "Suspended");
     let mut told = None;
@@ -192,7 +192,7 @@ fn verdict(
     }
 }
 
-/// Makes and deletes pods, counts those that ended, and writes the status; gives the time until the next look.
+/// Makes and deletes pods, counts those that ended, and writes the status; returns the time until the next look.
 async fn count_and_manage(
     job: &mut Job,
     spec: &JobSpec,
@@ -264,7 +264,7 @@ async fn tell_end(job: &Job, spec: &JobSpec, events: &Events, cx: &Context<Job>)
     events.normal(cx, job, "Completed", "Job completed").await;
 }
 
-/// Writes the status if it changed; tells whether the job is still there.
+/// Writes the status if it changed; returns whether the job is still there.
 async fn write(job: &mut Job, cx: &Context<Job>) -> Result<bool> {
     let known = cx.get::<Job>(cx.key()).await?;
     if known.as_ref().is_some_and(|known| known.status == job.status) {
@@ -340,7 +340,7 @@ fn pod(job: &Job, spec: &JobSpec) -> Pod {
     pod
 }
 
-/// Makes the pod of an index, which finds the index in its annotations, its labels, its environment and its name.
+/// Creates the pod of an index, which finds the index in its annotations, its labels, its environment and its name.
 fn indexed_pod(job: &Job, spec: &JobSpec, index: i32, counts: &Counts) -> Pod {
     let mut pod = pod(job, spec);
     if counts.lost.is_some() {

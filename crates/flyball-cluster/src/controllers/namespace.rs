@@ -19,7 +19,7 @@ use std::time::Duration;
 const FINALIZER: &str = "kubernetes";
 const MANAGER: &str = "kube-controller-manager";
 
-/// Makes the controller.
+/// Creates the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     // What remains goes when its own finalizers are done with, which nothing tells of.
     let backoff = Backoff { base_delay: Duration::from_millis(100), max_delay: Duration::from_secs(5) };

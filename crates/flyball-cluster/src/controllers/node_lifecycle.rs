@@ -27,7 +27,7 @@ const SILENCE: i32 = 40;
 /// Interval of checks of pods on nodes that are not ready.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Makes the controller.
+/// Creates the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(Lifecycle)
         .watches_by_key::<Lease>(|lease, _| {
@@ -155,7 +155,7 @@ async fn mark_unready(pod: &Pod, cx: &Context<Node>) -> Result<()> {
     Ok(())
 }
 
-/// Tells whether a pod has tolerated taints as long as it wants to.
+/// Returns true if a pod has tolerated taints as long as it wants to.
 fn has_to_go(pod: &Pod, taints: &[&Taint], now: Timestamp) -> bool {
     let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_ref());
     taints.iter().any(|taint| {

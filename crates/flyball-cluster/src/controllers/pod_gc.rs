@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Quarantine of missing nodes, which may come back.
 const QUARANTINE: Duration = Duration::from_secs(40);
 
-/// Makes the controller.
+/// Creates the controller.
 pub(super) fn pods() -> Controller<impl Reconcile> {
     let controller = Controller::new(Orphans::default()).name("orphaned-pods").while_deleting().index::<OnNode>();
     controller.watches_by_key::<Node>(|node, caches| {

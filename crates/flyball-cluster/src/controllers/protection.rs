@@ -7,12 +7,12 @@ use crate::workload::pods::{UsingClaim, is_over};
 use flyball::{Action, Context, Controller, Index, Reconcile, Result};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 
-/// Makes the controller of claims, which pods use.
+/// Creates the controller of claims, which pods use.
 pub(super) fn claims() -> Controller<impl Reconcile> {
     Controller::new(Claims).watches(|pod, _| Ok(UsingClaim::values(pod))).index::<UsingClaim>()
 }
 
-/// Makes the controller of volumes, which claims use.
+/// Creates the controller of volumes, which claims use.
 pub(super) fn volumes() -> Controller<impl Reconcile> {
     Controller::new(Volumes)
 }

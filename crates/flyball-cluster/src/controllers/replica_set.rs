@@ -17,12 +17,12 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// Makes the controller of replica sets.
+/// Creates the controller of replica sets.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     of::<ReplicaSet>("replicaset-controller")
 }
 
-/// Makes the controller of replication controllers.
+/// Creates the controller of replication controllers.
 pub(super) fn replication_controllers() -> Controller<impl Reconcile> {
     of::<ReplicationController>("replication-controller").concurrency(4)
 }
@@ -63,7 +63,7 @@ impl<K: Replicates> Reconcile for Sets<K> {
     }
 }
 
-/// Makes the pods that are missing, or deletes those that are too many.
+/// Creates the pods that are missing, or deletes those that are too many.
 async fn manage<K: Replicates>(
     set: &K,
     wanted: &DesiredPods,

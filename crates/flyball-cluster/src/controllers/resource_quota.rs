@@ -41,7 +41,7 @@ const WATCHED: [(&str, &str); 13] = [
     ("batch", "jobs"),
 ];
 
-/// Makes the controller.
+/// Creates the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     let controller = Controller::new(Quotas)
         .watches_by_key::<Pod>(quotas_beside)

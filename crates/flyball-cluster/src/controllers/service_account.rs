@@ -18,7 +18,7 @@ const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the k
                            internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes \
                            clusters.";
 
-/// Makes the controller of default service accounts.
+/// Creates the controller of default service accounts.
 pub(super) fn accounts() -> Controller<impl Reconcile> {
     let account = ServiceAccount {
         metadata: ObjectMeta { name: Some("default".into()), ..ObjectMeta::default() },
@@ -28,7 +28,7 @@ pub(super) fn accounts() -> Controller<impl Reconcile> {
     Controller::new(keeper).watches_by_key::<ServiceAccount>(|account, _| Ok(namespace_of(account, "default")))
 }
 
-/// Makes the controller that publishes a certificate, given in PEM.
+/// Creates the controller that publishes a certificate, given in PEM.
 pub(super) fn root_ca(certificate: String) -> Controller<impl Reconcile> {
     let annotations = BTreeMap::from([("kubernetes.io/description".to_owned(), DESCRIPTION.to_owned())]);
     let metadata = ObjectMeta { name: Some(ROOT_CA.into()), annotations: Some(annotations), ..ObjectMeta::default() };

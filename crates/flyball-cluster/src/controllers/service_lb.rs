@@ -16,7 +16,7 @@ use kube::ResourceExt;
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// Makes the controller.
+/// Creates the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     let balancers = LoadBalancers { events: Events::new("service-controller"), addresses: Addresses::default() };
     Controller::new(balancers)
@@ -31,7 +31,7 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
         .concurrency(1)
 }
 
-/// Tells whether a service wants an address from here: those of a class are somebody else's.
+/// Returns true if a service wants an address from here: those of a class are somebody else's.
 fn is_wanted(service: &Service) -> bool {
     let spec = service.spec.as_ref();
     let is_balanced = spec.is_some_and(|spec| spec.type_.as_deref() == Some("LoadBalancer"));

@@ -26,7 +26,7 @@ const HASH: &str = "controller.kubernetes.io/hash";
 /// Requeue delay after a step that reached its limit of pods.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Makes the controller.
+/// Creates the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(StatefulSets(Events::new("statefulset-controller")))
         .owns::<Pod>()

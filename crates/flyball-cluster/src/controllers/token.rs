@@ -15,7 +15,7 @@ const TYPE: &str = "kubernetes.io/service-account-token";
 const ACCOUNT: &str = "kubernetes.io/service-account.name";
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
-/// Makes the controller; `certificate` is what clients know the server by, in PEM.
+/// Creates the controller; `certificate` is what clients know the server by, in PEM.
 pub(super) fn controller(server: Server, certificate: Option<String>) -> Controller<impl Reconcile> {
     Controller::new(Tokens { server, certificate })
         .refers_to::<ServiceAccount>(|secret: &Secret| account(secret).into_iter().collect())

@@ -10,7 +10,7 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
 use kube::api::{DeleteParams, Preconditions, PropagationPolicy};
 
-/// Makes the controller.
+/// Creates the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(EndedJobs).concurrency(1)
 }

@@ -22,7 +22,7 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Annotation with the provisioner of a claim.
 pub(super) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
-/// Makes the controller of claims.
+/// Creates the controller of claims.
 pub(super) fn claims() -> Controller<impl Reconcile> {
     Controller::new(Claims(Events::new("persistentvolume-controller")))
         .watches::<PersistentVolume>(|volume, caches| {
@@ -51,7 +51,7 @@ pub(super) fn claims() -> Controller<impl Reconcile> {
         .replaces::<PersistentVolumeClaim>()
 }
 
-/// Makes the controller of volumes.
+/// Creates the controller of volumes.
 pub(super) fn volumes() -> Controller<impl Reconcile> {
     let controller = Controller::new(Volumes).watches::<PersistentVolumeClaim>(volumes_of).index::<ForClaim>();
     controller.replaces::<PersistentVolume>()
@@ -94,7 +94,7 @@ fn names(reference: &ObjectReference, claim: &PersistentVolumeClaim) -> bool {
     reference.name == claim.metadata.name && reference.namespace == claim.metadata.namespace
 }
 
-/// Tells whether a volume is meant for a claim, and for no other one of its name.
+/// Returns true if a volume is meant for a claim, and for no other one of its name.
 fn is_for(reference: &ObjectReference, claim: &PersistentVolumeClaim) -> bool {
     let uid = reference.uid.as_ref().filter(|uid| !uid.is_empty());
     names(reference, claim) && uid.is_none_or(|uid| Some(uid) == claim.metadata.uid.as_ref())
@@ -228,7 +228,7 @@ fn capacity(spec: &PersistentVolumeSpec) -> Option<Quantity> {
     spec.capacity.as_ref()?.get("storage")?.0.parse().ok()
 }
 
-/// Tells whether a volume gives what a claim asks for.
+/// Returns true if a volume gives what a claim asks for.
 fn fits(volume: &PersistentVolume, claim: &PersistentVolumeClaim, wanted: &PersistentVolumeClaimSpec) -> bool {
     let Some(spec) = volume.spec.as_ref().filter(|_| volume.metadata.deletion_timestamp.is_none()) else {
         return false;

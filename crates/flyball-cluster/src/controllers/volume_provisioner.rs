@@ -23,7 +23,7 @@ const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 /// Which nodes are simulated.
 const NODE: (&str, &str) = ("flyball.dev/node", "simulated");
 
-/// Makes the controller that makes volumes.
+/// Creates the controller that provisions volumes.
 pub(super) fn claims() -> Controller<impl Reconcile> {
     Controller::new(Claims(Events::new(PROVISIONER)))
         .owns::<PersistentVolume>()
@@ -31,12 +31,12 @@ pub(super) fn claims() -> Controller<impl Reconcile> {
         .concurrency(2)
 }
 
-/// Makes the controller that deletes volumes whose claim is gone.
+/// Creates the controller that deletes volumes whose claim is gone.
 pub(super) fn volumes() -> Controller<impl Reconcile> {
     Controller::new(Volumes).concurrency(1)
 }
 
-/// Makes the controller that gives a cluster a default class as soon as it has nodes that are simulated: their pods find
+/// Creates the controller that gives a cluster a default class as soon as it has nodes that are simulated: their pods find
 /// volumes as on a real cluster's.
 pub(super) fn classes() -> Controller<impl Reconcile> {
     Controller::new(Nodes).filter::<Node>(Predicate::annotations()).owns::<StorageClass>().concurrency(1)

@@ -8,7 +8,7 @@ pub(super) fn ended(status: &ContainerStatus) -> Option<&ContainerStateTerminate
     status.state.as_ref()?.terminated.as_ref()
 }
 
-/// Tells whether a container is to be started again after it ended with this code.
+/// Returns true if a container is to be started again after it ended with this code.
 pub(super) fn restarts(spec: &PodSpec, container: &Container, code: i32) -> bool {
     let is_init = spec.init_containers.iter().flatten().any(|init| init.name == container.name);
     match container.restart_policy.as_deref().or(spec.restart_policy.as_deref()).unwrap_or("Always") {
@@ -19,13 +19,13 @@ pub(super) fn restarts(spec: &PodSpec, container: &Container, code: i32) -> bool
     }
 }
 
-/// Tells whether any container of a pod was ever started.
+/// Returns true if any container of a pod was ever started.
 pub(super) fn has_begun(status: &PodStatus) -> bool {
     let all = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
     all.into_iter().any(|status| status.container_id.is_some())
 }
 
-/// Tells whether any of the containers was ever started that come behind the init containers.
+/// Returns true if any of the containers was ever started that come behind the init containers.
 pub(super) fn has_begun_main(status: &PodStatus) -> bool {
     status.container_statuses.iter().flatten().any(|status| status.container_id.is_some())
 }

@@ -128,7 +128,7 @@ impl Material {
         Some(format!("configmap references non-existent config key: {}", missing.key))
     }
 
-    /// Makes the environment of a container, or says why it cannot be made, in the words of a kubelet.
+    /// Creates the environment of a container, or says why it cannot be made, in the words of a kubelet.
     pub(super) fn environment(&self, pod: &Pod, container: &Container) -> Result<BTreeMap<String, String>, String> {
         let mut env = BTreeMap::new();
         for from in container.env_from.iter().flatten() {

@@ -26,7 +26,7 @@ const RESYNC_INTERVAL: Duration = Duration::from_secs(30);
 struct Waiting(Mutex<BTreeSet<(String, ObjectKey)>>);
 
 impl Waiting {
-    /// Has a pod looked at when something comes; gives what follows until then.
+    /// Has a pod looked at when something comes; returns what follows until then.
     fn add(&self, what: String, pod: &ObjectKey) -> Action {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() >= MAX_WAITING_PODS {
@@ -65,7 +65,7 @@ pub(crate) struct Kubelet {
 }
 
 impl Kubelet {
-    /// Makes one whose containers run in `program`. Without a certificate of the server there is no `kube-root-ca.crt`,
+    /// Creates one whose containers run in `program`. Without a certificate of the server there is no `kube-root-ca.crt`,
     /// which pods must not wait for then.
     pub(crate) fn new(program: Arc<dyn Program>, has_root_ca: bool) -> Self {
         let events = Events::of_program(super::MANAGER);

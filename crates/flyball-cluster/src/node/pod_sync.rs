@@ -181,7 +181,7 @@ impl PodSync<'_> {
         }
     }
 
-    /// Tells whether the pod has used up its time, see `activeDeadlineSeconds`.
+    /// Returns true if the pod has used up its time, see `activeDeadlineSeconds`.
     fn is_overdue(&self, spec: &PodSpec, result: &mut PodSyncResult) -> bool {
         let Some(seconds) = spec.active_deadline_seconds else { return false };
         let since = result.status.start_time.as_ref().map_or(self.now, |time| time.0);
@@ -279,7 +279,7 @@ impl PodSync<'_> {
         }
     }
 
-    /// Has a container wait that ended before it is started again; gives until when, if that has not come yet.
+    /// Has a container wait that ended before it is started again; returns until when, if that has not come yet.
     fn back_off(
         &self,
         container: &Container,
@@ -317,7 +317,7 @@ impl PodSync<'_> {
         Some(due)
     }
 
-    /// Starts a container; tells whether it runs now.
+    /// Starts a container; returns whether it runs now.
     fn start(
         &self,
         container: &Container,
@@ -371,7 +371,7 @@ impl PodSync<'_> {
     }
 }
 
-/// Makes the status of a container that nothing has happened to.
+/// Creates the status of a container that nothing has happened to.
 fn fresh(container: &Container, reason: &str) -> ContainerStatus {
     ContainerStatus {
         name: container.name.clone(),

@@ -27,7 +27,7 @@ const SILENCE: i32 = 15 * 60;
 /// Default capacity of a node.
 const USUAL: [(&str, &str); 4] = [("cpu", "8"), ("memory", "32Gi"), ("ephemeral-storage", "100Gi"), ("pods", "110")];
 
-/// Makes the controller.
+/// Creates the controller.
 pub(crate) fn registration() -> Controller<impl Reconcile> {
     Controller::new(Registration { addresses: Addresses::of_nodes() }).name("node").reads::<Lease>()
 }
@@ -151,7 +151,7 @@ fn put(status: &mut NodeStatus, type_: &str, holds: bool, reason: &str, message:
     }
 }
 
-/// Says that the node is still there, unless it was said lately; gives when to say it again.
+/// Says that the node is still there, unless it was said lately; returns when to say it again.
 async fn beat(node: &Node, cx: &Context<Node>) -> Result<Duration> {
     let api = Api::<Lease>::namespaced(cx.client().clone(), NAMESPACE);
     let (name, now) = (cx.key().name(), cx.now());

@@ -46,7 +46,7 @@ impl There {
         &self.taints
     }
 
-    /// Tells whether there is somebody who would run pods.
+    /// Returns true if there is somebody who would run pods.
     pub(super) fn is_alive(&self) -> bool {
         self.allocatable.get("pods") > 0 && !self.taints.iter().any(|taint| taint.key == NOT_READY)
     }

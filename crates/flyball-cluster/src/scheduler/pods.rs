@@ -154,7 +154,7 @@ impl Pending {
     }
 }
 
-/// Tells whether a node suits a pod whatever the other nodes hold.
+/// Returns true if a node suits a pod whatever the other nodes hold.
 fn stands_alone(spec: &PodSpec) -> bool {
     let affinity = spec.affinity.as_ref();
     let among_pods =

@@ -137,7 +137,7 @@ impl State {
         self.places.insert(key, node);
     }
 
-    /// Takes a pod off its node; tells whether it was on one.
+    /// Takes a pod off its node; returns whether it was on one.
     fn leave(&mut self, key: &ObjectKey) -> bool {
         let Some(name) = self.places.remove(key) else { return false };
         if let Some(node) = self.nodes.get_mut(&name) {
@@ -349,7 +349,7 @@ mod tests {
         state.put_pod(ObjectKey::new(Some("ns"), name), pod);
     }
 
-    /// Decides until there is nothing more to decide; gives the pods with their nodes.
+    /// Decides until there is nothing more to decide; returns the pods with their nodes.
     fn decide_all(state: &mut State, now: Instant) -> Vec<(String, String)> {
         let mut bound = Vec::new();
         while let Some(decision) = state.next(now) {

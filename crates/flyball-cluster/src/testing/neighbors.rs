@@ -126,7 +126,7 @@ impl Neighbors {
         self.changed.insert(object);
     }
 
-    /// Tells whether an event is about an object that the operator may change.
+    /// Returns true if an event is about an object that the operator may change.
     fn is_about_expected(&self, event: &Value) -> bool {
         let about = ["involvedObject", "regarding"].iter().map(|name| &event[*name]).find(|about| about.is_object());
         let Some(about) = about else { return false };

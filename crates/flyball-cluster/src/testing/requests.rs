@@ -89,7 +89,7 @@ impl Permission {
         granted
     }
 
-    /// Tells whether it changes something; the leases by which replicas elect a leader do not count.
+    /// Returns true if it changes something; the leases by which replicas elect a leader do not count.
     fn writes(&self) -> bool {
         !["get", "list", "watch"].contains(&&*self.verb) && self.group != "coordination.k8s.io"
     }
@@ -216,7 +216,7 @@ impl RepeatedFailure {
         Self { since: now, last: now, failures: 0, is_settled: false, relapses: 0, error: String::new() }
     }
 
-    /// Tells whether the object fails again and again for so long. A reconcile that succeeded in between ends that only if no other
+    /// Returns true if the object fails again and again for so long. A reconcile that succeeded in between ends that only if no other
     /// failure followed for as long as two of these periods.
     fn repeats(&self, period: Duration) -> bool {
         let is_over = self.is_settled && (self.relapses == 0 || self.last.elapsed() > 2 * period);
@@ -295,7 +295,7 @@ impl Log {
         }
     }
 
-    /// Tells whether nobody has written anything for so long.
+    /// Returns true if nobody has written anything for so long.
     pub(super) fn is_at_rest(&self, period: Duration) -> bool {
         self.lock().written.is_none_or(|written| written.elapsed() >= period)
     }
@@ -320,7 +320,7 @@ impl Log {
         self.lock().crash = crash;
     }
 
-    /// Counts a request on its way, and tells whether the operator crashes with it.
+    /// Counts a request on its way, and returns whether the operator crashes with it.
     pub(super) fn sent(&self, method: &Method) -> Option<Crash> {
         let mut state = self.lock();
         state.sent += 1;

@@ -124,7 +124,7 @@ impl Target {
         counted(client, namespace, log.clone())
     }
 
-    /// Tells whether others use the cluster as well.
+    /// Returns true if others use the cluster as well.
     pub(super) fn is_shared(&self) -> bool {
         matches!(self, Self::Real { .. })
     }

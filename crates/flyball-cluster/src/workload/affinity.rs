@@ -31,7 +31,7 @@ fn meets(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
     }
 }
 
-/// Tells whether a term selects a node; one that says nothing selects none.
+/// Returns true if a term selects a node; one that says nothing selects none.
 fn selects(term: &NodeSelectorTerm, node: &str, labels: &Labels) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();
@@ -40,7 +40,7 @@ fn selects(term: &NodeSelectorTerm, node: &str, labels: &Labels) -> bool {
         && fields.iter().all(|one| meets(one, (one.key == NAME).then_some(node)))
 }
 
-/// Tells whether one of the terms selects a node.
+/// Returns true if one of the terms selects a node.
 pub(crate) fn any_selects(terms: &[NodeSelectorTerm], node: &str, labels: &Labels) -> bool {
     terms.iter().any(|term| selects(term, node, labels))
 }
@@ -66,7 +66,7 @@ pub(crate) fn named(spec: &PodSpec) -> Option<BTreeSet<&str>> {
     Some(names)
 }
 
-/// Tells whether a pod may be on a node, as far as its selector and its required affinity go.
+/// Returns true if a pod may be on a node, as far as its selector and its required affinity go.
 pub(crate) fn may_be_on(spec: &PodSpec, node: &str, labels: &Labels) -> bool {
     spec.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
         && required(spec).is_none_or(|terms| any_selects(terms, node, labels))
@@ -87,7 +87,7 @@ pub(crate) fn preference(spec: &PodSpec, node: &str, labels: &Labels) -> (i64, i
     (earned, all)
 }
 
-/// Tells whether a toleration covers a taint.
+/// Returns true if a toleration covers a taint.
 pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     given(&toleration.effect).is_none_or(|effect| effect == taint.effect)
@@ -105,7 +105,7 @@ pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         }
 }
 
-/// Tells whether any of the tolerations covers a taint.
+/// Returns true if any of the tolerations covers a taint.
 pub(crate) fn is_tolerated(tolerations: Option<&Vec<Toleration>>, taint: &Taint) -> bool {
     tolerations.into_iter().flatten().any(|toleration| tolerates(toleration, taint))
 }

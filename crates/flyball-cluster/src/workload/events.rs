@@ -59,12 +59,12 @@ enum Post {
 }
 
 impl Events {
-    /// Makes the events of a controller.
+    /// Creates the events of a controller.
     pub(crate) fn new(component: &'static str) -> Self {
         Self { component, manager: super::MANAGER, known: Mutex::default() }
     }
 
-    /// Makes the events of a program of its own.
+    /// Creates the events of a program of its own.
     pub(crate) fn of_program(name: &'static str) -> Self {
         Self { component: name, manager: name, known: Mutex::default() }
     }

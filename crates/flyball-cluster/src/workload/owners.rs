@@ -45,7 +45,7 @@ pub(crate) fn controller_of(object: &impl ResourceExt) -> Option<&OwnerReference
     object.owner_references().iter().find(|owner| owner.controller == Some(true))
 }
 
-/// Tells whether `owner` controls `object`.
+/// Returns true if `owner` controls `object`.
 pub(crate) fn controls(owner: &impl ResourceExt, object: &impl ResourceExt) -> bool {
     controller_of(object).is_some_and(|reference| Some(&reference.uid) == owner.meta().uid.as_ref())
 }
@@ -149,7 +149,7 @@ pub(crate) fn tolerate<T>(written: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Makes a reference by which `owner` controls an object.
+/// Creates a controller owner reference to `owner`.
 pub(crate) fn reference_to<K: Resource>(owner: &K) -> OwnerReference {
     OwnerReference {
         api_version: K::api_version(&()).into_owned(),

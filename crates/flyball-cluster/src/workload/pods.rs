@@ -18,7 +18,7 @@ pub(crate) fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
 }
 
-/// Tells whether a pod has come to its end, for good or ill.
+/// Returns true if a pod has come to its end, for good or ill.
 pub(crate) fn is_over(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
@@ -27,12 +27,12 @@ pub(crate) fn is_deleting(object: &impl ResourceExt) -> bool {
     object.meta().deletion_timestamp.is_some()
 }
 
-/// Tells whether a pod counts as one that a controller keeps.
+/// Returns true if a pod counts as one that a controller keeps.
 pub(crate) fn is_active(pod: &Pod) -> bool {
     !is_over(pod) && !is_deleting(pod)
 }
 
-/// Tells whether a pod is on its way out but not gone.
+/// Returns true if a pod is on its way out but not gone.
 pub(crate) fn is_terminating(pod: &Pod) -> bool {
     !is_over(pod) && is_deleting(pod)
 }
@@ -69,7 +69,7 @@ pub(crate) fn next_available(pods: &[Pod], min_ready_seconds: Option<i32>, now: 
     waits.filter(|wait| !wait.is_zero()).min()
 }
 
-/// Makes a pod by a template.
+/// Creates a pod from a template.
 pub(crate) fn from_template(template: &PodTemplateSpec, owner: &impl ResourceExt) -> Pod {
     let made = template.metadata.clone().unwrap_or_default();
     let metadata = ObjectMeta {
@@ -212,7 +212,7 @@ pub(crate) fn hash(template: &impl serde::Serialize, collisions: Option<i32>) ->
     fnv.to_string().bytes().map(|digit| char::from(LETTERS[usize::from(digit) % LETTERS.len()])).collect()
 }
 
-/// Tells whether a pod has all labels of a template.
+/// Returns true if a pod has all labels of a template.
 pub(crate) fn has_labels(pod: &Pod, labels: Option<&BTreeMap<String, String>>) -> bool {
     labels.and_then(Selector::equal).is_none_or(|selector| selector.matches(pod))
 }

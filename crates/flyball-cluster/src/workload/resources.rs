@@ -78,7 +78,7 @@ fn requests(resources: Option<&ResourceRequirements>) -> Amounts {
     Amounts::of(resources.and_then(|resources| resources.requests.as_ref()))
 }
 
-/// Tells whether an init container runs on beside the others.
+/// Returns true if an init container runs on beside the others.
 pub(crate) fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }

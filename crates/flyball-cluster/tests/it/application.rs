@@ -131,7 +131,7 @@ enum Crash {
     After(u64),
 }
 
-/// Makes a client whose process ends at one request, and tells when it does.
+/// Creates a client whose process ends at one request, and tells when it does.
 fn crashing(client: Client, crash: Option<Crash>) -> (Client, Arc<Notify>) {
     let (requests, crashed) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
     let told = crashed.clone();
@@ -162,7 +162,7 @@ struct End {
     survived: bool,
 }
 
-/// Makes an application, changes it, breaks what belongs to it, and lets everything come to rest.
+/// Creates an application, changes it, breaks what belongs to it, and lets everything come to rest.
 async fn story(seed: u64, faults: Faults, crash: Option<Crash>) -> End {
     let clock = simulated_clock();
     let cluster = Cluster::new(Options::simulated(clock.clone(), 1));

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Makes a node that nothing keeps pods away from.
+/// Creates a node without taints and limits.
 async fn node(client: &Client, name: &str, labels: Value) {
     let nodes: Api<Node> = Api::all(client.clone());
     let node: Node = serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap();

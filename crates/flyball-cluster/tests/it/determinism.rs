@@ -28,7 +28,7 @@ const FAULTS: Faults = Faults {
     slow: 0.02,
 };
 
-/// Brings up groups, scales them, breaks them and deletes them; gives all that passed between operator and servers.
+/// Brings up groups, scales them, breaks them and deletes them; returns all that passed between operator and servers.
 async fn story(seed: u64) -> String {
     let clock = simulated_clock();
     let cluster = Cluster::new(Options::simulated(clock.clone(), seed));
@@ -131,7 +131,7 @@ fn a_cluster_with_an_operator_repeats_from_a_seed() {
     }
 }
 
-/// Has a deployment and a job run on simulated nodes, one of which goes; gives all that there is at the end.
+/// Has a deployment and a job run on simulated nodes, one of which goes; returns all that there is at the end.
 async fn nodes(seed: u64) -> String {
     let cluster = Cluster::new(Options::simulated(simulated_clock(), seed));
     let client = cluster.admin();

@@ -64,7 +64,7 @@ async fn write(api: &Api<DynamicObject>, case: &Case, name: &str, pointer: &str,
     usize::from(api.patch_status(name, &PatchParams::default(), &Patch::Merge(change)).await.is_ok())
 }
 
-/// Makes a cluster in which some controllers run, and the list of their panics so far.
+/// Creates a cluster in which some controllers run, and the list of their panics so far.
 fn watched_cluster(controllers: &str) -> (Cluster, Arc<Mutex<Vec<String>>>, JoinHandle<()>) {
     let panics = Arc::<Mutex<Vec<String>>>::default();
     let told = panics.clone();
@@ -78,7 +78,7 @@ fn watched_cluster(controllers: &str) -> (Cluster, Arc<Mutex<Vec<String>>>, Join
     (cluster, panics, controllers)
 }
 
-/// Makes the namespace of the test, in which pods can be made.
+/// Creates the namespace of the test, in which pods can be made.
 async fn begin(client: &Client) {
     namespace(client, NAMESPACE).await;
     let accounts = api_of(client, "v1", "ServiceAccount").await;
@@ -204,7 +204,7 @@ const STEP: i64 = 500;
 /// The pods that there is room for: more than one step.
 const MAX_HUGE_PODS: i64 = STEP + 20;
 
-/// Makes a workload of two billion pods, and returns how many there were after each step.
+/// Creates a workload of two billion pods, and returns how many there were after each step.
 async fn steps(api_version: &str, kind: &str, controllers: &str, spec: Value, count: &str) -> Vec<i64> {
     let (cluster, panics, _running) = watched_cluster(controllers);
     let client = cluster.admin();

@@ -68,7 +68,7 @@ async fn namespace(client: &Client, name: &str) {
     Api::all(client.clone()).create(&PostParams::default(), &object).await.unwrap();
 }
 
-/// Makes a config map owned by others, each given with whether it blocks their deletion; gives its UID.
+/// Creates a config map owned by others, each given with whether it blocks their deletion; returns its UID.
 async fn config_map(client: &Client, name: &str, owners: &[(&str, &str, bool)]) -> String {
     let owners: Vec<_> = owners
         .iter()

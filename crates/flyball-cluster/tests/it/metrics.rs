@@ -31,7 +31,7 @@ async fn create(client: &Client, object: Value) {
     api.create(&PostParams::default(), &object).await.unwrap();
 }
 
-/// Makes a service account; gives a token of it.
+/// Creates a service account; returns a token of it.
 async fn account(client: &Client, name: &str) -> String {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
     create(

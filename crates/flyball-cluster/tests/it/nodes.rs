@@ -40,7 +40,7 @@ fn is_ready(pod: &Pod) -> bool {
     condition(pod, "Ready").is_some_and(|ready| ready.status == "True")
 }
 
-/// Makes a pod of one container, with annotations and more of its spec.
+/// Creates a pod of one container, with annotations and more of its spec.
 async fn run(client: &Client, name: &str, annotations: Value, spec: Value) {
     let mut whole = json!({"containers": [{"name": "c", "image": "i"}]});
     whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());

@@ -12,7 +12,7 @@ use std::future::pending;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Makes a config map for each secret of type `example.com/page`.
+/// Creates a config map for each secret of type `example.com/page`.
 struct Pages;
 
 impl Reconcile for Pages {

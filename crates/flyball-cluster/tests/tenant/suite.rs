@@ -34,7 +34,7 @@ pub(crate) struct Suite<'t> {
 }
 
 impl<'t> Suite<'t> {
-    /// Makes the account that may write objects of these kinds, and another namespace with a Secret.
+    /// Creates the account that may write objects of these kinds, and another namespace with a Secret.
     pub(crate) async fn begin(test: &'t Test, kinds: &[ApiResource], other: &str) -> Self {
         let admin = test.client();
         let namespace: Namespace = decode(json!({"metadata": {"name": other}}));

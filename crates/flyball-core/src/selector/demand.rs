@@ -48,12 +48,12 @@ impl Demand {
         }
     }
 
-    /// Tells whether only what is there can do.
+    /// Returns true if only what is there can do.
     fn needs_one(&self) -> bool {
         self.allowed.is_some() || self.must_be_there || self.above.is_some() || self.below.is_some()
     }
 
-    /// Tells whether a value does, or that there is none.
+    /// Returns true if a value does, or that there is none.
     pub fn holds(&self, value: Option<&str>) -> bool {
         let Some(value) = value else { return !self.needs_one() };
         let number = || value.parse::<i64>().ok();
@@ -74,12 +74,12 @@ pub struct Demands {
 }
 
 impl Demands {
-    /// Tells whether every object is selected.
+    /// Returns true if every object is selected.
     pub fn is_empty(&self) -> bool {
         self.of.is_empty()
     }
 
-    /// Tells whether an object is selected that has these labels, each once.
+    /// Returns true if an object is selected that has these labels, each once.
     pub fn match_labels<'l>(&self, labels: impl Iterator<Item = (&'l str, &'l str)>) -> bool {
         let mut found = 0;
         for (key, value) in labels {

@@ -42,7 +42,7 @@ impl FieldSelector {
         Ok(Self { terms })
     }
 
-    /// Tells whether every object is selected.
+    /// Returns true if every object is selected.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
@@ -57,7 +57,7 @@ impl FieldSelector {
         self.terms.iter().find(|term| !term.negated && term.field == field).map(|term| term.value.as_str())
     }
 
-    /// Tells whether an object is selected whose fields `get` looks up, an absent one being the empty text.
+    /// Returns true if an object is selected whose fields `get` looks up, an absent one being the empty text.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> &'a str) -> bool {
         self.terms.iter().all(|term| (get(&term.field) == term.value) != term.negated)
     }

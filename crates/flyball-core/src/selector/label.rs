@@ -71,12 +71,12 @@ impl LabelSelector {
         Self { requirements }
     }
 
-    /// Tells whether every object is selected.
+    /// Returns true if every object is selected.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Tells whether an object is selected whose labels `get` looks up.
+    /// Returns true if an object is selected whose labels `get` looks up.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.holds(get(&requirement.key)))
     }

@@ -29,14 +29,14 @@ pub(crate) fn project(name: &str, files: &[(&str, &str)]) -> PathBuf {
     folder
 }
 
-/// Makes the operator of a project.
+/// Creates the operator of a project.
 pub(crate) fn operator(folder: &Path) -> Operator {
     let watches = Watches::read(folder.join("watches.yaml")).unwrap_or_else(|error| panic!("{error}"));
     flyball_helm::operator(&watches.repeatable())
         .unwrap_or_else(|error| panic!("{error}: {:?}", std::error::Error::source(&error)))
 }
 
-/// Makes the operator of a project, again and again.
+/// Creates the operator of a project, again and again.
 pub(crate) fn operator_of(folder: PathBuf) -> impl Fn() -> Operator + Send + Sync + Clone + 'static {
     move || operator(&folder)
 }

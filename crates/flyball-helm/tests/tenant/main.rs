@@ -118,7 +118,7 @@ fn release() -> Release {
     Release { name: "blue".into(), namespace: "tenant".into(), revision: 1, is_upgrade: false }
 }
 
-/// A cluster that has everything, and tells whether somebody looks at what is none of their business.
+/// A cluster that has everything, and returns whether somebody looks at what is none of their business.
 struct Everything;
 
 impl Lookup for Everything {

@@ -58,7 +58,7 @@ impl Delta {
         }
     }
 
-    /// Compares two values as one atom; tells whether they were taken as single values.
+    /// Compares two values as one atom; returns whether they were taken as single values.
     fn visit(&mut self, atom: Atom<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
         match atom {
             Atom::Scalar(_) => {}

@@ -141,7 +141,7 @@ impl ManagedFields {
         (!entries.is_empty()).then_some(Value::Array(entries))
     }
 
-    /// Tells whether nobody owns anything.
+    /// Returns true if nobody owns anything.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -24,7 +24,7 @@ impl Branch {
     /// A branch of the element alone.
     pub const MEMBER: Branch = Branch { member: true, below: FieldSet(BTreeMap::new()) };
 
-    /// Tells whether the branch holds no path.
+    /// Returns true if the branch holds no path.
     pub fn is_empty(&self) -> bool {
         !self.member && self.below.is_empty()
     }
@@ -36,7 +36,7 @@ impl FieldSet {
         Self(BTreeMap::new())
     }
 
-    /// Tells whether there is no path in the set.
+    /// Returns true if there is no path in the set.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -71,7 +71,7 @@ impl FieldSet {
         }
     }
 
-    /// Tells whether a path is in the set.
+    /// Returns true if a path is in the set.
     pub fn contains(&self, path: &[PathElement]) -> bool {
         match path.split_first() {
             None => false,

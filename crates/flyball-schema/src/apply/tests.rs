@@ -231,7 +231,7 @@ fn the_same_value_again_changes_nothing() {
     assert_eq!(w.managed, managed);
 }
 
-/// Makes specs without empty lists and maps, and not empty themselves: those, as in the real algebra, own nothing and so are not told from absent ones.
+/// Creates specs without empty lists and maps, and not empty themselves: those, as in the real algebra, own nothing and so are not told from absent ones.
 fn arbitrary_spec() -> impl Strategy<Value = Value> {
     let labels = proptest::collection::btree_map("[ab]", "[xy]", 1..3);
     let tags = proptest::collection::btree_set("[abc]", 1..4);
@@ -249,7 +249,7 @@ fn arbitrary_spec() -> impl Strategy<Value = Value> {
     )
 }
 
-/// Tells whether all that is wanted is there; nothing is needed for what is wanted empty.
+/// Returns true if all that is wanted is there; nothing is needed for what is wanted empty.
 fn holds(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (Value::Null, wanted) => *wanted == json!({}) || *wanted == json!([]),

@@ -287,7 +287,7 @@ impl<'a> MapAtom<'a> {
         field.or(self.rest)
     }
 
-    /// Tells whether the schema names the field.
+    /// Returns true if the schema names the field.
     pub(super) fn names(&self, name: &str) -> bool {
         self.fields.is_some_and(|(_, fields)| fields.fields.contains_key(name))
     }

@@ -383,7 +383,7 @@ impl Objects<'_> {
     }
 }
 
-/// Tells whether an object is yet to be made.
+/// Returns true if an object is yet to be made.
 fn is_new(live: &Value) -> bool {
     live.get("metadata").and_then(|metadata| metadata.get("uid")).is_none()
 }

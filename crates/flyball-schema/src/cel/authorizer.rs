@@ -67,7 +67,7 @@ pub(super) const REQUEST_RESOURCE: &str = "authorizer.requestResource";
 /// The type of `authorizer`.
 pub const TYPE: Type<'_> = Type::Plain(AUTHORIZER);
 
-/// Tells whether a type is one of those that questions are built of.
+/// Returns true if a type is one of those that questions are built of.
 pub(super) fn is_own(ty: &Type<'_>) -> bool {
     matches!(ty, Type::Plain(name) if name.starts_with("kubernetes.authorization."))
 }
@@ -137,12 +137,12 @@ impl Opaque for Decided {
     }
 }
 
-/// Makes the value of `authorizer`.
+/// Creates the value of `authorizer`.
 pub(super) fn authorizer(decide: Arc<Decide>) -> Cel {
     Cel::Opaque(Arc::new(Asking { stage: Stage::Authorizer, question: Question::default(), decide }))
 }
 
-/// Makes the value of `authorizer.requestResource`: a question about what a request is sent to, without its verb.
+/// Creates the value of `authorizer.requestResource`: a question about what a request is sent to, without its verb.
 pub(super) fn request_resource(question: Question, decide: Arc<Decide>) -> Cel {
     Cel::Opaque(Arc::new(Asking { stage: Stage::Resource, question, decide }))
 }

@@ -18,7 +18,7 @@ pub struct Expression {
 pub struct Scope(Context<'static>);
 
 impl Scope {
-    /// Makes a scope in which nothing is known but functions.
+    /// Creates a scope with functions only.
     pub fn new() -> Self {
         Self(BASE.new_inner_scope())
     }

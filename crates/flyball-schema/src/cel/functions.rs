@@ -196,7 +196,7 @@ fn result<'s>(name: &str) -> Type<'s> {
     }
 }
 
-/// Tells whether a function exists at all, whatever it takes.
+/// Returns true if a function exists at all, whatever it takes.
 pub(super) fn is_function(name: &str) -> bool {
     const OTHERS: [&str; 45] = [
         "allowed",

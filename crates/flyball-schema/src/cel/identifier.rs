@@ -1,7 +1,7 @@
 //! Escaping names of fields into identifiers of CEL; see
 //! <https://kubernetes.io/docs/reference/using-api/cel/#escaping>.
 
-/// Tells whether a name is a keyword of CEL.
+/// Returns true if a name is a keyword of CEL.
 pub fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name)
 }

@@ -30,7 +30,7 @@ const COMMON_STATES: u64 = 2000;
 
 /// Charges the size of its argument, and returns it.
 const CHARGED: &str = "@charged";
-/// Makes an empty list that grows in place.
+/// Creates an empty list that grows in place.
 const COLLECT: &str = "@collect";
 /// Adds an item to a list that grows in place.
 const PUSH: &str = "@push";

@@ -52,12 +52,12 @@ impl Budget {
         Self(Cell::new(Some(2_500_000)))
     }
 
-    /// Tells whether nothing is left.
+    /// Returns true if nothing is left.
     pub(crate) fn is_spent(&self) -> bool {
         self.0.get() == Some(0)
     }
 
-    /// Tells whether nothing more is to be run.
+    /// Returns true if nothing more is to be run.
     pub(crate) fn is_stopped(&self) -> bool {
         self.0.get().is_none()
     }
@@ -74,7 +74,7 @@ impl Budget {
     }
 }
 
-/// Runs an expression; gives its value and its cost.
+/// Runs an expression; returns its value and its cost.
 pub(super) fn measure(ready: &IdedExpr, context: &Context<'_>) -> (Result<Cel, ExecutionError>, u64) {
     SPENT.set(0);
     BUILT.set(0);
@@ -100,7 +100,7 @@ pub(super) fn pay(price: u64) -> Result<(), ExecutionError> {
     if is_exceeded(spent) { Err(ExecutionError::function_error(PAY, EXCEEDED)) } else { Ok(()) }
 }
 
-/// Tells whether a run costs more than any may.
+/// Returns true if a run costs more than any may.
 pub(super) fn is_exceeded(cost: u64) -> bool {
     cost > PER_CALL
 }
@@ -128,7 +128,7 @@ pub(super) fn add(context: &mut Context<'_>) {
     });
 }
 
-/// Makes an expression pay for what it does.
+/// Adds metering to an expression.
 pub(super) fn meter(of: IdedExpr) -> IdedExpr {
     let mut bill = Bill::default();
     let of = bill.walk(of);
@@ -253,7 +253,7 @@ impl Bill {
     }
 }
 
-/// Tells whether a function is dearer the larger its arguments are.
+/// Returns true if a function is dearer the larger its arguments are.
 fn depends_on_size(name: &str) -> bool {
     matches!(
         name,
@@ -301,7 +301,7 @@ fn operands(call: &CallExpr) -> impl Iterator<Item = &IdedExpr> {
     call.target.as_deref().into_iter().chain(&call.args)
 }
 
-/// Tells whether a part is but a way to a value that is there, which costs nothing to be gone twice.
+/// Returns true if a part is but a way to a value that is there, which costs nothing to be gone twice.
 fn is_path(of: &IdedExpr) -> bool {
     match &of.expr {
         Expr::Ident(_) => true,

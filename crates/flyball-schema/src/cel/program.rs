@@ -34,7 +34,7 @@ const PARSER_STACK_BYTES: usize = 64 << 20;
 /// Bytes of stack for the interpreter, for each level of nesting: twice what it takes without optimizations.
 const STACK_BYTES_PER_LEVEL: usize = 48 << 10;
 
-/// Tells whether an expression nests too deep, before anything is asked to parse it.
+/// Returns true if an expression nests too deep, before anything is asked to parse it.
 fn too_deep(expression: &str) -> bool {
     /// A pair of brackets: how many choices stand in it so far, and how many operators since the last of them.
     #[derive(Default)]

@@ -44,13 +44,13 @@ pub(super) fn names(call: &CallExpr, count: usize) -> Option<Vec<&str>> {
     Some(found)
 }
 
-/// Tells whether a variable is meant that is named as if it were a field.
+/// Returns true if a variable is meant that is named as if it were a field.
 fn is_request_resource(select: &SelectExpr) -> bool {
     let Expr::Ident(name) = &select.operand.expr else { return false };
     !select.test && REQUEST_RESOURCE.strip_prefix(name.as_str()) == Some(&format!(".{}", select.field))
 }
 
-/// Makes an expression ready to run.
+/// Compiles an expression.
 pub(super) fn rewrite(at: IdedExpr) -> IdedExpr {
     let IdedExpr { id, expr } = at;
     let expr = match expr {
@@ -118,7 +118,7 @@ fn entry(at: IdedEntryExpr) -> IdedEntryExpr {
     IdedEntryExpr { id: at.id, expr: EntryExpr::MapEntry(entry) }
 }
 
-/// Tells whether what an expression makes may be absent.
+/// Returns true if what an expression makes may be absent.
 fn is_optional(of: &IdedExpr) -> bool {
     match &of.expr {
         Expr::Call(call) if call.func_name == OPT_INDEX => true,

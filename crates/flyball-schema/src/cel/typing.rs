@@ -76,12 +76,12 @@ impl<'s> Type<'s> {
         Self::of(schema, schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)))
     }
 
-    /// Tells whether this is known to be a type of this name.
+    /// Returns true if this is known to be a type of this name.
     pub fn is(&self, name: &str) -> bool {
         matches!(self, Self::Plain(known) if *known == name)
     }
 
-    /// Tells whether nothing is known.
+    /// Returns true if nothing is known.
     pub fn is_dyn(&self) -> bool {
         matches!(self, Self::Dyn)
     }
@@ -100,7 +100,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// Tells whether one may stand where the other is wanted.
+    /// Returns true if one may stand where the other is wanted.
     pub(super) fn fits(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Dyn, _) | (_, Self::Dyn) => true,
@@ -114,7 +114,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// Tells whether null may stand for a value: never for one of a plain type.
+    /// Returns true if null may stand for a value: never for one of a plain type.
     fn takes_null(&self) -> bool {
         match self {
             Self::Plain(name) => !["bool", "bytes", "double", "int", "string", "type", "uint"].contains(name),

@@ -149,7 +149,7 @@ impl<'p> Pointer<'p> {
         Ok(Self { text, tokens: tokens().map(|token| token.replace("~1", "/").replace("~0", "~")).collect() })
     }
 
-    /// Tells whether the whole document is meant.
+    /// Returns true if the whole document is meant.
     fn is_whole(&self) -> bool {
         self.text.is_empty()
     }

@@ -122,7 +122,7 @@ impl ReconcileSession {
         .boxed()
     }
 
-    /// Makes the JSON of a child, or of an object that is not to be owned, and tells where it is.
+    /// Builds the JSON of a child, or of an object that is not to be owned, and tells where it is.
     pub(super) fn named_object(&self, kind: &Kind, object: Value, owned: bool) -> Result<(ObjectKey, Value)> {
         let object = if owned { self.owned_object(kind, object)? } else { self.new_object(kind, object)? };
         let text = |field: &str| object["metadata"][field].as_str();
@@ -271,7 +271,7 @@ impl ReconcileSession {
         }
     }
 
-    /// Makes the JSON of a new object: with its kind, in its namespace, without what is not to be applied.
+    /// Builds the JSON of a new object: with its kind, in its namespace, without what is not to be applied.
     fn new_object(&self, kind: &Kind, mut object: Value) -> Result<Value> {
         without_nulls(&mut object);
         let refuse = |text: String| Err(Error::from(text).terminal());
@@ -292,7 +292,7 @@ impl ReconcileSession {
         Ok(object)
     }
 
-    /// Makes the JSON of a child: a new object, with its owner.
+    /// Builds the JSON of a child: a new object, with its owner.
     fn owned_object(&self, kind: &Kind, child: Value) -> Result<Value> {
         let mut object = self.new_object(kind, child)?;
         let refuse = |text: String| Err(Error::from(text).terminal());

@@ -56,7 +56,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Makes a condition with the status `True` or `False`.
+    /// Creates a condition with the status `True` or `False`.
     pub fn new(kind: &str, holds: bool, reason: &str) -> Self {
         let status = if holds { "True" } else { "False" };
         Self {
@@ -69,7 +69,7 @@ impl Condition {
         }
     }
 
-    /// Makes a condition with the status `Unknown`.
+    /// Creates a condition with the status `Unknown`.
     pub fn unknown(kind: &str, reason: &str) -> Self {
         Self { status: "Unknown".into(), ..Self::new(kind, false, reason) }
     }

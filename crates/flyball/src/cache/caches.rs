@@ -71,7 +71,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// Makes the error for an object that the cache does not select.
+    /// Creates the error for an object that the cache does not select.
     pub(crate) fn not_selected(store: &Store, key: &ObjectKey) -> crate::Error {
         let (kind, selector) = (store.kind().to_string(), store.portion().selection.describe());
         crate::Error::from(Self::NotSelected { kind, key: key.clone(), selector }).terminal()
@@ -79,7 +79,7 @@ impl Error {
 }
 
 impl Caches {
-    /// Makes a store for each kind in each namespace, or in all if none is named, as restricted by `plans`.
+    /// Creates a store for each kind in each namespace, or in all if none is named, as restricted by `plans`.
     pub(crate) fn planned(
         types: impl IntoIterator<Item = (Type, Kind)>,
         plans: &[Plan],

@@ -79,14 +79,14 @@ pub struct Cache<T> {
 }
 
 impl<T: Resource> Cache<T> {
-    /// Makes a cache of all objects of the kind, with all their fields.
+    /// Creates a cache of all objects of the kind, with all their fields.
     pub fn new() -> Self {
         Self { plan: Plan::new(Type::of::<T>(), Kind::of::<T>()), kind: PhantomData }
     }
 }
 
 impl Cache<DynamicObject> {
-    /// Makes a cache of all objects of a [kind](Kind) that is known at run time only, with all their fields.
+    /// Creates a cache of all objects of a [kind](Kind) that is known at run time only, with all their fields.
     pub fn of(kind: &Kind) -> Self {
         Self { plan: Plan::new(Type::dynamic(kind), kind.clone()), kind: PhantomData }
     }

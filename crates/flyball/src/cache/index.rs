@@ -111,7 +111,7 @@ pub struct DynamicIndex<V> {
 type Taken<V> = dyn Fn(&DynamicObject) -> Vec<V> + Send + Sync;
 
 impl<V: Ord + Clone + Send + Sync + 'static> DynamicIndex<V> {
-    /// Makes an index by a function that returns the values by which an object is found.
+    /// Creates an index from a function that returns the values of an object.
     pub fn new(values: impl Fn(&DynamicObject) -> Vec<V> + Send + Sync + 'static) -> Self {
         Self { own: Arc::default(), values: Arc::new(values) }
     }
@@ -200,7 +200,7 @@ impl DeclaredIndex {
         Self { id, make: Arc::new(make) }
     }
 
-    /// Makes the index, empty.
+    /// Creates the index, empty.
     pub(super) fn make(&self) -> Box<dyn AnyIndex> {
         (self.make)()
     }

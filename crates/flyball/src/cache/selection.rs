@@ -82,7 +82,7 @@ impl Selection {
     }
 }
 
-/// Makes a text fit for a query.
+/// Encodes a text for a query string.
 pub(crate) fn percent_encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -93,12 +93,12 @@ impl Objects {
 }
 
 impl Store {
-    /// Makes an empty store of whole objects, and the one hand that may write to it.
+    /// Creates an empty store of whole objects, and its only writer.
     pub(crate) fn new(id: StoreId, kind: Kind, namespace: Option<Arc<str>>) -> (Arc<Self>, Writer) {
         Self::of(id, kind, namespace, Arc::default())
     }
 
-    /// Makes an empty store that holds a portion of its kind.
+    /// Creates an empty store that holds a part of its kind.
     pub(crate) fn of(
         id: StoreId,
         kind: Kind,

@@ -30,7 +30,7 @@ impl Endpoint {
     }
 }
 
-/// Makes kube's client for a configuration, with the [proxy](crate::proxy) of the kubeconfig or the environment.
+/// Creates kube's client for a configuration, with the [proxy](crate::proxy) of the kubeconfig or the environment.
 ///
 /// kube's own constructor uses `HTTPS_PROXY` for every address, whatever `NO_PROXY` says, and reads certificate files
 /// once. This one connects as [`Operator::run_at`](crate::Operator::run_at) does: `NO_PROXY` is respected, and

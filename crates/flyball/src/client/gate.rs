@@ -27,7 +27,7 @@ pub(super) struct NotLeading {
 pub(super) struct LeaseLost;
 
 impl Gate {
-    /// Makes a gate that is shut without this lease.
+    /// Creates a gate that is closed without this lease.
     pub(crate) fn new(lease: String) -> Self {
         Self { lease, until: Mutex::default() }
     }

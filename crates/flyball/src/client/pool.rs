@@ -125,7 +125,7 @@ impl PooledBody {
         pooled
     }
 
-    /// Makes the body of a response after which the connection belongs to its two ends.
+    /// Creates the body of a response after which the connection belongs to its two ends.
     pub(super) fn upgraded(body: Incoming) -> Self {
         Self { body, connection: None }
     }

@@ -13,7 +13,7 @@ pub(super) struct RecentEntries<K, V> {
 }
 
 impl<K: Clone + Ord, V> RecentEntries<K, V> {
-    /// Makes a map of at most so many entries.
+    /// Creates a map with this capacity.
     pub(super) fn new(limit: usize) -> Self {
         Self { limit, entries: BTreeMap::new(), order: BTreeMap::new(), inserted: 0 }
     }

@@ -34,7 +34,7 @@ pub(crate) struct StatusWriter {
 }
 
 impl StatusWriter {
-    /// Makes the writer that is the first of its kind, or a further one for a controller.
+    /// Creates the writer that is the first of its kind, or a further one for a controller.
     pub(crate) fn new(operator: &str, further: Option<&str>) -> Result<Self, BoxError> {
         let name = |controller: &str| further.map_or_else(|| operator.into(), |_| format!("{operator}/{controller}"));
         let controller = further.unwrap_or_default();

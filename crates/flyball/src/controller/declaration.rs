@@ -31,7 +31,7 @@ pub(crate) struct Declaration {
     pub(crate) rules: Vec<PolicyRule>,
     /// True if it runs on replicas that do not lead.
     pub(crate) everywhere: bool,
-    /// Makes the reconciler; `None` afterwards.
+    /// Creates the reconciler; `None` afterwards.
     make: Option<Box<Make>>,
     reconciler: Option<Box<dyn Reconciler>>,
     pub(super) finalizer: Option<Cow<'static, str>>,
@@ -53,7 +53,7 @@ pub(crate) struct Declaration {
     pub(super) client: Option<kube::Client>,
 }
 
-/// Makes a reconciler.
+/// Creates a reconciler.
 pub(super) type Make = dyn FnOnce() -> Result<Box<dyn Reconciler>, BoxError> + Send;
 
 impl Declaration {
@@ -138,7 +138,7 @@ impl Declaration {
         self.types.iter().any(|(ty, declared)| declared == kind && replaced(ty))
     }
 
-    /// Makes the reconciler, unless it is made already.
+    /// Creates the reconciler, unless it is made already.
     pub(crate) fn set_up(&mut self) -> Result<(), BoxError> {
         for (kind, _) in &self.filters {
             if !self.maps.iter().any(|(declared, _)| declared == kind) {
@@ -165,7 +165,7 @@ impl Declaration {
         self.declared.status = Some(writer);
     }
 
-    /// Makes the queue of the controller.
+    /// Creates the queue of the controller.
     pub(crate) fn queue(&self, rng: &Rng) -> Queue {
         Queue::new(self.backoff, self.retry_rate, self.own_write_timeout, &rng.fork(&self.name))
     }

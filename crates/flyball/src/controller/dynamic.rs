@@ -8,7 +8,7 @@ use flyball_core::ObjectKey;
 use kube::core::DynamicObject;
 
 impl<R: Reconcile<Resource = DynamicObject>> Controller<R> {
-    /// Makes a controller for the objects of a [kind](Kind) that is known at run time only, named after the kind.
+    /// Creates a controller for the objects of a [kind](Kind) that is known at run time only, named after the kind.
     #[doc(alias = "new_with")]
     pub fn of(kind: &Kind, reconciler: R) -> Self {
         Self::with(Type::dynamic(kind), kind.clone(), reconciler)

@@ -71,7 +71,7 @@ impl Default for ControllerMetrics {
     }
 }
 
-/// Makes a histogram of seconds with the buckets of client-go's work queues.
+/// Creates a histogram of seconds with the buckets of client-go's work queues.
 fn queue_histogram() -> Histogram {
     Histogram::new(exponential_buckets(1e-8, 10.0, 12))
 }

@@ -211,7 +211,7 @@ impl Ends {
 }
 
 impl<K: AnyResource> Channel<K> {
-    /// Makes a channel.
+    /// Creates a channel.
     pub fn new() -> Self {
         Self { ends: Arc::default(), kind: PhantomData }
     }

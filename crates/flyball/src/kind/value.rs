@@ -84,7 +84,7 @@ impl Kind {
         Self::named(kind, GroupResource::new(&group, &T::plural(&())), namespaced)
     }
 
-    /// Makes a kind whose objects live in namespaces; the core group is `""`.
+    /// Creates a kind whose objects live in namespaces; the core group is `""`.
     ///
     /// The plural is derived as usual: `Site`, `sites`; `Policy`, `policies`. Set another one by
     /// [`plural`](Self::plural), or look it up by [`discover`](Self::discover).
@@ -107,7 +107,7 @@ impl Kind {
         self
     }
 
-    /// Makes a kind of all its names.
+    /// Creates a kind from all of its names.
     pub(crate) fn named(kind: GroupVersionKind, resource: GroupResource, namespaced: bool) -> Self {
         Self(Arc::new(Names { kind, resource, namespaced }))
     }

@@ -228,7 +228,7 @@ fn is_beside(server: &http::Uri, in_pod: bool) -> bool {
     loopback && !in_pod
 }
 
-/// Makes the command line of an operator: of this version, or of that of its flags. `--version` names the program.
+/// Creates the command line of an operator: of this version, or of that of its flags. `--version` names the program.
 fn command<F: Args>(version: Option<&'static str>, program: Option<&OsString>) -> clap::Command {
     let mut command = Cli::<F>::command();
     if let Some(version) = version {

@@ -167,7 +167,7 @@ pub(super) fn rules() -> Vec<PolicyRule> {
     vec![rule("authentication.k8s.io", "tokenreviews"), rule("authorization.k8s.io", "subjectaccessreviews")]
 }
 
-/// Makes the role of whoever is to read the metrics, such as Prometheus.
+/// Creates the role of whoever is to read the metrics, such as Prometheus.
 pub(super) fn reader(operator: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -40,7 +40,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Makes a task with a name for errors.
+    /// Creates a task with a name for errors.
     pub fn new<F>(name: impl Into<String>, run: impl FnOnce(TaskContext) -> F + Send + 'static) -> Self
     where
         F: Future<Output = Result<(), BoxError>> + Send + 'static,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const NOT_BEING_DELETED: (&str, &str) = ("not-being-deleted", "!has(object.metadata.deletionTimestamp)");
 
 impl Declaration {
-    /// Makes the policies and their bindings.
+    /// Creates the policies and their bindings.
     pub(crate) fn manifests(&self, operator: &str) -> Vec<Value> {
         let name = format!("{operator}-{}", self.scope.kind.resource());
         let object = |kind: &str, spec: Value| json!({"apiVersion": format!("{ADMISSION}/v1"), "kind": kind, "metadata": {"name": name}, "spec": spec});

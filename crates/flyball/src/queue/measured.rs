@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct MeasuredQueue(Queue);
 
 impl MeasuredQueue {
-    /// Makes an empty queue with the settings that controllers have.
+    /// Creates an empty queue with the settings that controllers have.
     pub fn new() -> Self {
         let (rate, rng) = (RetryRate::default(), Rng::from_seed(1));
         Self(Queue::new(Backoff::default(), rate, Duration::from_secs(10), &rng))

@@ -45,7 +45,7 @@ pub(crate) enum Next {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(u32);
 
-/// Makes hashes that nobody outside can foresee and a simulation can repeat.
+/// Creates hashes that nobody outside can foresee and a simulation can repeat.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Salt(u64);
 
@@ -142,7 +142,7 @@ enum Location {
 }
 
 impl State {
-    /// Makes an empty queue.
+    /// Creates an empty queue.
     pub(crate) fn new(backoff: Backoff, rate: RetryRate, rng: &Rng) -> Self {
         Self {
             backoff,
@@ -429,7 +429,7 @@ mod tests {
         State::new(Backoff::default(), RetryRate::default(), &Rng::from_seed(1))
     }
 
-    /// Takes all keys that are ready, and gives them back as done.
+    /// Takes all keys that are ready, and returns them back as done.
     fn drain(queue: &mut State, now: Instant) -> String {
         let mut order = String::new();
         while let Some(item) = queue.next(now) {

@@ -293,7 +293,7 @@ impl Scan {
     }
 }
 
-/// Reads the metadata of a list, and tells whether there is a revision.
+/// Reads the metadata of a list, and returns whether there is a revision.
 fn list_meta(metadata: &[u8]) -> Result<(ListMeta, bool), Malformed> {
     let (mut meta, mut has_revision) = (ListMeta::default(), false);
     let mut members = Members::new(metadata, 0)?;

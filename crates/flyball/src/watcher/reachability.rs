@@ -51,7 +51,7 @@ impl Reachability {
         }
     }
 
-    /// Waits until the server turns out to be away, or is back that was, and tells whether it is there.
+    /// Waits until the server turns out to be away, or is back that was, and returns whether it is there.
     pub(super) async fn turned(&self) -> bool {
         self.turned.notified().await;
         !self.probes().is_away()
@@ -85,7 +85,7 @@ impl Reachability {
         self.probes().is_missing()
     }
 
-    /// Waits until the server is reached, by this watch or another one, and tells whether it had been away.
+    /// Waits until the server is reached, by this watch or another one, and returns whether it had been away.
     pub(super) async fn reached(&self, client: &dyn HttpService, schedule: &Schedule) -> bool {
         loop {
             let back = self.back.notified();

@@ -297,7 +297,7 @@ mod tests {
         assert!(schedule.ended(SECOND) <= FIRST_BACKOFF);
     }
 
-    /// One watch of one client, while its server is away; gives when it probed, in time since the server went.
+    /// One watch of one client, while its server is away; returns when it probed, in time since the server went.
     fn probes(seed: u64, away: Duration) -> Vec<Duration> {
         let (rng, began) = (Rng::from_seed(seed), Instant::now());
         let (mut probes, mut now, mut probed) = (Probes::default(), began, Vec::new());

@@ -161,7 +161,7 @@ fn apply_step(step: Step, session: &mut Session, writer: &mut Writer) -> Option<
     }
 }
 
-/// Sends the next request and takes in what comes; gives what the session waits for.
+/// Sends the next request and takes in what comes; returns what the session waits for.
 fn exchange(session: &mut Session, writer: &mut Writer, server: &Server, fault: Option<Fault>) -> Pause {
     let pause = exchanged(session, writer, server, fault);
     if session.is_absent() {

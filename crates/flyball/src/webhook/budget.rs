@@ -89,7 +89,7 @@ impl Review {
 }
 
 impl Budget {
-    /// Makes budgets that admit bodies of at least this size.
+    /// Creates budgets that admit bodies of at least this size.
     pub(super) fn new(longest: usize) -> Self {
         Self {
             bodies: Arc::new(Semaphore::new(units(longest.max(MAX_BODIES_BYTES)) as usize)),

@@ -22,7 +22,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Makes an authority and a serving certificate for these names and addresses.
+    /// Creates a certificate authority and a serving certificate for these names and addresses.
     pub(crate) fn make(operator: &str, names: &[String], now: Timestamp) -> Result<Self, IssueError> {
         let validity = Validity::new(now, LIFETIME);
         // The time tells authorities apart.

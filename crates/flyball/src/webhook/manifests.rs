@@ -193,7 +193,7 @@ fn rule(group: &str, resource: &str, verbs: &[&str], name: Option<String>) -> Po
     }
 }
 
-/// Makes the configurations, the service, and the role that lets the operator keep its secret.
+/// Creates the configurations, the service, and the role that lets the operator keep its secret.
 pub(crate) fn manifests(
     operator: &str,
     namespace: &str,

@@ -60,17 +60,17 @@ pub struct AdmissionRequest<T> {
 }
 
 impl<T: Resource> AdmissionRequest<T> {
-    /// Makes a request to create an object.
+    /// Creates a request to create an object.
     pub fn create(object: T) -> Self {
         Self::by_hand(Operation::Create, object, None)
     }
 
-    /// Makes a request to change `old` into `object`.
+    /// Creates a request to change `old` into `object`.
     pub fn update(old: T, object: T) -> Self {
         Self::by_hand(Operation::Update, object, Some(old))
     }
 
-    /// Makes a request to delete an object.
+    /// Creates a request to delete an object.
     pub fn delete(object: T) -> Self {
         Self::by_hand(Operation::Delete, object, None)
     }

@@ -107,7 +107,7 @@ struct Memory {
 }
 
 impl CertificateRotator {
-    /// Makes a store for the metadata of each target, whose changes begin a look.
+    /// Creates a store for the metadata of each target, whose changes trigger a check.
     pub(crate) fn watched(&self) -> Vec<Writer> {
         let watched = |target: &Target| {
             // A role can allow this one without allowing the others.
@@ -223,7 +223,7 @@ impl CertificateRotator {
         Ok(())
     }
 
-    /// Brings the shared secret up to date, and gives what it holds, and the time. If it is gone, it becomes what this
+    /// Brings the shared secret up to date, and returns what it holds, and the time. If it is gone, it becomes what this
     /// replica remembers.
     async fn share(&self, remembered: &CertificateSecret, known: bool) -> Result<(CertificateSecret, Now), BoxError> {
         let place = format!("/api/v1/namespaces/{}/secrets", self.namespace);
@@ -349,7 +349,7 @@ fn clients<'a>(object: &'a Value, target: &'a Target) -> impl Iterator<Item = &'
     conversion.into_iter().chain(webhooks.map(|webhook| &webhook["clientConfig"]))
 }
 
-/// Points an object at the webhooks; tells whether it did not point there already. What others added to it stays.
+/// Points an object at the webhooks; returns whether it did not point there already. What others added to it stays.
 fn aim(object: &mut Value, target: &Target, reach: &Reach, bundle: &str) -> bool {
     let before = object.clone();
     let client = |path: &str| {
@@ -398,7 +398,7 @@ mod tests {
         }
     }
 
-    /// Makes a rotator without targets; whoever it asks does not answer.
+    /// Creates a rotator without targets; whoever it asks does not answer.
     fn rotator(
         certificates: Certificates,
         serving: Arc<Serving>,

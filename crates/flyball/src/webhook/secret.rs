@@ -84,7 +84,7 @@ impl CertificateSecret {
         identities.chain(self.last.as_deref()).collect()
     }
 
-    /// Does what is due, and tells whether something was. `known` says that everybody trusts the whole bundle.
+    /// Does what is due, and returns whether something was. `known` says that everybody trusts the whole bundle.
     pub(super) fn step(&mut self, operator: &str, names: &[String], now: Now, known: bool) -> Result<bool, IssueError> {
         let before = self.clone();
         let time = now.time();

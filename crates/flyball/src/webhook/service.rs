@@ -179,7 +179,7 @@ impl Handler for Converting {
     }
 }
 
-/// Finds what can be said of a request before its body is read; gives the time that it leaves.
+/// Finds what can be said of a request before its body is read; returns the time that it leaves.
 fn check(head: &http::request::Parts, limit: usize) -> Result<Duration, Box<Response<Bytes>>> {
     let refuse = |code, why| Box::new(refuse(code, why));
     if head.method != Method::POST {

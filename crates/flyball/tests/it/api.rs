@@ -53,7 +53,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Tells whether the request changes something.
+    /// Returns true if the request changes something.
     pub fn is_write(&self) -> bool {
         !self.what.starts_with("GET")
     }
@@ -160,7 +160,7 @@ impl View {
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 impl Api {
-    /// Makes a client that talks to this server.
+    /// Creates a client that talks to this server.
     pub fn client(&self) -> kube::Client {
         let api = self.clone();
         let service = tower::service_fn(move |request| {
@@ -505,7 +505,7 @@ impl World {
         self.deliver();
     }
 
-    /// Stores an object, unless it is as before; gives what is stored.
+    /// Stores an object, unless it is as before; returns what is stored.
     fn store(&mut self, key: (String, String, String), mut object: Value) -> Value {
         let old = self.objects.get(&key).cloned();
         if object["data"]["cpu"] == "1000m" {

@@ -20,7 +20,7 @@ fn owns(controller: Controller<Widgets>) -> Controller<Widgets> {
     controller.owns::<ConfigMap>().owns::<Pod>().owns::<Secret>()
 }
 
-/// Makes a reconciler of what each size declares, and notes what it waits for.
+/// Creates a reconciler of what each size declares, and notes what it waits for.
 fn declares(children: fn(i64) -> Children) -> (Widgets, Arc<Mutex<Vec<String>>>) {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let noted = seen.clone();

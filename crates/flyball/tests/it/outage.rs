@@ -255,7 +255,7 @@ async fn a_server_that_compacts_after_each_event_is_listed_ten_times_a_minute() 
     assert_eq!((api.watches("widgets"), size_of(&api, "a").as_deref()), (1, Some("601")));
 }
 
-/// Follows widgets; gives the names of those that were told as gone.
+/// Follows widgets; returns the names of those that were told as gone.
 fn gone(api: &Api) -> (Arc<Mutex<Vec<String>>>, JoinHandle<()>) {
     let gone: Arc<Mutex<Vec<String>>> = Arc::default();
     let (told, client) = (gone.clone(), api.client());

@@ -10,7 +10,7 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Makes a widget that names secrets in an annotation.
+/// Creates a widget that names secrets in an annotation.
 fn referring(api: &Api, name: &str, secrets: &str) {
     widget(api, name, 1);
     api.edit("widgets", "ns", name, |object| object["metadata"]["annotations"] = json!({"secrets": secrets}));

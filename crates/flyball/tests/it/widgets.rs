@@ -138,7 +138,7 @@ impl Stage {
     }
 }
 
-/// Makes an operator that takes time and chance from the test.
+/// Creates an operator that takes time and chance from the test.
 pub fn operator() -> Operator {
     let began = Instant::now();
     let clock = Clock::new(move || {

@@ -44,7 +44,7 @@ pub struct Clusters<E, S> {
     metrics: ClusterMetrics,
 }
 
-/// Makes the controller of clusters.
+/// Creates the controller of clusters.
 pub fn controller<E: Etcd, S: Snapshots>(
     etcd: Arc<E>,
     snapshots: Arc<S>,
@@ -59,7 +59,7 @@ pub fn controller<E: Etcd, S: Snapshots>(
         .watches::<EtcdRestore>(|restore, _| Ok(vec![sibling(restore, &restore.spec.etcd_cluster.name)]))
 }
 
-/// Makes the policy that refuses names from which no host names can be made.
+/// Creates the policy that refuses names from which no host names can be made.
 pub fn policy() -> Policy<EtcdCluster> {
     Policy::new().validates(Rule::new(
         "object.metadata.name.size() <= 52 && !object.metadata.name.contains('.')",

@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Restores;
 
-/// Makes the controller of restores.
+/// Creates the controller of restores.
 pub fn controller() -> Controller<Restores> {
     Controller::new(Restores).reads::<EtcdCluster>().reads::<EtcdBackup>()
 }

@@ -63,7 +63,7 @@ fn refused(endpoint: &str, code: u16, body: &[u8]) -> Error {
 }
 
 impl Gateway {
-    /// Begins a call; gives the body of an answer that says yes.
+    /// Begins a call; returns the body of an answer that says yes.
     async fn begin(&self, endpoint: &str, method: &str, body: &Value) -> Result<Incoming> {
         for prefix in PREFIXES {
             let request = Request::post(format!("{endpoint}/{prefix}/{method}"))

@@ -48,7 +48,7 @@ pub(crate) fn play(story: impl AsyncFnOnce(&World)) {
     play_with(SEED, Faults::default(), story);
 }
 
-/// Plays a story; gives all that passed between the operator and the API server.
+/// Plays a story; returns all that passed between the operator and the API server.
 pub(crate) fn play_with(seed: u64, faults: Faults, story: impl AsyncFnOnce(&World)) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -93,7 +93,7 @@ pub(crate) fn play_with(seed: u64, faults: Faults, story: impl AsyncFnOnce(&Worl
 }
 
 impl World {
-    /// Makes a cluster of this size, with more to its spec; waits until it runs.
+    /// Creates a cluster of this size, with more to its spec; waits until it runs.
     pub(crate) async fn create(&self, size: u8, more: Value) {
         let mut spec = json!({"size": size, "version": "3.1.10"});
         spec.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());

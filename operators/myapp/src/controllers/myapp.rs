@@ -19,7 +19,7 @@ const PORT: i32 = 8080;
 #[derive(Debug)]
 pub struct MyApps;
 
-/// Makes the controller of `MyApp`s.
+/// Creates the controller of `MyApp`s.
 pub fn controller() -> Controller<MyApps> {
     Controller::new(MyApps)
         .owns::<Deployment>()
@@ -28,7 +28,7 @@ pub fn controller() -> Controller<MyApps> {
         .owns::<ServiceAccount>()
 }
 
-/// Makes the policy of `MyApp`s, which refuses at once what could never be reconciled.
+/// Creates the policy of `MyApp`s, which refuses at once what could never be reconciled.
 pub fn policy() -> Policy<MyApp> {
     let shrinks = "quantity(object.spec.storage).isLessThan(quantity(oldObject.spec.storage))";
     let rule = Rule::new(format!("oldObject == null || !{shrinks}"), "the database's volume cannot become smaller");

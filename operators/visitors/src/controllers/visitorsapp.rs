@@ -20,17 +20,17 @@ pub struct Visitors {
 }
 
 impl Visitors {
-    /// Makes a reconciler that gives each new database a password of this source.
+    /// Creates a reconciler that gives each new database a password of this source.
     pub fn new(new_password: fn() -> String) -> Self {
         Self { new_password }
     }
 
-    /// Makes the controller.
+    /// Creates the controller.
     pub fn controller(self) -> Controller<Self> {
         Controller::new(self).owns::<Deployment>().owns::<Secret>().owns::<Service>()
     }
 
-    /// Makes the credentials of a database: those that it has, or new ones.
+    /// Creates the credentials of a database: those that it has, or new ones.
     async fn credentials(&self, app: &VisitorsApp, cx: &Context<VisitorsApp>) -> Result<Secret> {
         let name = format!("{}-mysql-auth", app.name_any());
         let data = match cx.get::<Secret>(&cx.sibling(&name)).await?.and_then(|secret| secret.data) {

@@ -35,12 +35,12 @@ impl<V: Vcenter + 'static> VmGroups<V> {
         Self { groups, resync }
     }
 
-    /// Makes the controller that does so.
+    /// Creates the controller that does so.
     pub fn controller(self) -> Controller<Self> {
         Self::deferred(|| Ok::<_, Infallible>(self))
     }
 
-    /// Makes the controller, and what it reconciles with only when it runs.
+    /// Creates the controller, and what it reconciles with only when it runs.
     pub fn deferred<E>(make: impl FnOnce() -> Result<Self, E> + Send + 'static) -> Controller<Self>
     where
         E: Into<Box<dyn Error + Send + Sync>>,

@@ -39,7 +39,7 @@ impl Group {
         })
     }
 
-    /// Tells whether a machine in the folder is one of the group, by its name.
+    /// Returns true if a machine in the folder is one of the group, by its name.
     ///
     /// The folder alone does not tell: groups `b-c` in namespace `a` and `c` in `a-b` share one. Machines of a group
     /// that had this name before are taken over, as long as they are needed.

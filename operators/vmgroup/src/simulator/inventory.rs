@@ -46,7 +46,7 @@ pub(super) struct Inventory {
 }
 
 impl Inventory {
-    /// Makes a vCenter with one datacenter, one cluster and one template.
+    /// Creates a vCenter with one datacenter, one cluster and one template.
     pub(super) fn new() -> Self {
         let mut new = Self { last: 0, entities: BTreeMap::new() };
         let root = new.add("Folder", "group-d", "Datacenters", None, None);

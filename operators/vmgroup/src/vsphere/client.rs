@@ -49,7 +49,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Makes a client. It connects and logs in when it is first used.
+    /// Creates a client. It connects and logs in when it is first used.
     pub fn new(
         credentials: Credentials,
         site: Site,

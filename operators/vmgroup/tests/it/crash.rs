@@ -38,7 +38,7 @@ fn crashing(simulator: &Simulator, crash: Crash) -> (Transport, Arc<Notify>) {
     (transport, crashed)
 }
 
-/// Works towards a goal until the process ends, and then with a new process; tells whether the first one came to an
+/// Works towards a goal until the process ends, and then with a new process; returns whether the first one came to an
 /// end.
 async fn interrupted(simulator: &Simulator, group: &Group, goal: Goal, crash: Crash) -> bool {
     let (transport, crashed) = crashing(simulator, crash);

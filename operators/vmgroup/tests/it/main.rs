@@ -46,7 +46,7 @@ enum Goal {
     Absent,
 }
 
-/// Makes one pass, as the operator does for one reconcile; tells whether the goal is reached.
+/// Runs one pass, like a reconcile of the operator; returns whether the goal is reached.
 async fn pass(groups: &Groups<Client>, group: &Group, goal: Goal) -> Result<bool, Error> {
     let mut plan = match goal {
         Goal::Present => groups.plan(group).await?,

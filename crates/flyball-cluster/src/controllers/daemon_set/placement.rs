@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use std::time::Duration;
 
 impl DaemonSets {
-    /// Finds what is missing and what is too much; gives also the time until pods that failed may be tried again.
+    /// Finds what is missing and what is too much; returns also the time until pods that failed may be tried again.
     pub(super) async fn placement(&self, daemon: &Daemon<'_>, cx: &Context<DaemonSet>) -> (Plan, Option<Duration>) {
         let (mut plan, mut wait) = (Plan::default(), None);
         for node in &daemon.nodes {

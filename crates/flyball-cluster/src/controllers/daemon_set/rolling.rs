@@ -57,7 +57,7 @@ fn replaced(daemon: &Daemon<'_>, nodes: &BTreeMap<String, &[Pod]>, most: i32) ->
     plan
 }
 
-/// Makes new pods beside old ones: where the old one serves nobody, and on as many other nodes as may be at a time. What is
+/// Creates new pods beside old ones: where the old one serves nobody, and on as many other nodes as may be at a time. What is
 /// to go for good from a node goes when others serve in its place.
 fn surged(
     daemon: &Daemon<'_>,

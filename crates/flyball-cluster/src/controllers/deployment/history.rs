@@ -31,7 +31,7 @@ pub(super) fn split(deployment: &Deployment, mut sets: Vec<ReplicaSet>) -> (Opti
     (new, sets)
 }
 
-/// Tells whether a replica set makes pods by this template.
+/// Returns true if a replica set makes pods by this template.
 fn is_of(set: &ReplicaSet, template: Option<&PodTemplateSpec>) -> bool {
     let without_hash = |template: &PodTemplateSpec| {
         let mut template = template.clone();

@@ -147,7 +147,7 @@ impl Rollout<'_> {
         self.deployment.status.get_or_insert_default().conditions.get_or_insert_default()
     }
 
-    /// Tells whether all that is wanted is there, and nothing else.
+    /// Returns true if all that is wanted is there, and nothing else.
     pub(super) fn is_complete(&self) -> bool {
         let Some(status) = &self.deployment.status else { return false };
         let is_wanted = |count: Option<i32>| count.unwrap_or(0) == self.wanted();

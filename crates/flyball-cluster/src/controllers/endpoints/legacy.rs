@@ -11,7 +11,7 @@ use kube::{Api, ResourceExt};
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpoint-controller";
 
-/// Makes the controller that writes them.
+/// Creates the controller that writes them.
 pub(in crate::controllers) fn controller() -> Controller<impl Reconcile> {
     Controller::new(Written)
         .owns::<Endpoints>()
@@ -20,7 +20,7 @@ pub(in crate::controllers) fn controller() -> Controller<impl Reconcile> {
         .replaces::<Endpoints>()
 }
 
-/// Makes the controller that deletes those whose service is gone.
+/// Creates the controller that deletes those whose service is gone.
 pub(in crate::controllers) fn leftovers() -> Controller<impl Reconcile> {
     Controller::new(Leftovers).owns::<Endpoints>().watches_by_key::<Service>(|service, _| Ok(vec![service.clone()]))
 }

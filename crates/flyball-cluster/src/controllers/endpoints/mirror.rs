@@ -19,7 +19,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Maximum number of mirrored addresses per subset.
 const MAX_ENDPOINTS: usize = 1000;
 
-/// Makes the controller.
+/// Creates the controller.
 pub(in crate::controllers) fn controller() -> Controller<impl Reconcile> {
     Controller::new(Mirror)
         .owns::<EndpointSlice>()

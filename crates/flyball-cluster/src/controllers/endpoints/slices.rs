@@ -19,7 +19,7 @@ const SERVICE: &str = "kubernetes.io/service-name";
 /// Maximum number of endpoints of a slice.
 const MAX_ENDPOINTS: usize = 100;
 
-/// Makes the controller.
+/// Creates the controller.
 pub(in crate::controllers) fn controller() -> Controller<impl Reconcile> {
     Controller::new(Slices)
         .owns::<EndpointSlice>()

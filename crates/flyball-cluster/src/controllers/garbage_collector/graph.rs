@@ -23,17 +23,17 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Tells whether the object waits for what it owns to go.
+    /// Returns true if the object waits for what it owns to go.
     pub(super) fn waits(&self) -> bool {
         self.deleting && self.foreground && !self.orphan
     }
 
-    /// Tells whether the object waits for what it owns to be set free.
+    /// Returns true if the object waits for what it owns to be set free.
     pub(super) fn orphans(&self) -> bool {
         self.deleting && self.orphan
     }
 
-    /// Tells whether a reference, from an object in `namespace`, has the coordinates of this one.
+    /// Returns true if a reference, from an object in `namespace`, has the coordinates of this one.
     pub(super) fn is_meant_by(&self, reference: &OwnerReference, namespace: Option<&str>) -> bool {
         self.kind.is_of(reference)
             && self.key.name() == reference.name
@@ -157,7 +157,7 @@ impl Graph {
         }
     }
 
-    /// Tells whether all owners of an object are there, and stay.
+    /// Returns true if all owners of an object are there, and stay.
     fn is_held(&self, node: &Node) -> bool {
         let stays = |owner: &OwnerReference| {
             let known = self.nodes.get(&owner.uid);
@@ -177,14 +177,14 @@ impl Graph {
         uids.filter_map(|uid| Some((uid.clone(), self.nodes.get(uid)?.clone()))).collect()
     }
 
-    /// Tells whether an object that waits for what it owns has to go on waiting.
+    /// Returns true if an object that waits for what it owns has to go on waiting.
     pub(super) fn is_blocked(&self, uid: &str) -> bool {
         let blocks = |owner: &OwnerReference| owner.uid == uid && owner.block_owner_deletion == Some(true);
         let nodes = self.dependents.get(uid).into_iter().flatten().filter_map(|uid| self.nodes.get(uid));
         nodes.flat_map(|node| &node.owners).any(blocks)
     }
 
-    /// Tells whether a reference, from an object in `namespace`, is known to stand for nothing. A UID that is gone does
+    /// Returns true if a reference, from an object in `namespace`, is known to stand for nothing. A UID that is gone does
     /// not come back.
     pub(super) fn is_absent(&self, reference: &OwnerReference, namespace: Option<&str>) -> bool {
         self.absent.known.contains(&Absent::name(reference, namespace))
@@ -248,7 +248,7 @@ impl Graph {
         self.awaited.remove(resource);
     }
 
-    /// Tells whether every kind was listed.
+    /// Returns true if every kind was listed.
     pub(super) fn is_complete(&self) -> bool {
         self.awaited.is_empty()
     }

@@ -152,7 +152,7 @@ pub(super) fn by_ratio(pods: &[Pod], ratio: f64, current: i32, tolerance: Tolera
     Ok(round_up(ratio * ready as f64))
 }
 
-/// Proposes a number of replicas among which something is shared out, and gives the share of those there are.
+/// Proposes a number of replicas among which something is shared out, and returns the share of those there are.
 pub(super) fn by_share(value: i64, target: i64, present: i32, tolerance: Tolerance) -> (i32, i64) {
     let ratio = value as f64 / (target as f64 * f64::from(present));
     let proposal = if tolerance.covers(ratio) { present } else { round_up(value as f64 / target as f64) };
@@ -187,7 +187,7 @@ impl Groups {
     }
 }
 
-/// Tells whether the CPU usage of a pod says nothing of what it will be.
+/// Returns true if the CPU usage of a pod says nothing of what it will be.
 fn is_starting(pod: &Pod, now: Timestamp) -> bool {
     let status = pod.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_ref());

@@ -96,7 +96,7 @@ impl Counts {
         lists(&self.uncounted.succeeded) || lists(&self.uncounted.failed)
     }
 
-    /// Tells whether all that is to be known of a pod is known.
+    /// Returns true if all that is to be known of a pod is known.
     pub(super) fn is_done_with(&self, pod: &Pod) -> bool {
         let uid = pod.metadata.uid.as_ref();
         let waits = self.waiting.values().any(|waiting| waiting.metadata.uid.as_ref() == uid);

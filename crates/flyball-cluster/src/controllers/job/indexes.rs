@@ -28,7 +28,7 @@ impl Indexes {
         self.runs.range(..=index).next_back().is_some_and(|(_, last)| *last >= index)
     }
 
-    /// Adds an index; tells whether it was not there yet.
+    /// Adds an index; returns whether it was not there yet.
     pub(super) fn insert(&mut self, index: i32) -> bool {
         let is_new = !self.contains(index);
         self.insert_run(index, index);

@@ -9,12 +9,12 @@ use k8s_openapi::api::batch::v1::{JobSpec, PodFailurePolicyOnExitCodesRequiremen
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt;
 
-/// Tells whether pods are replaced no sooner than they have come to their end.
+/// Returns true if pods are replaced no sooner than they have come to their end.
 pub(super) fn replaces_failed_only(spec: &JobSpec) -> bool {
     spec.pod_replacement_policy.as_deref() == Some("Failed")
 }
 
-/// Tells whether a pod has failed: also one that is being deleted, which may never get to tell.
+/// Returns true if a pod has failed: also one that is being deleted, which may never get to tell.
 pub(super) fn has_failed(spec: &JobSpec, pod: &Pod) -> bool {
     let is_lost = !replaces_failed_only(spec) && is_deleting(pod) && phase(pod) != "Succeeded";
     phase(pod) == "Failed" || is_lost
@@ -62,12 +62,12 @@ fn action<'a>(spec: &'a JobSpec, pod: &Pod) -> Option<&'a str> {
     rule(spec, pod).map(|(_, rule, _)| &*rule.action)
 }
 
-/// Tells whether the failure of a pod counts.
+/// Returns true if the failure of a pod counts.
 pub(super) fn counts(spec: &JobSpec, pod: &Pod) -> bool {
     action(spec, pod) != Some("Ignore")
 }
 
-/// Tells whether the failure of a pod makes its index fail, which had `failures` before.
+/// Returns true if the failure of a pod makes its index fail, which had `failures` before.
 pub(super) fn fails_index(spec: &JobSpec, pod: &Pod, failures: i32) -> bool {
     has_failed(spec, pod)
         && match action(spec, pod) {

@@ -25,7 +25,7 @@ pub(super) async fn untrack<K: flyball::Resource>(pod: &Pod, cx: &Context<K>) ->
     Ok(())
 }
 
-/// Makes the controller that frees pods whose job has gone.
+/// Creates the controller that frees pods whose job has gone.
 pub(in crate::controllers) fn orphans() -> Controller<impl Reconcile> {
     let pods_of = |job: &Job, caches: &flyball::Caches| {
         let namespace = job.metadata.namespace.as_deref();

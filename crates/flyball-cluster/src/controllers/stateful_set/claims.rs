@@ -27,7 +27,7 @@ pub(super) fn sets_of(claim: &PersistentVolumeClaim, caches: &Caches) -> Result<
     Ok(sets.filter(may_be).map(|set| ObjectKey::new(namespace, &set.name_any())).collect())
 }
 
-/// Tells whether a reference names this object, or one that had its name.
+/// Returns true if a reference names this object, or one that had its name.
 fn names<K: Resource>(reference: &OwnerReference, object: &K) -> bool {
     reference.kind == K::kind(&())
         && reference.api_version == K::api_version(&())
@@ -52,7 +52,7 @@ impl Step<'_> {
         self.cx.get::<PersistentVolumeClaim>(&self.cx.sibling(name)).await
     }
 
-    /// Makes the claims of an ordinal that are missing.
+    /// Creates the claims of an ordinal that are missing.
     pub(super) async fn create_claims(&self, ordinal: i32) -> Result<()> {
         let (pod, set) = (identity::name(self.set, ordinal), self.set.name_any());
         for (_, claim) in identity::claims(self.set, self.spec, ordinal) {
@@ -78,7 +78,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Tells whether a claim of an ordinal is about to go with a former pod of its.
+    /// Returns whether a claim of an ordinal is about to go with a former pod of its.
     pub(super) async fn has_stale_claim(&self, ordinal: i32) -> Result<bool> {
         if !self.goes().1 {
             return Ok(false);

@@ -24,7 +24,7 @@ pub(super) fn name(set: &StatefulSet, ordinal: i32) -> String {
     format!("{}-{ordinal}", set.name_any())
 }
 
-/// Makes the pod of an ordinal.
+/// Creates the pod of an ordinal.
 pub(super) fn pod(
     set: &StatefulSet,
     spec: &StatefulSetSpec,
@@ -53,7 +53,7 @@ pub(super) fn pod(
     pod
 }
 
-/// Makes the claims of an ordinal, each with the name of its template.
+/// Creates the claims of an ordinal, each with the name of its template.
 pub(super) fn claims(set: &StatefulSet, spec: &StatefulSetSpec, ordinal: i32) -> Vec<(String, PersistentVolumeClaim)> {
     let templates = spec.volume_claim_templates.iter().flatten();
     let claims = templates.map(|template| {

@@ -117,7 +117,7 @@ impl Names {
     }
 }
 
-/// Tells whether an item is the config map that only the server has that was recorded.
+/// Returns true if an item is the config map that only the server has that was recorded.
 fn is_of_fork(item: &Value) -> bool {
     const NAME: &str = "openshift-service-ca.crt";
     ["/configMap/name", "/metadata/name", "/object/metadata/name"]

@@ -71,7 +71,7 @@ impl<S: Api> Player<S> {
         Self { api, endpoint, variables, watches: BTreeMap::new(), max_wait }
     }
 
-    /// Makes the scenario's namespace.
+    /// Creates the scenario's namespace.
     async fn begin(&mut self, scenario: &Scenario) {
         let name = plain(&self.variables.0["NS"]);
         let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string();

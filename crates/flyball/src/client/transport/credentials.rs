@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tower::BoxError;
 
-/// Makes connections by what the files of a configuration hold.
+/// Creates connections by what the files of a configuration hold.
 pub(super) struct Credentials {
     config: kube::Config,
     files: Vec<PathBuf>,
