@@ -8,33 +8,52 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::available_parallelism;
-use tokio::sync::{Notify, Semaphore};
+use std::time::Duration;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 use tracing::Span;
 
-/// The slots of an operator's polls: as many as cores, in the order in which they are asked for.
+/// The time that a run computes before it counts as a slow one.
+const QUICK_TIME: Duration = Duration::from_millis(20);
+
+/// The slots of an operator's polls: as many as cores, in the order in which they are asked for. Slow runs share half of
+/// them, so that a quick run does not wait for slow ones.
 #[derive(Clone, Debug)]
-pub(crate) struct Slots(Arc<Semaphore>);
+pub(crate) struct Slots {
+    all: Arc<Semaphore>,
+    slow: Arc<Semaphore>,
+}
 
 impl Slots {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))))
+        Self::of(available_parallelism().map_or(1, usize::from))
+    }
+
+    fn of(cores: usize) -> Self {
+        Self { all: Arc::new(Semaphore::new(cores)), slow: Arc::new(Semaphore::new((cores / 2).max(1))) }
     }
 
     /// Awaits a future that may compute for long. If it is dropped meanwhile, the future goes when its poll ends.
     pub(crate) async fn run<T: Send + 'static>(&self, mut future: BoxFuture<'static, T>) -> T {
         let wakes = Arc::new(Wakes::default());
+        let mut computed = Duration::ZERO;
         loop {
-            let slot = self.0.clone().acquire_owned().await.expect("it is never closed");
+            let slow = if computed > QUICK_TIME { Some(acquire(&self.slow).await) } else { None };
+            let slots = (acquire(&self.all).await, slow);
             let (waker, span) = (Waker::from(wakes.clone()), Span::current());
             let polled = spawn_blocking(move || {
+                let begun = Instant::now();
                 let poll = span.in_scope(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
-                drop(slot);
-                (poll, future)
+                drop(slots);
+                (poll, future, begun.elapsed())
             });
             match polled.await.map_err(|error| error.try_into_panic()) {
-                Ok((Poll::Ready(value), _)) => return value,
-                Ok((Poll::Pending, rest)) => future = rest,
+                Ok((Poll::Ready(value), ..)) => return value,
+                Ok((Poll::Pending, rest, took)) => {
+                    future = rest;
+                    computed += took;
+                }
                 Err(Ok(panic)) => resume_unwind(panic),
                 // The runtime shuts down.
                 Err(Err(_)) => return pending().await,
@@ -42,6 +61,10 @@ impl Slots {
             wakes.0.notified().await;
         }
     }
+}
+
+async fn acquire(slots: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    slots.clone().acquire_owned().await.expect("it is never closed")
 }
 
 /// Wakes of a future, of which those during its poll count for the next one.
@@ -58,8 +81,10 @@ impl Wake for Wakes {
 mod tests {
     use super::*;
     use futures_util::FutureExt;
+    use futures_util::future::join_all;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
-    use std::time::Duration;
+    use std::thread;
 
     #[tokio::test]
     async fn what_computes_leaves_the_only_thread_to_others() {
@@ -92,8 +117,30 @@ mod tests {
     }
 
     #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "a run that computes")]
+    async fn slow_runs_leave_slots_to_quick_ones() {
+        const CORES: usize = 4;
+        let slots = Slots::of(CORES);
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let slow = || {
+            let (running, most) = (running.clone(), most.clone());
+            async move {
+                thread::sleep(2 * QUICK_TIME);
+                for _ in 0..5 {
+                    tokio::task::yield_now().await;
+                    most.fetch_max(running.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    thread::sleep(QUICK_TIME / 4);
+                    running.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+        };
+        join_all((0..2 * CORES).map(|_| slots.run(slow().boxed()))).await;
+        assert!((1..=CORES / 2).contains(&most.load(Ordering::Relaxed)));
+    }
+
+    #[tokio::test]
     async fn a_slot_is_given_back_between_polls_and_by_panics() {
-        let slots = Slots(Arc::new(Semaphore::new(1)));
+        let slots = Slots::of(1);
         let waiting = tokio::spawn({
             let slots = slots.clone();
             async move { slots.run(pending::<()>().boxed()).await }
