@@ -25,7 +25,7 @@ pub mod webhooks {
     // +flyball:webhooks
 }
 
-use controllers::visitorsapp::{Visitors, random_password};
+use controllers::visitorsapp::{self, random_password};
 use flyball::Operator;
 use kube::CustomResourceExt;
 
@@ -37,6 +37,6 @@ pub fn operator() -> Operator {
     Operator::new(NAME)
         .version(env!("CARGO_PKG_VERSION"))
         .crd(api::visitorsapp_v1::VisitorsApp::crd())
-        .controller(Visitors::new(random_password).controller())
+        .controller(visitorsapp::controller(random_password))
     // +flyball:operator
 }

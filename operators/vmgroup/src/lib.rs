@@ -39,7 +39,7 @@ pub mod converge;
 pub mod simulator;
 pub mod vsphere;
 
-use controllers::vmgroup::VmGroups;
+use controllers::vmgroup::VmGroupReconciler;
 use flyball::{Controller, Operator};
 use kube::CustomResourceExt;
 use vsphere::Vcenter;
@@ -48,7 +48,7 @@ use vsphere::Vcenter;
 pub const NAME: &str = "vm-operator";
 
 /// Returns the operator with all of its CRDs, controllers and webhooks.
-pub fn operator<V: Vcenter + 'static>(groups: Controller<VmGroups<V>>) -> Operator {
+pub fn operator<V: Vcenter + 'static>(groups: Controller<VmGroupReconciler<V>>) -> Operator {
     Operator::new(NAME).crd(api::vmgroup_v1alpha1::VmGroup::crd()).controller(groups)
     // +flyball:operator
 }

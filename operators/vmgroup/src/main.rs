@@ -2,11 +2,11 @@
 
 use clap::Args;
 use flyball::Operator;
-use flyball_core::time::SignedDuration;
+use flyball_core::time::parse_unsigned_duration;
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
-use vmgroup::controllers::vmgroup::VmGroups;
+use vmgroup::controllers::vmgroup::{VmGroupReconciler, deferred_controller};
 use vmgroup::converge::Groups;
 use vmgroup::vsphere::{Client, Credentials, Site, Timing, https};
 
@@ -37,13 +37,13 @@ struct Flags {
 }
 
 fn main() -> ExitCode {
-    Operator::main_with(|flags: Flags| vmgroup::operator(VmGroups::deferred(|| connect(flags))))
+    Operator::main_with(|flags: Flags| vmgroup::operator(deferred_controller(|| connect(flags))))
 }
 
-fn connect(flags: Flags) -> Result<VmGroups<Client>, Box<dyn Error + Send + Sync>> {
+fn connect(flags: Flags) -> Result<VmGroupReconciler<Client>, Box<dyn Error + Send + Sync>> {
     let site = Site { datacenter: flags.datacenter, folder: flags.folder, resource_pool: flags.resource_pool };
     let client = Client::new(Credentials::from_env()?, site, Timing::default(), https(flags.insecure)?)?;
-    Ok(VmGroups::new(Groups::new(client, flags.vcenter_operations), flags.resync))
+    Ok(VmGroupReconciler::new(Groups::new(client, flags.vcenter_operations), flags.resync))
 }
 
 fn parse_operations(text: &str) -> Result<usize, String> {
@@ -51,9 +51,8 @@ fn parse_operations(text: &str) -> Result<usize, String> {
 }
 
 fn parse_resync(text: &str) -> Result<Duration, String> {
-    let parsed: SignedDuration = text.parse().map_err(|error| format!("{error}"))?;
-    let resync = Duration::try_from(parsed).unwrap_or_default();
-    if resync < Duration::from_secs(1) { Err("give a second or more, such as 30s or 5m".into()) } else { Ok(resync) }
+    let resync = parse_unsigned_duration(text).filter(|resync| *resync >= Duration::from_secs(1));
+    resync.ok_or_else(|| "give a second or more, such as 30s or 5m".into())
 }
 
 #[cfg(test)]
@@ -63,8 +62,8 @@ mod tests {
     #[test]
     fn a_resync_is_a_duration_of_a_second_or_more() {
         assert_eq!(parse_resync("5m"), Ok(Duration::from_secs(300)));
-        assert_eq!(parse_resync("1h 30s"), Ok(Duration::from_secs(3630)));
-        for wrong in ["", "5", "0s", "-5m", "999ms"] {
+        assert_eq!(parse_resync("1h30s"), Ok(Duration::from_secs(3630)));
+        for wrong in ["", "5", "0s", "-5m", "999ms", "1h 30s"] {
             assert!(parse_resync(wrong).is_err(), "{wrong}");
         }
     }

@@ -18,7 +18,7 @@ use ::demovolume::api::demovolume_v1::DemoVolume;
 use ::demovolume::controllers::demovolume::controller;
 use ::visitors::NAME as SITE_OPERATOR;
 use ::visitors::api::visitorsapp_v1::VisitorsApp;
-use ::visitors::controllers::visitorsapp::{Visitors, random_password};
+use ::visitors::controllers::visitorsapp::{self, random_password};
 use ::vmgroup::NAME as VM_OPERATOR;
 use ::vmgroup::api::vmgroup_v1alpha1::VmGroup;
 use clap::{Args, ValueEnum};
@@ -130,7 +130,7 @@ async fn perform(play: Play, stage: &Stage, keep: bool) -> Result<Installed> {
             (installed, demovolume::sample(), demovolume::COMMANDS.as_slice())
         }
         Play::Visitors => {
-            let operator = Operator::new(SITE_OPERATOR).controller(Visitors::new(random_password).controller());
+            let operator = Operator::new(SITE_OPERATOR).controller(visitorsapp::controller(random_password));
             let installed = install(stage, operator, SITE_OPERATOR).await?;
             visitors::run(stage).await?;
             (installed, visitors::sample(), visitors::COMMANDS.as_slice())

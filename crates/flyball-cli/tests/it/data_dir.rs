@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use vmgroup::NAME;
 use vmgroup::api::vmgroup_v1alpha1::VmGroup;
-use vmgroup::controllers::vmgroup::VmGroups;
+use vmgroup::controllers::vmgroup::{VmGroupReconciler, controller};
 use vmgroup::converge::Groups;
 use vmgroup::simulator::{Options, Simulator, TaskTimes};
 use vmgroup::vsphere::{self, Site, Timing};
@@ -156,8 +156,8 @@ async fn operator(config: &Config, vcenter: &Simulator) {
     config.auth_info = AuthInfo { token: Some(made.status.unwrap().token.unwrap().into()), ..AuthInfo::default() };
     let timing = Timing { poll: Duration::from_millis(20), ..Timing::default() };
     let client = vsphere::Client::new(Simulator::credentials(), Site::default(), timing, vcenter.transport());
-    let groups = VmGroups::new(Groups::new(client.unwrap(), 3), Duration::from_secs(1));
-    let operator = Operator::new(NAME).controller(groups.controller());
+    let groups = VmGroupReconciler::new(Groups::new(client.unwrap(), 3), Duration::from_secs(1));
+    let operator = Operator::new(NAME).controller(controller(groups));
     tokio::spawn(async move { operator.run(Client::try_from(config).unwrap(), pending()).await.unwrap() });
 }
 

@@ -14,14 +14,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use vmgroup::api::vmgroup_v1alpha1::VmGroup;
-use vmgroup::controllers::vmgroup::VmGroups;
+use vmgroup::controllers::vmgroup::{VmGroupReconciler, deferred_controller};
 use vmgroup::vsphere::Client;
 
 const HEADER: &str =
     "# Made by `flyball manifests` from what the operator's program says. Without this line, the file is yours.\n";
 
-fn vm_controller() -> Controller<VmGroups<Client>> {
-    VmGroups::deferred(|| Err("it is not run here"))
+fn vm_controller() -> Controller<VmGroupReconciler<Client>> {
+    deferred_controller(|| Err("it is not run here"))
 }
 
 /// The operator of the talk, as it is after `--metrics-secure`, `--leader-elect` and `--operator-namespace`.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use vmgroup::NAME;
 use vmgroup::api::vmgroup_v1alpha1::{Phase, VmGroup};
-use vmgroup::controllers::vmgroup::VmGroups;
+use vmgroup::controllers::vmgroup::{VmGroupReconciler, controller};
 use vmgroup::converge::Groups;
 use vmgroup::simulator::{self, Simulator, TaskTimes};
 use vmgroup::vsphere::{Client, Site, Timing};
@@ -40,8 +40,8 @@ async fn story(seed: u64) -> String {
     let simulator = Simulator::new(simulator::Options { tasks: times, ..simulator::Options::default() });
     let vcenter =
         Client::new(Simulator::credentials(), Site::default(), Timing::default(), simulator.transport()).unwrap();
-    let groups = VmGroups::new(Groups::new(vcenter, 3), Duration::from_secs(60));
-    let operator = Operator::new(NAME).clock(clock).rng(rng.fork("operator")).controller(groups.controller());
+    let groups = VmGroupReconciler::new(Groups::new(vcenter, 3), Duration::from_secs(60));
+    let operator = Operator::new(NAME).clock(clock).rng(rng.fork("operator")).controller(controller(groups));
     let user = User::new("operator", &["system:masters"]);
     let client = cluster.simulated_client(user, FAULTS, rng.fork("faults"), trace.clone());
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::sleep;
 use visitors::api::visitorsapp_v1::VisitorsApp;
-use visitors::controllers::visitorsapp::Visitors;
+use visitors::controllers::visitorsapp;
 
 /// A class whose volumes do not wait for a pod.
 const CLASS: &str = "
@@ -118,7 +118,7 @@ spec: {size: 1, title: Hello}
 ";
 
 fn visitors() -> Operator {
-    let sites = Visitors::new(|| "not a secret".into()).controller();
+    let sites = visitorsapp::controller(|| "not a secret".into());
     Operator::new("sample").crd(VisitorsApp::crd()).controller(sites)
 }
 

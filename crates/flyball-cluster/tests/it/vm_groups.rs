@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 use vmgroup::NAME;
 use vmgroup::api::vmgroup_v1alpha1::VmGroup;
-use vmgroup::controllers::vmgroup::VmGroups;
+use vmgroup::controllers::vmgroup::{VmGroupReconciler, controller};
 use vmgroup::converge::Groups;
 use vmgroup::simulator::{Options, SimulatedVm, Simulator, TaskTimes};
 use vmgroup::vsphere::{Client, Site, Timing};
@@ -32,8 +32,8 @@ impl Vcenter {
         Test::of(move || {
             let (site, timing) = (Site::default(), Timing::default());
             let client = Client::new(Simulator::credentials(), site, timing, simulator.transport()).unwrap();
-            let groups = VmGroups::new(Groups::new(client, 3), Duration::from_secs(300));
-            Operator::new(NAME).crd(VmGroup::crd()).controller(groups.controller())
+            let groups = VmGroupReconciler::new(Groups::new(client, 3), Duration::from_secs(300));
+            Operator::new(NAME).crd(VmGroup::crd()).controller(controller(groups))
         })
     }
 

@@ -88,19 +88,19 @@ fn sample_controller() -> Sample {
 fn visitors() -> Sample {
     use visitors::NAME;
     use visitors::api::visitorsapp_v1::VisitorsApp;
-    use visitors::controllers::visitorsapp::Visitors;
+    use visitors::controllers::visitorsapp;
     let make =
-        || Operator::new(NAME).crd(VisitorsApp::crd()).controller(Visitors::new(|| "drawn".to_owned()).controller());
+        || Operator::new(NAME).crd(VisitorsApp::crd()).controller(visitorsapp::controller(|| "drawn".to_owned()));
     Sample { make, definitions: vec![(VisitorsApp::crd(), json!({"size": 1, "title": "Visitors"}))] }
 }
 
 fn vmgroup() -> Sample {
     use vmgroup::api::vmgroup_v1alpha1::VmGroup;
-    use vmgroup::controllers::vmgroup::VmGroups;
+    use vmgroup::controllers::vmgroup::{VmGroupReconciler, controller};
     let make = || {
         let transport = Simulator::new(vmgroup::simulator::Options::default()).transport();
         let client = Client::new(Simulator::credentials(), Site::default(), Timing::default(), transport).unwrap();
-        vmgroup::operator(VmGroups::new(Groups::new(client, 3), PERIOD).controller())
+        vmgroup::operator(controller(VmGroupReconciler::new(Groups::new(client, 3), PERIOD)))
     };
     let good = json!({"cpu": 1, "memory": 1, "replicas": 1, "template": "vm-operator-template"});
     Sample { make, definitions: vec![(VmGroup::crd(), good)] }

@@ -6,16 +6,16 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use serde_json::json;
 
-/// Reconciles [`DemoVolume`]s.
+/// Reconciles each `DemoVolume`.
 #[derive(Debug)]
-pub struct DemoVolumes;
+pub struct DemoVolumeReconciler;
 
 /// Returns the controller. The operator's RBAC rules are derived from this declaration.
-pub fn controller() -> Controller<DemoVolumes> {
-    Controller::new(DemoVolumes).owns::<PersistentVolumeClaim>()
+pub fn controller() -> Controller<DemoVolumeReconciler> {
+    Controller::new(DemoVolumeReconciler).owns::<PersistentVolumeClaim>()
 }
 
-impl Reconcile for DemoVolumes {
+impl Reconcile for DemoVolumeReconciler {
     type Resource = DemoVolume;
 
     async fn reconcile(&self, volume: &DemoVolume, cx: &Context<DemoVolume>) -> Result<Action> {

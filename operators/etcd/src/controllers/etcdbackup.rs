@@ -20,16 +20,16 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Longest time of a backup.
 const DEADLINE: Duration = Duration::from_secs(30 * 60);
 
-/// Reconciles `EtcdBackup`s.
+/// Reconciles each `EtcdBackup`.
 #[derive(Debug)]
-pub struct Backups<E, S> {
+pub struct EtcdBackupReconciler<E, S> {
     etcd: Arc<E>,
     snapshots: Arc<S>,
 }
 
 /// Returns the controller, which takes snapshots of `etcd` to `snapshots`.
-pub fn controller<E: Etcd, S: Snapshots>(etcd: Arc<E>, snapshots: Arc<S>) -> Controller<Backups<E, S>> {
-    Controller::new(Backups { etcd, snapshots }).reads::<EtcdCluster>().deadline(DEADLINE)
+pub fn controller<E: Etcd, S: Snapshots>(etcd: Arc<E>, snapshots: Arc<S>) -> Controller<EtcdBackupReconciler<E, S>> {
+    Controller::new(EtcdBackupReconciler { etcd, snapshots }).reads::<EtcdCluster>().deadline(DEADLINE)
 }
 
 /// Names the snapshot of a backup: the same at each try, and never that of another one.
@@ -37,7 +37,7 @@ fn snapshot_name(backup: &EtcdBackup) -> String {
     format!("{}_{}_{}.db", backup.namespace().unwrap_or_default(), backup.name_any(), backup.uid().unwrap_or_default())
 }
 
-impl<E: Etcd, S: Snapshots> Reconcile for Backups<E, S> {
+impl<E: Etcd, S: Snapshots> Reconcile for EtcdBackupReconciler<E, S> {
     type Resource = EtcdBackup;
     const FINALIZER: Option<&'static str> = Some("etcd.database.coreos.com/snapshot");
 
@@ -77,7 +77,7 @@ impl<E: Etcd, S: Snapshots> Reconcile for Backups<E, S> {
     }
 }
 
-impl<E: Etcd, S: Snapshots> Backups<E, S> {
+impl<E: Etcd, S: Snapshots> EtcdBackupReconciler<E, S> {
     async fn save(
         &self,
         backup: &EtcdBackup,

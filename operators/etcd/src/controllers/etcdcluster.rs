@@ -36,21 +36,21 @@ const DEFRAGMENT_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
 /// Random characters in the name of a member.
 const SUFFIX_LENGTH: usize = 5;
 
-/// Reconciles `EtcdCluster`s.
+/// Reconciles each `EtcdCluster`.
 #[derive(Debug)]
-pub struct Clusters<E, S> {
+pub struct EtcdClusterReconciler<E, S> {
     etcd: Arc<E>,
     snapshots: Arc<S>,
     metrics: ClusterMetrics,
 }
 
-/// Creates the controller of clusters.
+/// Returns the controller. The operator's RBAC rules are derived from this declaration.
 pub fn controller<E: Etcd, S: Snapshots>(
     etcd: Arc<E>,
     snapshots: Arc<S>,
     metrics: ClusterMetrics,
-) -> Controller<Clusters<E, S>> {
-    Controller::new(Clusters { etcd, snapshots, metrics })
+) -> Controller<EtcdClusterReconciler<E, S>> {
+    Controller::new(EtcdClusterReconciler { etcd, snapshots, metrics })
         .owns::<Pod>()
         .owns::<Service>()
         .owns::<PodDisruptionBudget>()
@@ -71,7 +71,7 @@ fn sibling(object: &impl ResourceExt, name: &str) -> ObjectKey {
     ObjectKey::new(object.meta().namespace.as_deref(), name)
 }
 
-impl<E: Etcd, S: Snapshots> Reconcile for Clusters<E, S> {
+impl<E: Etcd, S: Snapshots> Reconcile for EtcdClusterReconciler<E, S> {
     type Resource = EtcdCluster;
 
     async fn reconcile(&self, cluster: &EtcdCluster, cx: &Context<EtcdCluster>) -> Result<Action> {
@@ -142,7 +142,7 @@ impl<E: Etcd, S: Snapshots> Reconcile for Clusters<E, S> {
     }
 }
 
-impl<E: Etcd, S: Snapshots> Clusters<E, S> {
+impl<E: Etcd, S: Snapshots> EtcdClusterReconciler<E, S> {
     /// Observes the pods of a cluster and the state of etcd.
     async fn observe(
         &self,

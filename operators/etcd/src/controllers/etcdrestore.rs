@@ -13,16 +13,16 @@ use std::time::Duration;
 /// Until a restore is looked at again.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Reconciles `EtcdRestore`s.
+/// Reconciles each `EtcdRestore`.
 #[derive(Debug)]
-pub struct Restores;
+pub struct EtcdRestoreReconciler;
 
-/// Creates the controller of restores.
-pub fn controller() -> Controller<Restores> {
-    Controller::new(Restores).reads::<EtcdCluster>().reads::<EtcdBackup>()
+/// Returns the controller. The operator's RBAC rules are derived from this declaration.
+pub fn controller() -> Controller<EtcdRestoreReconciler> {
+    Controller::new(EtcdRestoreReconciler).reads::<EtcdCluster>().reads::<EtcdBackup>()
 }
 
-impl Reconcile for Restores {
+impl Reconcile for EtcdRestoreReconciler {
     type Resource = EtcdRestore;
 
     async fn reconcile(&self, restore: &EtcdRestore, cx: &Context<EtcdRestore>) -> Result<Action> {

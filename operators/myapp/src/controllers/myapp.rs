@@ -17,11 +17,11 @@ const PORT: i32 = 8080;
 
 /// Reconciles `MyApp`s.
 #[derive(Debug)]
-pub struct MyApps;
+pub struct MyAppReconciler;
 
-/// Creates the controller of `MyApp`s.
-pub fn controller() -> Controller<MyApps> {
-    Controller::new(MyApps)
+/// Returns the controller. The operator's RBAC rules are derived from this declaration.
+pub fn controller() -> Controller<MyAppReconciler> {
+    Controller::new(MyAppReconciler)
         .owns::<Deployment>()
         .owns::<PersistentVolumeClaim>()
         .owns::<Service>()
@@ -35,7 +35,7 @@ pub fn policy() -> Policy<MyApp> {
     Policy::new().validates(rule.reason(Reason::Forbidden))
 }
 
-impl Reconcile for MyApps {
+impl Reconcile for MyAppReconciler {
     type Resource = MyApp;
 
     async fn reconcile(&self, app: &MyApp, cx: &Context<MyApp>) -> Result<Action> {

@@ -13,23 +13,19 @@ const DATABASE: &str = "mysql:8.4";
 const BACKEND: &str = "jdob/visitors-service:1.0.0";
 const FRONTEND: &str = "jdob/visitors-webui:1.0.0";
 
-/// Reconciles [`VisitorsApp`]s.
+/// Reconciles each `VisitorsApp`.
 #[derive(Debug)]
-pub struct Visitors {
+pub struct VisitorsAppReconciler {
     new_password: fn() -> String,
 }
 
-impl Visitors {
-    /// Creates a reconciler that gives each new database a password of this source.
-    pub fn new(new_password: fn() -> String) -> Self {
-        Self { new_password }
-    }
+/// Returns the controller, which takes the passwords of new databases from `new_password`. The operator's RBAC rules are derived
+/// from this declaration.
+pub fn controller(new_password: fn() -> String) -> Controller<VisitorsAppReconciler> {
+    Controller::new(VisitorsAppReconciler { new_password }).owns::<Deployment>().owns::<Secret>().owns::<Service>()
+}
 
-    /// Creates the controller.
-    pub fn controller(self) -> Controller<Self> {
-        Controller::new(self).owns::<Deployment>().owns::<Secret>().owns::<Service>()
-    }
-
+impl VisitorsAppReconciler {
     /// Creates the credentials of a database: those that it has, or new ones.
     async fn credentials(&self, app: &VisitorsApp, cx: &Context<VisitorsApp>) -> Result<Secret> {
         let name = format!("{}-mysql-auth", app.name_any());
@@ -44,7 +40,7 @@ impl Visitors {
     }
 }
 
-impl Reconcile for Visitors {
+impl Reconcile for VisitorsAppReconciler {
     type Resource = VisitorsApp;
 
     async fn reconcile(&self, app: &VisitorsApp, cx: &Context<VisitorsApp>) -> Result<Action> {

@@ -22,30 +22,32 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Longest time of a reconcile. What it consists of has deadlines of its own, so this is never met.
 const DEADLINE: Duration = Duration::from_secs(30 * 60);
 
-/// Reconciles `VmGroup`s with a vCenter.
+/// Reconciles each `VmGroup` with a vCenter.
 #[derive(Debug)]
-pub struct VmGroups<V> {
+pub struct VmGroupReconciler<V> {
     groups: Groups<V>,
     resync: Duration,
 }
 
-impl<V: Vcenter + 'static> VmGroups<V> {
-    /// Reconciles with `groups`, and looks at each group again after `resync` to find what changed in vCenter.
+/// Returns the controller. The operator's RBAC rules are derived from this declaration.
+pub fn controller<V: Vcenter + 'static>(reconciler: VmGroupReconciler<V>) -> Controller<VmGroupReconciler<V>> {
+    deferred_controller(|| Ok::<_, Infallible>(reconciler))
+}
+
+/// Returns the controller, which makes its reconciler when it starts.
+pub fn deferred_controller<V: Vcenter + 'static, E>(
+    make: impl FnOnce() -> Result<VmGroupReconciler<V>, E> + Send + 'static,
+) -> Controller<VmGroupReconciler<V>>
+where
+    E: Into<Box<dyn Error + Send + Sync>>,
+{
+    Controller::deferred(make).deadline(DEADLINE)
+}
+
+impl<V: Vcenter + 'static> VmGroupReconciler<V> {
+    /// Reconciles with `groups`, and reads each group again after `resync` to find changes in vCenter.
     pub fn new(groups: Groups<V>, resync: Duration) -> Self {
         Self { groups, resync }
-    }
-
-    /// Creates the controller that does so.
-    pub fn controller(self) -> Controller<Self> {
-        Self::deferred(|| Ok::<_, Infallible>(self))
-    }
-
-    /// Creates the controller, and what it reconciles with only when it runs.
-    pub fn deferred<E>(make: impl FnOnce() -> Result<Self, E> + Send + 'static) -> Controller<Self>
-    where
-        E: Into<Box<dyn Error + Send + Sync>>,
-    {
-        Controller::deferred(make).deadline(DEADLINE)
     }
 
     /// Carries out a plan; `None` if there is nothing left to do.
@@ -88,7 +90,7 @@ impl<V: Vcenter + 'static> VmGroups<V> {
     }
 }
 
-impl<V: Vcenter + 'static> Reconcile for VmGroups<V> {
+impl<V: Vcenter + 'static> Reconcile for VmGroupReconciler<V> {
     type Resource = VmGroup;
     const FINALIZER: Option<&'static str> = Some("vm.codeconnect.vmworld.com/finalizer");
 

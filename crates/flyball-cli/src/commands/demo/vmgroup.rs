@@ -6,7 +6,7 @@ use crate::error::{Error, Result, ResultExt};
 use crate::render::terminal::{Style, paint, say};
 use ::vmgroup::NAME as OPERATOR;
 use ::vmgroup::api::vmgroup_v1alpha1::{Phase, VmGroup};
-use ::vmgroup::controllers::vmgroup::VmGroups;
+use ::vmgroup::controllers::vmgroup::{VmGroupReconciler, controller};
 use ::vmgroup::converge::Groups;
 use ::vmgroup::simulator::{self, Simulator, TaskTimes};
 use ::vmgroup::vsphere::{self, Site, Timing};
@@ -37,8 +37,8 @@ pub(super) fn vcenter() -> Simulator {
 pub(super) fn operator(vcenter: &Simulator) -> Result<Operator> {
     let timing = Timing { poll: Duration::from_millis(50), ..Timing::default() };
     let client = vsphere::Client::new(Simulator::credentials(), Site::default(), timing, vcenter.transport());
-    let groups = VmGroups::new(Groups::new(client.when("cannot create a client of vCenter")?, 3), RESYNC);
-    Ok(Operator::new(OPERATOR).controller(groups.controller()))
+    let groups = VmGroupReconciler::new(Groups::new(client.when("cannot create a client of vCenter")?, 3), RESYNC);
+    Ok(Operator::new(OPERATOR).controller(controller(groups)))
 }
 
 pub(super) fn sample() -> Value {
