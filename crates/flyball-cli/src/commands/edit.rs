@@ -1,10 +1,9 @@
 //! `flyball edit`: has plugins change a project.
 
-use crate::commands::init::print_written;
 use crate::error::Result;
 use crate::project::Project;
 use crate::project::plugins::{Asking, PluginArgs};
-use crate::project::scaffold::changes::Changes;
+use crate::project::scaffold::changes::{Changes, print_written};
 use crate::render::output::Output;
 use clap::Args;
 

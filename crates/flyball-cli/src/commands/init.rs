@@ -2,13 +2,13 @@
 
 use crate::error::{Error, Result, ResultExt};
 use crate::project::plugins::{Asking, PluginArgs};
-use crate::project::scaffold::changes::{Changes, Written};
+use crate::project::scaffold::changes::{Changes, print_written};
 use crate::project::scaffold::library::{Library, LibraryArgs};
 use crate::project::scaffold::package;
 use crate::project::scaffold::workspace::{self, Workspace};
 use crate::project::{FILE, Project, names};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, complain, paint, say};
+use crate::render::terminal::{complain, say};
 use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -123,15 +123,4 @@ fn name_of(folder: &Path) -> Result<String> {
         Error::new(format!("the directory's name is not a project name: {error}"))
             .hint("name the project: --name redis-operator")
     })
-}
-
-/// Says what was written.
-pub(crate) fn print_written(written: &[Written], output: Option<Output>) -> Result<()> {
-    if let Some(output) = output {
-        return output.say(&written);
-    }
-    for one in written {
-        say(&format!("{} {}", paint(Style::Good, one.outcome), one.file));
-    }
-    Ok(())
 }

@@ -3,11 +3,10 @@
 use super::misused;
 use crate::cluster::apply;
 use crate::cluster::connection::{ContextArgs, block_on};
-use crate::commands::init::print_written;
 use crate::error::{Error, Result};
 use crate::project::plugins::{Asking, PluginArgs};
 use crate::project::scaffold::api::{self, Names, known_resource};
-use crate::project::scaffold::changes::Changes;
+use crate::project::scaffold::changes::{Changes, print_written};
 use crate::project::scaffold::types::Definition;
 use crate::project::scaffold::{built_in, versions};
 use crate::project::{FILE, Project, Resource, names};

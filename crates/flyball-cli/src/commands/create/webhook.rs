@@ -2,12 +2,11 @@
 
 use super::api::defined;
 use super::misused;
-use crate::commands::init::print_written;
 use crate::error::{Error, Result};
 use crate::operator::installation::sample;
 use crate::project::plugins::{Asking, PluginArgs};
 use crate::project::scaffold::api::{self, Names, definition_path, known_resource};
-use crate::project::scaffold::changes::Changes;
+use crate::project::scaffold::changes::{Changes, print_written};
 use crate::project::scaffold::types::Definition;
 use crate::project::scaffold::{built_in, webhook};
 use crate::project::{FILE, Project, Resource, names};

@@ -4,6 +4,8 @@
 //! lines are added above a comment such as `// +flyball:api`, the anchor, or among the `use` lines.
 
 use crate::error::{Error, Result, ResultExt};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, paint, say};
 use flyball_files::Replace;
 use std::collections::BTreeMap;
 use std::fs;
@@ -199,6 +201,17 @@ impl Changes {
         };
         Ok(changed.iter().map(told).collect())
     }
+}
+
+/// Prints the files that were written, with the outcome of each.
+pub(crate) fn print_written(written: &[Written], output: Option<Output>) -> Result<()> {
+    if let Some(output) = output {
+        return output.say(&written);
+    }
+    for one in written {
+        say(&format!("{} {}", paint(Style::Good, one.outcome), one.file));
+    }
+    Ok(())
 }
 
 /// Restores the content of files. Returns the files that still differ from it.
