@@ -11,16 +11,14 @@ use crate::resources::{self, ManifestError, Owner, Resource};
 use crate::stages;
 use crate::status::{self, ReleaseError, Report, Trouble};
 use crate::storage::{Revision, Run, State};
-use flyball::{Context, Error, Event, Result};
+use flyball::{Backoff, Context, Error, Event, Result};
 use flyball_core::time::rfc3339;
 use kube::core::DynamicObject;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Delay before a failed revision is retried; doubled after each further failure.
-const FIRST_RETRY: Duration = Duration::from_secs(10);
-/// Maximum delay.
-const MAX_RETRY_WAIT: Duration = Duration::from_secs(3600);
+/// Delays before a failed revision is retried.
+const BACKOFF: Backoff = Backoff { base_delay: Duration::from_secs(10), max_delay: Duration::from_hours(1) };
 
 /// The progress of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +78,7 @@ impl Work<'_> {
                 self.save().await.map_err(&failed)?;
                 let why = self.revision.info.description.clone();
                 tracing::warn!(release = self.owner.release, failures = self.notes.failures, "{why}");
-                let again = retry_after(self.notes.failures);
+                let again = BACKOFF.after(self.notes.failures);
                 Ok((Progress::Failed { trouble, why, again }, self.revision))
             }
         }
@@ -248,7 +246,7 @@ impl Work<'_> {
         self.revision.info.description = format!("failed to uninstall release: {why}");
         self.notes.failures = self.notes.failures.saturating_add(1);
         self.save().await?;
-        let (why, again) = (self.revision.info.description, retry_after(self.notes.failures));
+        let (why, again) = (self.revision.info.description, BACKOFF.after(self.notes.failures));
         Ok(Progress::Failed { trouble: Trouble::Uninstall, why, again })
     }
 
@@ -302,16 +300,11 @@ impl Work<'_> {
     }
 }
 
-/// Returns how long a revision is left alone that failed so many times.
-fn retry_after(failures: u32) -> Duration {
-    FIRST_RETRY.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(MAX_RETRY_WAIT)
-}
-
 /// Returns how long a revision is still to be left alone that failed so many times, if it is.
 pub(crate) fn time_to_retry(cx: &Context<DynamicObject>, kept: &StoredRevision, failures: u32) -> Option<Duration> {
     let since = cx.now().as_second().saturating_sub(kept.modified_at());
     let since = Duration::from_secs(since.try_into().unwrap_or_default());
-    if failures == 0 { None } else { retry_after(failures).checked_sub(since).filter(|rest| !rest.is_zero()) }
+    if failures == 0 { None } else { BACKOFF.after(failures).checked_sub(since).filter(|rest| !rest.is_zero()) }
 }
 
 /// Corrects the objects of a release, whatever their state is.

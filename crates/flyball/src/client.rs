@@ -22,6 +22,7 @@ pub(crate) use gate::Gate;
 pub(crate) use metrics::RequestMetrics;
 pub(crate) use service::{HttpService, ResponseBody};
 
+use crate::backoff::Backoff;
 use flyball_core::Rng;
 use flyball_core::time::Timestamp;
 use futures_util::future::BoxFuture;
@@ -46,6 +47,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_RETRIES: u32 = 5;
 /// The longest wait before a retry, whatever the server asks for.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(30);
+const BACKOFF: Backoff = Backoff { base_delay: Duration::from_millis(150), max_delay: MAX_RETRY_WAIT };
 /// Bytes of an error response that are read.
 const MAX_STATUS_BYTES: usize = 1 << 20;
 /// Bytes of a response that are read.
@@ -127,7 +129,7 @@ impl Inner {
                 self.metrics.count(&method, answer.as_ref().ok().map(Response::status));
                 return answer;
             }
-            for attempt in 0.. {
+            for attempt in 1.. {
                 let again = copy(&request);
                 let gate = self.gate.as_deref().filter(|_| Gate::stops(&request));
                 if let Some(gate) = gate {
@@ -140,15 +142,14 @@ impl Inner {
                     Span::current().record("status", status.map(|status| status.as_u16()));
                     let answer = answer?;
                     match (asked_to_wait(&answer), again) {
-                        (Some(wait), Some(again)) if attempt < MAX_RETRIES => {
+                        (Some(wait), Some(again)) if attempt <= MAX_RETRIES => {
                             request = again;
                             wait
                         }
                         _ => return Ok(answer),
                     }
                 };
-                let backoff = Duration::from_millis(100 << attempt).mul_f64(0.5 + self.rng.fraction());
-                sleep(wait.max(backoff).min(MAX_RETRY_WAIT)).await;
+                sleep(wait.max(BACKOFF.with_jitter(attempt, &self.rng)).min(MAX_RETRY_WAIT)).await;
             }
             unreachable!("the last attempt returns")
         }

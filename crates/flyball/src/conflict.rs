@@ -1,13 +1,13 @@
 //! Retries of writes that conflict.
 
+use crate::backoff::Backoff;
 use flyball_core::Rng;
 use std::time::Duration;
 use tokio::time::sleep;
 
 /// Attempts at a change.
 const MAX_ATTEMPTS: u32 = 5;
-/// The first wait, before jitter; it doubles with each further one.
-const FIRST_WAIT: Duration = Duration::from_millis(10);
+const BACKOFF: Backoff = Backoff { base_delay: Duration::from_millis(10), max_delay: Duration::from_secs(1) };
 
 /// Retries a read-modify-write while the API server answers 409 Conflict, five times at most.
 ///
@@ -44,7 +44,7 @@ where
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             result => return result,
         }
-        sleep((FIRST_WAIT * (1 << (attempt - 1))).mul_f64(0.5 + rng.fraction() / 2.0)).await;
+        sleep(BACKOFF.with_jitter(attempt, rng)).await;
     }
     change().await
 }

@@ -33,10 +33,11 @@ pub use sources::Changed;
 #[cfg(test)]
 pub(crate) use worker::span;
 
+use crate::backoff::Backoff;
 use crate::cache::{Caches, DeclaredIndex, DecodedEntry, Index, IndexId};
 use crate::error::Result;
 use crate::kind::{AnyResource, Kind, Resource, Type, reads_metadata};
-use crate::queue::{Backoff, RetryRate};
+use crate::queue::RetryRate;
 use declaration::Make;
 use flyball_core::ObjectKey;
 use k8s_openapi::api::rbac::v1::PolicyRule;

@@ -94,6 +94,7 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+mod backoff;
 mod batch;
 mod conflict;
 pub mod description;
@@ -134,6 +135,7 @@ mod election;
 mod operator;
 
 pub use apply::{Children, Condition, Rollout};
+pub use backoff::Backoff;
 pub use batch::slow_start_batch;
 pub use cache::{Cache, Caches, DynamicIndex, Index};
 pub use client::connect;
@@ -146,7 +148,7 @@ pub use events::Event;
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};
 pub use kind::{AnyResource, Dynamic, Kind, Resource};
 pub use operator::{HealthServer, MetricsServer, Operator, RunError, Task, TaskContext, WebhookServer};
-pub use queue::{Backoff, RetryRate};
+pub use queue::RetryRate;
 pub use watcher::{WatchEvent, watch, watch_objects};
 
 /// The queue alone, for benchmarks.

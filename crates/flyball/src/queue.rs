@@ -9,7 +9,6 @@
 //! no timer. No worker is woken without need and no lock is taken for each key, which would be most of the time of a
 //! busy queue.
 
-mod backoff;
 mod barrier;
 mod bucket;
 mod lane;
@@ -18,7 +17,6 @@ mod metrics;
 mod state;
 mod table;
 
-pub use backoff::Backoff;
 pub(crate) use barrier::{Effect, StaleReads, Trigger, Write};
 pub use bucket::RetryRate;
 pub use measured::MeasuredQueue;
@@ -26,6 +24,7 @@ pub(crate) use metrics::{MonitoredQueue, QueueCollector};
 use state::{Hashed, Salt};
 pub(crate) use state::{Item, Next, Priority};
 
+use crate::backoff::Backoff;
 use crate::cache::StoreId;
 use barrier::Barrier;
 use flyball_core::{ObjectKey, Rng};

@@ -10,7 +10,7 @@ mod graph;
 mod sweep;
 
 use super::discovery::{self, Served};
-use flyball::{Kind, WatchEvent, watch};
+use flyball::{Backoff, Kind, WatchEvent, watch};
 use flyball_core::{GroupVersionKind, Rng};
 use graph::Graph;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -24,10 +24,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// Timeout of the first list of a kind, after which the others continue without it.
 const LIST_TIMEOUT: Duration = Duration::from_secs(30);
-/// The first wait after a failure; it doubles with each further one.
-const FIRST_WAIT: Duration = Duration::from_millis(50);
-/// The longest wait after a failure.
-const MAX_WAIT: Duration = Duration::from_secs(30);
+const BACKOFF: Backoff = Backoff { base_delay: Duration::from_millis(50), max_delay: Duration::from_secs(30) };
 
 /// State shared by the watches and the collector.
 #[derive(Default)]
@@ -97,7 +94,7 @@ impl Collector {
                     Err(error) => {
                         let failed = failures.entry(uid.clone()).or_default();
                         *failed += 1;
-                        let wait = FIRST_WAIT.saturating_mul(1 << (*failed - 1).min(16)).min(MAX_WAIT);
+                        let wait = BACKOFF.after(*failed);
                         tracing::debug!(uid, %error, ?wait, "will be looked at again");
                         later.insert((Instant::now() + wait, uid));
                     }
@@ -133,14 +130,14 @@ impl Collector {
     }
 
     async fn follow_served(&mut self) {
-        let mut wait = FIRST_WAIT;
+        let mut failures = 0;
         let served = loop {
             match discovery::served(&self.client).await {
                 Ok(served) => break served,
                 Err(error) => tracing::warn!(%error, "cannot find out what there is to collect"),
             }
-            sleep(wait).await;
-            wait = (wait * 2).min(MAX_WAIT);
+            failures += 1;
+            sleep(BACKOFF.after(failures)).await;
         };
         let served: BTreeSet<Served> =
             served.into_iter().filter(|kind| kind.can(&["delete", "list", "watch"])).collect();

@@ -307,7 +307,7 @@ async fn manage(
     if counts.lost.is_none()
         && let Some(backoff) = counts::backoff(pods, now)
     {
-        *wait = Some(backoff.unsigned_abs());
+        *wait = Some(backoff);
         return Ok(());
     }
     let missing = usize::try_from(missing).unwrap_or(0);
@@ -321,7 +321,7 @@ async fn manage(
             let free = taken.free(spec.completions.unwrap_or(0)).take(missing);
             let backoff = |index: &i32| retries::backoff(counts.waiting.get(index), now);
             let (late, due): (Vec<i32>, Vec<i32>) = free.partition(|index| backoff(index).is_some());
-            *wait = late.iter().filter_map(backoff).min().map(|wait| wait.unsigned_abs());
+            *wait = late.iter().filter_map(backoff).min();
             due.into_iter().map(|index| indexed_pod(job, spec, index, counts)).collect()
         }
         false => vec![pod(job, spec); missing],

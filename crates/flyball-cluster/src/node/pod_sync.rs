@@ -9,16 +9,17 @@ use super::status;
 use crate::workload::pods::is_deleting;
 use crate::workload::resources::is_sidecar;
 use crate::workload::time;
+use flyball::Backoff;
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{
     Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
     HostIP, Pod, PodIP, PodSpec, PodStatus,
 };
 use kube::ResourceExt;
+use std::time::Duration;
 
-/// Back-off before the second restart; the first one is immediate.
-const INITIAL_BACKOFF: SignedDuration = SignedDuration::from_secs(10);
-const MAX_BACKOFF: SignedDuration = SignedDuration::from_mins(5);
+/// Back-off before the second restart and later ones; the first one is immediate.
+const BACKOFF: Backoff = Backoff { base_delay: Duration::from_secs(10), max_delay: Duration::from_mins(5) };
 /// Run time after which the back-off starts over.
 const BACKOFF_RESET: SignedDuration = SignedDuration::from_mins(10);
 /// Interval of syncs while an object is missing.
@@ -92,12 +93,12 @@ fn last_end(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     ended(status).or_else(|| status.last_state.as_ref()?.terminated.as_ref())
 }
 
-/// Says how long a container waits after its end before it is started for the `restart`th time again.
-fn back_off(restart: i32, ran: SignedDuration) -> SignedDuration {
-    if restart <= 0 || ran >= BACKOFF_RESET {
-        return SignedDuration::ZERO;
+/// Returns the delay before a container that ran for `ran` is started again, after this many restarts.
+fn back_off(restarts: i32, ran: SignedDuration) -> Duration {
+    match u32::try_from(restarts) {
+        Ok(restarts) if restarts > 0 && ran < BACKOFF_RESET => BACKOFF.after(restarts),
+        _ => Duration::ZERO,
     }
-    INITIAL_BACKOFF.saturating_mul(1 << (restart - 1).min(8)).min(MAX_BACKOFF)
 }
 
 impl PodSync<'_> {

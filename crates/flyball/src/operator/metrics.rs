@@ -72,8 +72,9 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backoff::Backoff;
     use crate::controller::Outcome;
-    use crate::queue::{Backoff, Priority, Queue, RetryRate};
+    use crate::queue::{Priority, Queue, RetryRate};
     use flyball_core::{ObjectKey, Rng};
     use http::{Method, StatusCode};
     use std::collections::BTreeSet;

@@ -1,8 +1,10 @@
 //! Rate limit of the retries of one controller.
 
-use super::backoff::MAX_DELAY;
 use std::time::Duration;
 use tokio::time::Instant;
+
+/// The longest delay, which is as good as never.
+pub(super) const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The rate limit of all retries of one controller, after failures and [`Action::requeue`](crate::Action::requeue):
 /// `burst` retries at once, then one per `interval`.

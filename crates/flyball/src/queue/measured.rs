@@ -1,6 +1,7 @@
 //! The queue of controllers, exposed for benchmarks.
 
-use super::{Backoff, Next, Priority, Queue, RetryRate};
+use super::{Next, Priority, Queue, RetryRate};
+use crate::backoff::Backoff;
 use flyball_core::{ObjectKey, Rng};
 use std::time::Duration;
 

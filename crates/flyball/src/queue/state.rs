@@ -4,10 +4,11 @@
 //! worker has it, or while it is held, is remembered once. So the queue is bounded by the number of objects: it keeps
 //! nothing for a key that is idle and did not fail.
 
-use super::backoff::{Backoff, MAX_DELAY};
+use super::bucket::MAX_DELAY;
 use super::bucket::{Bucket, RetryRate};
 use super::lane::Lane;
 use super::table::Table;
+use crate::backoff::Backoff;
 use flyball_core::{ObjectKey, Rng};
 use foldhash::fast::FixedState;
 use memchr::memchr;
@@ -219,7 +220,7 @@ impl State {
                 }
                 let failures = slot.failures;
                 self.retries += 1;
-                self.delay(ticket, now + self.backoff.after(failures), Priority::Retry);
+                self.delay(ticket, now + self.backoff.after(failures).min(MAX_DELAY), Priority::Retry);
             }
         }
         match again {

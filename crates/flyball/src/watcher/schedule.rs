@@ -17,6 +17,7 @@
 //! Invariant: an answer that began well ends no backoff, and neither does an event: only a watch that lived for a while
 //! does. One that ends in 410 has to have lived for [`STABLE_WATCH_DURATION`], any other for [`MIN_WATCH_DURATION`].
 
+use crate::backoff::Backoff;
 use flyball_core::Rng;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -148,8 +149,7 @@ impl Schedule {
     }
 
     fn backoff(&self, failures: u32, max: Duration) -> Duration {
-        let doubled = FIRST_BACKOFF.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(max);
-        doubled.mul_f64(0.5 + self.rng.fraction() / 2.0)
+        Backoff { base_delay: FIRST_BACKOFF, max_delay: max }.with_jitter(failures, &self.rng)
     }
 }
 

@@ -14,6 +14,7 @@ use super::manifests::{Reach, Target, conversion, secret_name};
 use super::probe::{self, ProbeError};
 use super::secret::CertificateSecret;
 use super::{Certificates, files};
+use crate::backoff::Backoff;
 use crate::cache::{Change, KeptFields, Listener, Portion, Selection, Store, StoreId, Writer};
 use crate::client::{exchange, exchange_dated};
 use crate::error::chain;
@@ -42,10 +43,8 @@ const POLL_JITTER: f64 = 0.2;
 const MIN_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Jitter of a sync after a change, so that replicas do not sync at the same time.
 const CHANGE_JITTER: Duration = Duration::from_secs(1);
-/// First wait for the next sync when something is missing; it doubles each time.
-const FIRST_RETRY_WAIT: Duration = Duration::from_secs(1);
-/// The longest of these waits: configurations that were just applied fail calls until the next sync.
-const MAX_RETRY_WAIT: Duration = Duration::from_secs(5);
+/// Delays after failures.
+const BACKOFF: Backoff = Backoff { base_delay: Duration::from_secs(1), max_delay: Duration::from_secs(5) };
 /// Attempts at a secret that others change at the same time.
 const MAX_ATTEMPTS: u32 = 5;
 
@@ -121,7 +120,7 @@ impl CertificateRotator {
 
     /// Does so until it is dropped.
     pub(crate) async fn run(self) {
-        let (mut memory, mut soon) = (Memory::default(), FIRST_RETRY_WAIT);
+        let (mut memory, mut failures) = (Memory::default(), 0_u32);
         loop {
             let (looked, period) = match &self.certificates {
                 Certificates::Own => (self.sync(&mut memory).await, POLL_INTERVAL),
@@ -132,7 +131,7 @@ impl CertificateRotator {
             match looked {
                 Ok(()) => {
                     memory.complaint.clear();
-                    soon = FIRST_RETRY_WAIT;
+                    failures = 0;
                     let wait = period.mul_f64(1.0 - POLL_JITTER * self.rng.fraction());
                     sleep(MIN_POLL_INTERVAL).await;
                     if timeout(wait - MIN_POLL_INTERVAL, self.changed.notified()).await.is_ok() {
@@ -145,8 +144,8 @@ impl CertificateRotator {
                         tracing::warn!(error = complaint, "webhooks cannot be set up");
                         memory.complaint = complaint;
                     }
-                    sleep(soon).await;
-                    soon = (soon * 2).min(MAX_RETRY_WAIT);
+                    failures = failures.saturating_add(1);
+                    sleep(BACKOFF.after(failures)).await;
                 }
             }
         }

@@ -6,11 +6,12 @@ use super::policies::{self, replaces_failed_only};
 use super::retries;
 use super::tracking::is_tracked;
 use crate::workload::pods::{self, is_active, is_deleting, phase};
-use flyball_core::time::{SignedDuration, Timestamp};
+use flyball_core::time::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus, UncountedTerminatedPods};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 pub(super) fn is_indexed(spec: &JobSpec) -> bool {
     spec.completion_mode.as_deref() == Some("Indexed")
@@ -128,7 +129,7 @@ impl Counts {
 }
 
 /// Returns how long a job has to wait for its next pod: the longer, the more pods failed since the last one succeeded.
-pub(super) fn backoff(pods: &[Pod], now: Timestamp) -> Option<SignedDuration> {
+pub(super) fn backoff(pods: &[Pod], now: Timestamp) -> Option<Duration> {
     let ended = |wanted: &'static str| {
         pods.iter().filter(move |pod| phase(pod) == wanted).map(move |pod| pod_facts::end(pod, now))
     };

@@ -1,23 +1,23 @@
 //! Facts of a single pod of a job: its index, its end, and the back-off after it.
 
-use flyball_core::time::{SignedDuration, Timestamp};
+use flyball::Backoff;
+use flyball_core::time::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use std::time::Duration;
 
 pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
-/// Back-off after the first failure. It doubles with each further one.
-const INITIAL_BACKOFF: SignedDuration = SignedDuration::from_secs(10);
-const MAX_BACKOFF: SignedDuration = SignedDuration::from_mins(10);
+const BACKOFF: Backoff = Backoff { base_delay: Duration::from_secs(10), max_delay: Duration::from_mins(10) };
 
 pub(super) fn index(pod: &Pod) -> Option<i32> {
     pod.annotations().get(INDEX)?.parse().ok()
 }
 
 /// Returns the rest of the back-off after so many failures, the last of which was at `last`.
-pub(super) fn backoff(failures: u32, last: Timestamp, now: Timestamp) -> Option<SignedDuration> {
-    let doublings = failures.checked_sub(1)?.min(6);
-    let wait = (INITIAL_BACKOFF * (1 << doublings)).min(MAX_BACKOFF) - now.duration_since(last);
-    (wait > SignedDuration::ZERO).then_some(wait)
+pub(super) fn backoff(failures: u32, last: Timestamp, now: Timestamp) -> Option<Duration> {
+    let elapsed = Duration::try_from(now.duration_since(last)).unwrap_or_default();
+    let rest = BACKOFF.after(failures).checked_sub(elapsed);
+    rest.filter(|rest| failures > 0 && !rest.is_zero())
 }
 
 /// Returns when a pod ended, as well as can be told.

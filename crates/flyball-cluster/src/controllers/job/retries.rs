@@ -6,11 +6,12 @@
 use super::indexes::Indexes;
 use super::pod_facts::{self, index};
 use super::policies;
-use flyball_core::time::{SignedDuration, Timestamp};
+use flyball_core::time::Timestamp;
 use k8s_openapi::api::batch::v1::JobSpec;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 const IGNORED: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
@@ -41,7 +42,7 @@ pub(super) fn waiting(spec: &JobSpec, pods: &[Pod], done: &Indexes) -> BTreeMap<
 }
 
 /// Returns how long an index has to wait for its next pod.
-pub(super) fn backoff(last: Option<&Pod>, now: Timestamp) -> Option<SignedDuration> {
+pub(super) fn backoff(last: Option<&Pod>, now: Timestamp) -> Option<Duration> {
     let last = last?;
     let failures = number(last, FAILURES).saturating_add(number(last, IGNORED)).saturating_add(1);
     pod_facts::backoff(u32::try_from(failures).unwrap_or(0), pod_facts::end(last, now), now)
