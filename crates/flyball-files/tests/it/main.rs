@@ -1,0 +1,3 @@
+//! The structure of this crate.
+
+mod architecture;

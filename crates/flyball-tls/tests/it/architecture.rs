@@ -1,0 +1,27 @@
+use flyball_architecture::Sources;
+
+/// The layers from the ground up: each module, and the modules that it may import.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("validity", &[]),
+    ("authority", &["validity"]),
+    ("verifier", &["validity"]),
+    ("config", &["authority", "verifier"]),
+];
+
+#[test]
+fn modules_form_layers() {
+    let sources = Sources::of(env!("CARGO_MANIFEST_DIR"));
+    sources.check_layers(LAYERS);
+    sources.check_cycles();
+    sources.check_reachable();
+    sources.check_words(&[]);
+    for socket in ["TcpStream", "TcpListener", "UnixStream", "File", "tokio"] {
+        sources.check_absent(&["crate"], socket);
+    }
+}
+
+#[test]
+fn layers_are_those_of_the_document() {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
+    Sources::check_document(document, "flyball-tls", LAYERS);
+}
