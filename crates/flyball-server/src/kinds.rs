@@ -1,9 +1,9 @@
-//! The built-in kinds: what each is called, what can be done with it and how it behaves.
+//! The built-in kinds: names, verbs and behavior.
 //!
-//! A [`Kind`] is data; what needs code (defaults, rules of validation, what an update may not touch) hangs on it as
-//! functions. Each kind is the value `KIND` of a file of its own, in the folder of its API group. A group's module lists
-//! its kinds and has what they share; groups share the modules below them. The types of fields stand in `kinds/types`,
-//! in the notation of `flyball_schema::notation`.
+//! A [`Kind`] is data, with functions for defaults, validation and preparation of writes. Each kind is the value `KIND`
+//! of a file of its own, in the folder of its API group. The module of a group lists its kinds and contains their
+//! shared code; groups share the modules below them. `kinds/types` declares the types of fields, in the notation of
+//! `flyball_schema::notation`.
 
 // Machinery below the groups.
 mod claim_spec;
@@ -17,6 +17,7 @@ mod pod_spec;
 mod printer;
 mod rules;
 mod shown;
+mod usage;
 mod webhook_client;
 mod workload;
 
@@ -51,6 +52,8 @@ pub(crate) use built_in::{ACTIONS, built_in, library};
 pub(crate) use flowcontrol::objects as flow_objects;
 pub(crate) use kind::{Answer, Checks, Deletion, Kind, Part, Review, ScalePaths, Subresource, Verbs};
 pub(crate) use printer::{Heading, Row, View};
+pub use usage::Amounts;
+pub(crate) use usage::amounts;
 
 // Kinds that other modules name.
 pub(crate) use admissionregistration::{
@@ -63,7 +66,7 @@ pub(crate) use certificates::CERTIFICATE_SIGNING_REQUEST;
 pub(crate) use core::Service;
 pub(crate) use core::{
     BINDING, EVENT, LIMIT_RANGE, NAMESPACE, NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_QUOTA,
-    SECRET, SERVICE, SERVICE_ACCOUNT,
+    SECRET, SERVICE, SERVICE_ACCOUNT, pod_usage,
 };
 pub(crate) use node::RUNTIME_CLASS;
 pub(crate) use policy::POD_DISRUPTION_BUDGET;

@@ -1,9 +1,9 @@
-//! Registry: the one path by which objects come into being, change and go.
+//! Registry: the only code that creates, changes and deletes objects.
 //!
-//! Takes decoded requests, gives objects or a [`Status`]. A write reads what is stored, makes a [candidate] of it and of
-//! what the client sent, brings it through admission and validation and stores it, and begins anew if another write
-//! came first. It must not know of HTTP beyond media types, nor how objects are stored. The invariant: no lock is held
-//! while admission runs, as webhooks may write objects of their own.
+//! Takes decoded requests, gives objects or a [`Status`]. A write reads the stored object, makes a [candidate] of it
+//! and the request, runs admission and validation, and stores it; after a conflict it begins again. It must not know
+//! HTTP beyond media types, nor how objects are stored. Invariant: no lock is held while admission runs, since webhooks
+//! may write objects.
 //!
 //! [`Status`]: flyball_core::Status
 //! [candidate]: candidate::Candidate
@@ -20,13 +20,11 @@ mod patch;
 mod read;
 pub(crate) mod scale;
 mod seed;
-mod write;
 
-pub(crate) use change::storage_error;
+pub(crate) use change::{Change, Outcome, Written, storage_error};
 pub(crate) use delete::{Deleted, check_preconditions};
 pub(crate) use patch::{Patch, PatchKind};
 pub(crate) use read::{Listed, Selection, parse_version};
-pub(crate) use write::{Change, Outcome, Written};
 
 use crate::admission::{Admission, Attributes, Editor};
 use crate::auth::Authorizer;
@@ -49,7 +47,7 @@ pub(crate) struct Registry {
     pub(crate) clock: Clock,
     pub(crate) rng: Rng,
     addresses: Addresses,
-    /// True if a CRD was written, or the last object of one that is going.
+    /// True if a CRD was written, or the last object of a terminating one was removed.
     definitions_changed: AtomicBool,
 }
 
@@ -71,7 +69,7 @@ impl Registry {
         })
     }
 
-    /// Serves another catalog from now on, and wakes the watches of what is gone.
+    /// Replaces the catalog, and notifies the watches of resources that changed or are gone.
     pub(crate) fn serve(&self, catalog: Catalog) {
         let catalog = Arc::new(catalog);
         let before = self.catalog.replace(catalog.clone());
@@ -84,7 +82,7 @@ impl Registry {
         }
     }
 
-    /// Lets admission change an object, and gives it the addresses that it is to have after that.
+    /// Runs mutating admission, then allocates addresses.
     async fn admit(&self, attributes: &Attributes<'_>, object: &mut Object) -> Result<(), Status> {
         self.admission.admit(attributes, Some(object)).await?;
         if attributes.resource.is_given_addresses() {
@@ -93,7 +91,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Notes what follows from a write.
+    /// Records the consequences of a write: changed CRDs, changed roles.
     fn note_written(&self, resource: &Resource) {
         if resource.declares_resources() {
             self.note_definitions_changed();
@@ -101,33 +99,33 @@ impl Registry {
         self.refresh_roles(resource);
     }
 
-    /// Notes what follows from a removal.
+    /// Records the consequences of a removal.
     fn note_removed(&self, resource: &Resource) {
-        // It may be the last object of a CRD that is going.
+        // It may be the last object of a terminating CRD.
         if resource.custom().is_some_and(|custom| custom.terminating) {
             self.note_definitions_changed();
         }
         self.note_written(resource);
     }
 
-    /// Reads a role or a binding that was written before the write is answered, on the thread of that request.
+    /// Reads a written role or binding before the response, on the thread of the request.
     fn refresh_roles(&self, resource: &Resource) {
         if crate::auth::is_policy(&resource.table) {
             self.authorizer.refresh();
         }
     }
 
-    /// Has CRDs looked at.
+    /// Requests a synchronization of CRDs.
     pub(crate) fn note_definitions_changed(&self) {
         self.definitions_changed.store(true, Ordering::Release);
     }
 
-    /// Returns whether CRDs are to be looked at.
+    /// Returns whether CRDs need to be synchronized.
     pub(crate) fn definitions_changed(&self) -> bool {
         self.definitions_changed.load(Ordering::Acquire)
     }
 
-    /// Returns the same, and forgets it.
+    /// Returns the same, and resets it.
     pub(crate) fn take_definitions_changed(&self) -> bool {
         self.definitions_changed.swap(false, Ordering::AcqRel)
     }

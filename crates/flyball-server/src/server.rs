@@ -1,6 +1,7 @@
-//! The server as a function from request to response; assembles all components.
+//! The server: assembles all components.
 //!
-//! No other module but `serve` imports it. A component gets here what it needs of another.
+//! `dispatch` is its function from request to response. No other module but `serve` imports this one: a component gets
+//! here what it needs of another.
 
 mod action_body;
 mod actions;
@@ -24,38 +25,32 @@ use crate::dial::Dialer;
 use crate::metrics::Requests;
 use crate::openapi::Documents;
 use crate::registry::Registry;
-use crate::response::Body;
 use crate::storage::{Limits, Store};
 use crate::watch::Readers;
 use crate::webhook::{Caller, Unreachable, Webhooks};
-use bytes::Bytes;
 use flyball_core::{Clock, Rng};
-use http::{Request, Response};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 /// The configuration of a server.
 pub struct Options {
-    /// Tells the time.
+    /// The clock.
     pub clock: Clock,
-    /// Makes UIDs, generated names and whatever else is random but not secret.
+    /// Source of UIDs, generated names and all that is random but not secret.
     pub rng: Rng,
-    /// The secret that keys for tokens are made from.
+    /// The secret from which the keys of tokens are derived.
     pub secret: [u8; 32],
-    /// Brings requests to webhooks.
+    /// Sends requests to webhooks.
     pub webhooks: Arc<dyn Caller>,
-    /// Bounds of what the server takes on.
+    /// Limits of connections, requests and memory.
     pub bounds: Bounds,
 }
 
 impl Options {
-    /// Takes the time from the machine's clock and all else from the operating system's randomness.
+    /// Uses the system clock and the operating system's randomness.
     ///
     /// # Errors
     ///
-    /// Fails if the operating system has no randomness to give.
+    /// Fails if the operating system's randomness is not available.
     pub fn system() -> std::io::Result<Self> {
         let mut secret = [0; 32];
         let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut secret);
@@ -64,7 +59,7 @@ impl Options {
         Ok(Self { clock: Clock::system(), rng: Rng::from_os(), secret, webhooks, bounds: Bounds::default() })
     }
 
-    /// Repeats from a seed: the same requests bring the same answers, tokens included.
+    /// Derives all randomness from a seed: the same requests have the same responses, tokens included.
     pub fn simulated(clock: Clock, seed: u64) -> Self {
         let rng = Rng::from_seed(seed);
         let keys = rng.fork("keys");
@@ -92,7 +87,7 @@ struct Components {
     bounds: Bounds,
     shared: Shared,
     requests: Requests,
-    /// Those of others than administrators that were answered with 403.
+    /// Requests of others than administrators that were rejected with 403.
     forbidden: Requests,
 }
 
@@ -123,9 +118,9 @@ impl Components {
 }
 
 impl Server {
-    /// Makes a server that holds what every cluster holds: its namespaces and the default roles.
+    /// Creates a server with the objects of every new cluster: namespaces and default roles.
     ///
-    /// Its objects are in memory alone and go with it.
+    /// Its objects are only in memory.
     pub fn new(options: Options) -> Self {
         let issuer = Arc::new(Issuer::new(&options.secret));
         let store = Store::new(Limits::of(&options.bounds));
@@ -134,12 +129,12 @@ impl Server {
         Self(server)
     }
 
-    /// Goes on with what a data directory holds, and keeps all that is written there.
+    /// Opens the server of a data directory, which holds all its objects.
     ///
-    /// A write is answered once it is on disk, and shown to nobody before. Resource versions go on from the last one;
-    /// what happened before is forgotten, so that watches and lists from earlier versions are answered with 410. The keys
-    /// that tokens are signed with are the directory's, in place of [`Options::secret`], which a new directory takes over.
-    /// Requests that write must be handled on a tokio runtime.
+    /// A write is visible and acknowledged once it is on disk. Resource versions continue after the last one; earlier
+    /// events are lost, so watches and lists from earlier versions are rejected with 410. The
+    /// keys that tokens are signed with are the directory's, in place of [`Options::secret`], which a new directory
+    /// takes over. Requests that write must be handled on a tokio runtime.
     ///
     /// # Errors
     ///
@@ -148,34 +143,23 @@ impl Server {
         Ok(Self(state::open(options, directory)?))
     }
 
-    /// Lets the data directory go, if there is one, with all that was acknowledged in it. From then on writes are refused.
+    /// Lets the data directory go, if there is one, with all that was acknowledged in it. From then on writes are
+    /// refused.
     ///
     /// The same happens when the last clone of the server is dropped; but clients hold clones for a while longer.
     pub fn close(&self) {
         self.0.registry.store.close();
     }
 
-    /// Answers a request.
+    /// Issues the token of a service account (namespace, name and UID), for the secret that will hold it.
     ///
-    /// A [`User`](crate::User) among the request's extensions is taken for who sends it, unless a token says otherwise:
-    /// the caller answers for that. Without either the request is anonymous.
-    pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes> + Send,
-        B::Error: std::fmt::Display,
-    {
-        dispatch::handle(&self.0, request).await
-    }
-
-    /// Makes the token of a service account, known by namespace, name and UID, for the secret that is to hold it.
-    ///
-    /// It is good as long as the secret holds it and the account is there. See
+    /// It is valid while the secret holds it and the account exists. See
     /// <https://kubernetes.io/docs/concepts/configuration/secret/#serviceaccount-token-secrets>.
     pub fn token_in_secret(&self, account: (&str, &str, &str), secret: &str) -> String {
         self.0.authenticator.issuer().issue_in_secret(account, secret)
     }
 
-    /// Returns how many watches were cut off because they read too slowly.
+    /// Returns the number of watches that were closed because their clients read too slowly.
     pub fn slow_watches(&self) -> u64 {
         self.0.readers.cut_off().values().sum()
     }
@@ -188,27 +172,8 @@ impl Server {
         &self.0.shared
     }
 
-    /// Returns how many objects a resource has, whoever may see them; for fixtures and figures.
+    /// Returns the number of objects of a resource, regardless of permissions; for fixtures and measurements.
     pub fn count(&self, group: &str, resource: &str) -> usize {
         self.0.registry.store.count(&flyball_core::GroupResource::new(group, resource))
-    }
-}
-
-impl<B> tower_service::Service<Request<B>> for Server
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: std::fmt::Display,
-{
-    type Response = Response<Body>;
-    type Error = std::convert::Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let server = self.clone();
-        Box::pin(async move { Ok(server.handle(request).await) })
     }
 }

@@ -1,11 +1,10 @@
-//! LimitRanger: containers get what they do not ask for, and nothing beyond the bounds is let in.
+//! LimitRanger: sets default requests and limits, and rejects objects beyond the bounds of their namespace.
 //!
 //! See <https://kubernetes.io/docs/concepts/policy/limit-range/>.
 
 use super::pod::check_room;
 use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided, pass};
-use crate::kinds::{LIMIT_RANGE, PERSISTENT_VOLUME_CLAIM, POD, Part};
-use crate::quota::{Amounts, amounts, pod_requirements};
+use crate::kinds::{Amounts, LIMIT_RANGE, PERSISTENT_VOLUME_CLAIM, POD, Part, amounts, pod_usage};
 use crate::storage::Store;
 use flyball_core::memory::NODE;
 use flyball_core::{Object, Quantity, Status};
@@ -133,7 +132,7 @@ fn validate(store: &Store, attributes: &Attributes<'_>, object: &Object) -> Resu
                 _ if pods && ty == POD.kind => wrong.extend(beyond(
                     limit,
                     ty,
-                    &["requests", "limits"].map(|field| pod_requirements(object, field)),
+                    &["requests", "limits"].map(|field| pod_usage::requirements(object, field)),
                 )),
                 _ => {}
             }
@@ -146,7 +145,7 @@ fn validate(store: &Store, attributes: &Attributes<'_>, object: &Object) -> Resu
     Ok(())
 }
 
-/// Tells what goes beyond the bounds of a limit.
+/// Returns the violations of a limit.
 fn beyond(limit: &Value, ty: &str, [requests, limits]: &[Amounts; 2]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, least) in amounts(&limit["min"]) {

@@ -1,31 +1,30 @@
-//! ResourceQuota: what a namespace may have in all is not exceeded.
+//! ResourceQuota: enforces the quotas of namespaces.
 //!
-//! What a write takes is added to the quota's status before the write, so that two writes at a time cannot both take the
-//! rest. What then comes of it, and what goes, a controller counts anew. See
+//! The usage of a write is added to the status of the quota before the write, so that concurrent writes cannot exceed
+//! it together. A controller recounts the usage later, also after failed writes and deletions. See
 //! <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
 
 use super::{Answer, Attributes, Operation, Plugin, pass};
 use crate::auth::User;
 use crate::catalog::Target;
 use crate::codec::Codec;
-use crate::kinds::{PERSISTENT_VOLUME_CLAIM, POD, Part, RESOURCE_QUOTA, SERVICE};
+use crate::kinds::{self, PERSISTENT_VOLUME_CLAIM, POD, Part, RESOURCE_QUOTA, SERVICE, pod_usage};
 use crate::quota::{self, Amounts};
 use crate::storage::{Entry, Store};
 use flyball_core::{Clock, Object, Quantity, Status};
 use futures_util::future::{BoxFuture, Either};
-use serde_json::Value;
 use std::sync::{Arc, Weak};
 
-/// A change of an object, made anew if another write comes first.
+/// A change of an object, repeated after a conflict.
 pub(crate) type Edit = Box<dyn Fn(&mut Object) -> Result<(), Status> + Send + Sync>;
 
-/// Writes the objects that plugins keep: the registry, which admission is a part of.
+/// Writes objects on behalf of plugins. The registry implements it.
 pub(crate) trait Editor: Send + Sync {
     /// Changes an object on behalf of a user, past webhooks and policies.
     fn edit<'a>(&'a self, target: &'a Target, user: &'a User, edit: Edit) -> BoxFuture<'a, Result<(), Status>>;
 }
 
-/// Keeps namespaces within their quotas.
+/// Enforces quotas.
 pub(super) struct ResourceQuota {
     store: Arc<Store>,
     codec: Arc<Codec>,
@@ -55,7 +54,7 @@ impl Plugin for ResourceQuota {
 }
 
 impl ResourceQuota {
-    /// Takes from the quotas of a namespace what a write asks for, or rejects it.
+    /// Charges a write to the quotas of its namespace, or rejects it.
     async fn reserve(
         &self,
         attributes: &Attributes<'_>,
@@ -76,7 +75,7 @@ impl ResourceQuota {
         asked.retain(|_, amount| *amount != Quantity::ZERO);
         let refuse = |why: String| Status::forbidden(&resource, attributes.known_name(), why);
         let mut taken = Vec::new();
-        // All are asked before one is changed.
+        // All quotas are checked before one is changed.
         for entry in &all {
             let Ok(known) = entry.object() else { continue };
             let spec = known.at(&["spec"]).cloned().unwrap_or_default();
@@ -85,7 +84,7 @@ impl ResourceQuota {
             }
             let hard = amounts(&known, "hard");
             if attributes.writes(&POD) {
-                must_say(&known, &hard, object).map_err(&refuse)?;
+                check_requirements(&known, &hard, object).map_err(&refuse)?;
             }
             let asked: Amounts =
                 asked.iter().filter(|(name, _)| hard.contains_key(*name)).map(|(n, a)| (n.clone(), *a)).collect();
@@ -114,7 +113,7 @@ impl ResourceQuota {
                 });
                 Ok(())
             };
-            // Without a registry nobody waits for the answer.
+            // Without a registry, the server is gone.
             if let Some(editor) = self.editor.upgrade() {
                 editor.edit(&target, attributes.user, Box::new(add)).await?;
             }
@@ -124,11 +123,10 @@ impl ResourceQuota {
 }
 
 fn amounts(quota: &Object, field: &str) -> Amounts {
-    let amounts = quota.at(&["status", field]).and_then(Value::as_object).into_iter().flatten();
-    amounts.filter_map(|(name, amount)| Some((name.clone(), amount.as_str()?.parse().ok()?))).collect()
+    quota.at(&["status", field]).map(kinds::amounts).unwrap_or_default()
 }
 
-/// Returns what is used with what is asked for, or why that is too much.
+/// Returns the usage with the requested amounts, or why they exceed the quota.
 fn fits(quota: &Object, asked: &Amounts) -> Result<Amounts, String> {
     let (hard, used) = (amounts(quota, "hard"), amounts(quota, "used"));
     let name = quota.name();
@@ -152,18 +150,18 @@ fn fits(quota: &Object, asked: &Amounts) -> Result<Amounts, String> {
     ))
 }
 
-/// Rejects a pod that does not say what a quota counts.
-fn must_say(quota: &Object, hard: &Amounts, pod: &Object) -> Result<(), String> {
-    let unsaid = quota::unsaid(pod, hard.keys());
-    if unsaid.is_empty() {
+/// Rejects a pod without the requests or limits that a quota counts.
+fn check_requirements(quota: &Object, hard: &Amounts, pod: &Object) -> Result<(), String> {
+    let missing = pod_usage::missing_requirements(pod, hard.keys());
+    if missing.is_empty() {
         return Ok(());
     }
     let mut by_name: std::collections::BTreeMap<String, Vec<String>> = std::collections::BTreeMap::new();
-    for (container, names) in unsaid {
+    for (container, names) in missing {
         for name in names {
             by_name.entry(name).or_default().push(container.clone());
         }
     }
-    let told: Vec<String> = by_name.iter().map(|(name, of)| format!("{name} for: {}", of.join(","))).collect();
-    Err(format!("failed quota: {}: must specify {}", quota.name(), told.join("; ")))
+    let names: Vec<String> = by_name.iter().map(|(name, of)| format!("{name} for: {}", of.join(","))).collect();
+    Err(format!("failed quota: {}: must specify {}", quota.name(), names.join("; ")))
 }

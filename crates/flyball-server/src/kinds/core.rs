@@ -27,7 +27,7 @@ pub(crate) use namespace::KIND as NAMESPACE;
 pub(crate) use node::KIND as NODE;
 pub(crate) use persistent_volume::KIND as PERSISTENT_VOLUME;
 pub(crate) use persistent_volume_claim::KIND as PERSISTENT_VOLUME_CLAIM;
-pub(crate) use pod::KIND as POD;
+pub(crate) use pod::{KIND as POD, usage as pod_usage};
 pub(crate) use resource_quota::KIND as RESOURCE_QUOTA;
 pub(crate) use secret::KIND as SECRET;
 pub(crate) use service::{KIND as SERVICE, Service};

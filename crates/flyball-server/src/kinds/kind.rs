@@ -1,12 +1,14 @@
 //! The parts of a built-in kind.
 
 use super::printer::{self, Heading, Printer};
+use super::usage::Amounts;
 use flyball_core::field::{FieldError, selectable_text};
 use flyball_core::names::{self, Rule};
+use flyball_core::time::Timestamp;
 use flyball_core::{Clock, GroupResource, GroupVersionKind, Object};
 use std::fmt;
 
-/// The category of what extends the API.
+/// The category of kinds that extend the API.
 pub(super) const EXTENSIONS: &str = "api-extensions";
 
 /// A built-in kind.
@@ -21,37 +23,37 @@ pub(crate) struct Kind {
     pub(crate) namespaced: bool,
     pub(crate) verbs: Verbs,
     pub(crate) subresources: &'static [Subresource],
-    /// Which names objects may have.
+    /// The rule for names of objects.
     pub(crate) name_rule: Rule,
     /// True if a PUT of what does not exist creates it.
     pub(crate) create_on_update: bool,
-    /// True if an update must say which version it is made on.
+    /// True if an update must specify `metadata.resourceVersion`.
     pub(crate) versioned_updates: bool,
     pub(crate) checks: Checks,
-    /// The answer to a deletion that is done at once.
+    /// The response to a deletion that removes the object.
     pub(crate) deleted_as: Answer,
-    /// True if `metadata.generation` counts changes of what is wanted.
+    /// True if `metadata.generation` counts changes of the desired state.
     pub(crate) generation: bool,
     /// The fields that the kind can be selected by besides its labels, and the value of each for an object.
     pub(crate) fields: &'static [&'static str],
     pub(crate) field: fn(&Object, &str) -> String,
-    /// True if an unknown field selector is told with the list of those known.
+    /// True if the error of an unknown field selector lists the supported ones.
     pub(crate) lists_fields: bool,
     /// The stored form of objects, if it is another.
     pub(crate) stored: Option<StoredAs>,
-    /// Fills in what the client left out.
+    /// Sets defaults.
     pub(crate) default: fn(&mut Object),
-    /// Brings an object into the state that a write through a part of it may leave it in; `None` is a create.
+    /// Prepares a written object: resets the fields that a write of this part must not change. `None` is a create.
     pub(crate) prepare: fn(&mut Object, Option<&Object>, Part, &Clock),
-    /// Validates an object or its change; metadata is looked at elsewhere.
+    /// Validates an object or its change, without metadata.
     pub(crate) validate: fn(&Object, Option<&Object>, Part) -> Vec<FieldError>,
     /// The columns of tables, and the printer of their rows.
     pub(crate) columns: &'static [Heading],
     pub(crate) printer: Printer,
-    /// Warns of what is allowed but unwise.
+    /// Returns warnings.
     pub(crate) warn: fn(&Object, Option<&Object>) -> Vec<String>,
     pub(crate) deletion: Deletion,
-    /// The warning that comes with every answer, if the version is deprecated.
+    /// The warning of every response, if the version is deprecated.
     pub(crate) deprecation: Option<&'static str>,
     /// The path below `/registry` in the words of the real server's storage, if it is not the plural name.
     pub(crate) registry_path: Option<&'static str>,
@@ -59,21 +61,24 @@ pub(crate) struct Kind {
     pub(crate) stored_as_json: bool,
     /// True if clients set the status of a new object.
     pub(crate) created_with_status: bool,
-    /// True if a write of the status leaves the labels as they are.
+    /// True if a write of the status does not change labels.
     pub(crate) status_keeps_labels: bool,
-    /// True if a change of annotations counts as one of what is wanted.
+    /// True if a change of annotations increments the generation.
     pub(crate) generation_counts_annotations: bool,
     /// The path of the selector that the scale shows: of a map of labels, or of a selector if it ends with `!`.
     pub(crate) scale_selector: &'static str,
-    /// Versions that bodies may be of although they are not served.
+    /// Versions that are accepted in bodies although they are not served.
     pub(crate) also_reads: &'static [&'static str],
     /// True if webhooks never see the kind: admission's own configuration.
     pub(crate) exempt_from_webhooks: bool,
-    /// True if policies never see the kind: policies themselves, and questions that only get an answer.
+    /// True if policies never see the kind: policies themselves, and reviews.
     pub(crate) exempt_from_policies: bool,
-    /// The question that objects ask, if they are answered and not stored.
+    /// The type of review, if objects are reviews.
     pub(crate) review: Option<Review>,
-    /// True if objects are given addresses and ports that no two may have.
+    /// Returns the amounts that quotas count of an object, at this time. If there are some, quotas also count the
+    /// object under the plural name of the kind. All objects are counted under `count/` and that name.
+    pub(crate) quota_usage: fn(&Object, Timestamp) -> Option<Amounts>,
+    /// True if unique addresses and ports are allocated to objects.
     pub(crate) given_addresses: bool,
     /// True if objects declare resources.
     pub(crate) declares_resources: bool,
@@ -90,18 +95,18 @@ impl fmt::Debug for Kind {
 pub(crate) struct Deletion {
     /// Returns how many seconds an object is given to end, of those asked for; `None` if the kind ends at once.
     pub(crate) grace: Option<fn(&Object, Option<i64>) -> i64>,
-    /// True if what an object owns stays, if the client does not say.
+    /// True if dependents are orphaned by default.
     pub(crate) orphans: bool,
-    /// The warning if the client does not say what becomes of the objects that this one owns.
+    /// The warning if the client does not choose a propagation policy.
     pub(crate) warning: Option<&'static str>,
-    /// True if something else than the finalizers of its metadata holds an object.
+    /// True if more than the finalizers of its metadata prevents the removal of an object.
     pub(crate) outlives: fn(&Object) -> bool,
-    /// Completes the mark that a deletion leaves; also takes the object as it was.
+    /// Completes the object that a deletion marked, given the object before.
     pub(crate) mark: fn(&mut Object, &Object, &Clock),
 }
 
 impl Deletion {
-    /// Nothing but finalizers holds an object, and nothing of what it owns stays.
+    /// Objects without finalizers are deleted at once, with their dependents.
     pub(super) const AT_ONCE: Self =
         Self { grace: None, orphans: false, warning: None, outlives: |_| false, mark: |_, _, _| {} };
 }
@@ -109,13 +114,13 @@ impl Deletion {
 /// The verbs of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verbs {
-    /// All that there is.
+    /// All verbs.
     All,
-    /// All but the deletion of many at once.
+    /// All verbs but `deletecollection`.
     NoCollection,
-    /// A question that is answered and forgotten.
+    /// Only `create`: reviews, which are not stored.
     CreateOnly,
-    /// Only looked at.
+    /// Only `get` and `list`.
     ReadOnly,
 }
 
@@ -164,17 +169,17 @@ impl Part {
     }
 }
 
-/// A question that the server answers. See
+/// A type of review. See
 /// <https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access>.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Review {
-    /// The user who asks.
+    /// The requesting user.
     SelfSubject,
-    /// The user that a token stands for.
+    /// The user of a token.
     Token,
-    /// All that the user who asks may do in a namespace.
+    /// The rules of the requesting user in a namespace.
     SelfRules,
-    /// An action of the user who asks.
+    /// An action of the requesting user.
     SelfAccess,
     /// An action of any user.
     Access,
@@ -185,11 +190,11 @@ pub(crate) enum Review {
 /// The number of times that the metadata of a change is checked; clients see each mistake as often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checks {
-    /// With what all kinds have in common.
+    /// By the rules of all kinds.
     Once,
-    /// And with the rules of the kind.
+    /// And by the rules of the kind.
     Again,
-    /// And, once more, as that of something new.
+    /// And by those of a new object.
     Whole,
 }
 
@@ -253,9 +258,9 @@ impl Subresource {
 pub(crate) struct StoredAs {
     /// Group of the resource that objects are stored under; its name is the same.
     pub(crate) group: &'static str,
-    /// Turns an object into what is stored, all but `apiVersion` and `kind`.
+    /// Converts an object to its stored form, except for `apiVersion` and `kind`.
     pub(crate) write: fn(&mut Object),
-    /// Turns what is stored into an object of the kind.
+    /// Converts the stored form to an object of the kind.
     pub(crate) read: fn(&mut Object),
 }
 
@@ -313,6 +318,7 @@ impl Kind {
             exempt_from_webhooks: false,
             exempt_from_policies: false,
             review: None,
+            quota_usage: |_, _| None,
             given_addresses: false,
             declares_resources: false,
         }
@@ -435,9 +441,13 @@ impl Kind {
         Self { exempt_from_policies: true, ..self }
     }
 
-    /// Objects are a question: they are created to be answered, and policies do not see them.
+    /// Objects are reviews: they are created but not stored, and policies do not see them.
     pub(super) const fn review(self, review: Review) -> Self {
         Self { verbs: Verbs::CreateOnly, exempt_from_policies: true, review: Some(review), ..self }
+    }
+
+    pub(super) const fn quota_usage(self, quota_usage: fn(&Object, Timestamp) -> Option<Amounts>) -> Self {
+        Self { quota_usage, ..self }
     }
 
     pub(super) const fn given_addresses(self) -> Self {
@@ -457,7 +467,7 @@ impl Kind {
         self.kind.to_lowercase()
     }
 
-    /// Returns whether finalizers must be Kubernetes' own or have a domain: these kinds take others too.
+    /// Returns whether finalizers must be Kubernetes' own or have a domain.
     pub(crate) fn strict_finalizers(&self) -> bool {
         const LENIENT: [&str; 5] = [
             "admissionregistration.k8s.io",

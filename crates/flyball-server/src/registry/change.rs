@@ -1,29 +1,59 @@
 //! Changes of objects.
 //!
-//! Every change runs the same way: read what is stored, make a candidate of it, record who owns what, admit, validate,
-//! store if nothing changed meanwhile, else begin anew.
+//! Every change runs the same stages: read the stored object, make a candidate with managed fields, admit, validate,
+//! and store it if the object is unchanged; else begin again.
 
 use super::Registry;
 use super::candidate::Candidate;
 use super::managed::{self, By, Conversions, MAX_OWNERSHIP_PASSES};
 use super::meta;
-use super::write::{Change, Outcome, Written, refusal};
-use crate::admission::{Attributes, Operation, Writer};
+use super::patch::Patch;
+use crate::admission::{Attributes, Edit, Editor, Operation, Writer};
+use crate::auth::User;
 use crate::catalog::decode::{self, Decoded};
 use crate::catalog::{Resource, Target};
 use crate::custom::schema_number;
 use crate::kinds::Part;
+use crate::response::Warnings;
 use crate::storage::{self, Entry, Revision};
 use flyball_core::field::FieldError;
 use flyball_core::{GroupVersionKind, Object, ObjectKey, Status};
+use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// The most attempts of a change.
+/// Maximum number of attempts of a change.
 const MAX_ATTEMPTS: usize = 10;
 
+/// A change of an object, as a client asks for it.
+pub(crate) enum Change {
+    /// A PUT of this object.
+    Replace(Object),
+    /// A patch of the stored object.
+    Patch(Patch),
+    /// A server-side apply of this object.
+    Apply(Object),
+    /// A function on the stored object; for writes of the server's own.
+    With(Edit),
+}
+
+/// The result of a write.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) object: Written,
+    pub(crate) created: bool,
+}
+
+/// An object that was written, or would have been.
+#[derive(Debug)]
+pub(crate) enum Written {
+    Stored(Arc<Entry>),
+    /// The object of a dry run, or one that this write removed.
+    Unstored(Box<Object>),
+}
+
 impl Registry {
-    /// Changes an object, or makes it where that is allowed.
+    /// Changes an object, or creates it where that is allowed.
     pub(crate) async fn change(
         &self,
         target: &Target,
@@ -85,7 +115,7 @@ impl Registry {
         Ok(self.codec.encode(&stored_as, &entry.key, object, entry.revision).object() != entry.object())
     }
 
-    /// Stores what an object has become; one that was only held by finalizers goes with the last of them.
+    /// Stores a changed object, or removes one whose last finalizer is gone.
     async fn store_change(
         &self,
         resource: &Arc<Resource>,
@@ -95,7 +125,7 @@ impl Registry {
         live: &Object,
     ) -> Result<Result<Written, storage::Error>, Status> {
         if is_released(resource, &object, live) {
-            // Watches are shown what was stored last, the writer what it made of it.
+            // Watches receive the last stored object, the writer the changed one.
             let last = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision)).await;
             return Ok(last.map(|_| {
                 self.note_removed(resource);
@@ -111,12 +141,12 @@ impl Registry {
         }))
     }
 
-    /// Returns whether something is stored that cannot be read: whoever replaces it creates it.
+    /// Returns whether the stored object cannot be decoded: then a PUT creates it.
     fn is_quarantined(&self, target: &Target) -> bool {
         self.store.quarantined(&target.resource.table, &target.key()).is_some()
     }
 
-    /// A change of what is not there: some make it.
+    /// Handles a change of a missing object: a PUT or an apply may create it.
     async fn change_missing(&self, target: &Target, change: &Change, writer: &Writer<'_>) -> Result<Outcome, Status> {
         let resource = &*target.resource;
         let whole = target.part == Part::Whole;
@@ -143,7 +173,7 @@ impl Registry {
         }
     }
 
-    /// Checks whether a change can be made at all of what is there, and makes nothing of it.
+    /// Checks whether a change applies to the stored object, without making it.
     pub(crate) async fn check_change(
         &self,
         target: &Target,
@@ -158,13 +188,13 @@ impl Registry {
         self.candidate(target, change, live.as_ref(), writer).await.map(drop)
     }
 
-    /// Reads what is stored, as a version of its resource.
+    /// Decodes a stored object as a version of its resource.
     pub(super) async fn live(&self, resource: &Resource, entry: &Arc<Entry>) -> Result<Object, Status> {
         let entry = self.codec.convert(resource, entry.clone()).await?;
         Ok(self.codec.decode(resource, &entry)?)
     }
 
-    /// Makes what a client wants out of what is there, with the owners of its fields in whatever version.
+    /// Makes the candidate of a change, with managed fields of all versions.
     async fn candidate<'w>(
         &self,
         target: &'w Target,
@@ -182,7 +212,7 @@ impl Registry {
         self.candidate_with(&conversions, target, change, live, writer)
     }
 
-    /// Makes the candidate with what is known of how other versions show the object.
+    /// Makes the candidate, with these conversions of the object to other versions.
     fn candidate_with<'w>(
         &self,
         conversions: &Conversions,
@@ -199,7 +229,7 @@ impl Registry {
             (Change::Apply(wanted), _) => {
                 let mut wanted = wanted.clone();
                 if live.is_some() {
-                    // Which version it is made on has been seen to.
+                    // `check_version` compares it.
                     wanted.metadata_mut().remove("resourceVersion");
                 }
                 let merged = managed::apply(&catalog, resource, live, &wanted, writer.options.force, &by)?;
@@ -236,9 +266,9 @@ impl Registry {
         Ok(candidate)
     }
 
-    /// Makes the entry that holds an object that somebody wants stored, or rejects it if there is too much of it.
+    /// Encodes an object as an entry, or rejects it if it is too large.
     ///
-    /// All that clients, webhooks, policies and controllers make of objects passes here.
+    /// Objects from clients, webhooks, policies and controllers all pass here.
     pub(super) fn bounded_entry(
         &self,
         resource: &Resource,
@@ -251,14 +281,23 @@ impl Registry {
     }
 }
 
-/// Returns whether the last finalizer that held a deleted object has gone.
+impl Editor for Registry {
+    fn edit<'a>(&'a self, target: &'a Target, user: &'a User, edit: Edit) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            let warnings = Warnings::default();
+            self.change(target, &Change::With(edit), &Writer::server(user, &warnings)).await.map(drop)
+        })
+    }
+}
+
+/// Returns whether a change removes the last finalizer of a deleted object.
 fn is_released(resource: &Resource, object: &Object, live: &Object) -> bool {
     let deleted = object.deletion_timestamp().is_some() && live.deletion_timestamp().is_some();
     let grace = object.at(&["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64).unwrap_or(0);
     deleted && grace == 0 && object.finalizers().next().is_none() && !resource.outlives_deletion(object)
 }
 
-/// Rejects a change that was made on another version of the object than the one that is there.
+/// Rejects a change whose resource version or UID is not that of the stored object.
 fn check_version(target: &Target, change: &Change, object: &Object, live: &Object) -> Result<(), Status> {
     let resource = &*target.resource;
     let given = match change {
@@ -295,8 +334,18 @@ fn check_version(target: &Target, change: &Change, object: &Object, live: &Objec
     Ok(())
 }
 
-/// Words a refusal of storage's as the real server does.
+/// Returns kube-apiserver's message for a storage error.
 pub(crate) fn storage_error(resource: &Resource, key: &ObjectKey, why: &str) -> String {
     let key = format!("/registry/{}/{key}", resource.registry_path());
     format!("StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}")
+}
+
+/// Converts an error of storage, other than that another write came first, into a `Status`.
+pub(super) fn refusal(error: storage::Error) -> Status {
+    match error {
+        storage::Error::TooLarge { why } => Status::too_large(format!("Request entity too large: {why}")),
+        // As a body is refused that is too deep to be read.
+        storage::Error::TooDeep { why } => Status::bad_request(&*why),
+        error => Status::internal(error),
+    }
 }

@@ -2,9 +2,9 @@
 
 use super::Registry;
 use super::candidate::Candidate;
+use super::change::{Outcome, Written, refusal};
 use super::managed::{By, Conversions};
 use super::meta;
-use super::write::{Outcome, Written, refusal};
 use crate::admission::{Attributes, Operation, Writer};
 use crate::auth::{Action, On};
 use crate::catalog::{Resource, Target};
@@ -14,7 +14,7 @@ use flyball_core::{GroupResource, Object, ObjectKey, Status};
 use serde_json::Value;
 
 impl Registry {
-    /// Makes a new object.
+    /// Creates an object.
     pub(crate) async fn create(&self, target: &Target, object: Object, writer: &Writer<'_>) -> Result<Outcome, Status> {
         let mut candidate = Candidate::new(target, None, object);
         candidate.place()?;
@@ -30,7 +30,7 @@ impl Registry {
         self.insert(target, candidate, writer).await
     }
 
-    /// Brings an object that is to be new, with owners of its fields, through admission and validation, and stores it.
+    /// Runs admission and validation of a new object that has managed fields, and stores it.
     pub(super) async fn insert(
         &self,
         target: &Target,
@@ -86,7 +86,7 @@ impl Registry {
         }
     }
 
-    /// Rejects those who may change an object but not make it: what a PUT or an apply does where there is none.
+    /// Rejects users who may update an object but not create it, when a PUT or an apply creates it.
     fn authorize_creation(&self, target: &Target, writer: &Writer<'_>) -> Result<(), Status> {
         let GroupResource { group, resource } = &target.resource.group_resource();
         let namespace = target.namespace.as_deref().unwrap_or_default();
@@ -95,12 +95,12 @@ impl Registry {
     }
 }
 
-/// Tells the version of an object from what means nothing.
+/// Returns whether a resource version is set: empty and 0 mean none.
 fn is_version(text: &str) -> bool {
     text.parse::<u64>().is_ok_and(|version| version != 0)
 }
 
-/// Rejects to make what is there.
+/// Returns the error for an object that already exists.
 fn exists(resource: &Resource, key: &ObjectKey, stored: &Entry, generated: bool) -> Status {
     let group = resource.group_resource();
     let mut status = Status::already_exists(&group, key.name());

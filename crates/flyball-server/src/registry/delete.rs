@@ -1,7 +1,7 @@
-//! Deleting: at once, or by marking until grace and finalizers are done with.
+//! Deletion: at once, or by a deletion timestamp until the grace period is over and finalizers are gone.
 
 use super::Registry;
-use super::write::Written;
+use super::change::Written;
 use crate::admission::{Attributes, Writer};
 use crate::catalog::{Resource, Target};
 use crate::kinds::Part;
@@ -34,7 +34,7 @@ impl Registry {
         self.delete_as(target, target.name(), options, writer).await
     }
 
-    /// The same, under the name that admission is told: none, if a whole collection goes.
+    /// The same, with the name that admission sees: none for a collection.
     async fn delete_as(
         &self,
         target: &Target,
@@ -61,7 +61,7 @@ impl Registry {
         }
     }
 
-    /// Deletes what cannot be read: whatever finalizers it has, nobody could remove them.
+    /// Deletes a quarantined object, regardless of finalizers, which no client could remove.
     async fn delete_unreadable(
         &self,
         target: &Target,
@@ -136,8 +136,8 @@ impl Registry {
                 if ends {
                     let marked = self.codec.decode(resource, &entry)?;
                     let removed = self.take_out(resource, key, &entry, marked.clone()).await;
-                    // Whoever watches may have removed what was marked before this request could, and made another since,
-                    // which is not to be deleted in its place.
+                    // A controller may have removed the marked object first, and another one may have been created
+                    // since. That one must not be deleted.
                     let is_marked = |now: Arc<Entry>| now.object().is_ok_and(|now| now.uid() == marked.uid());
                     let gone = || !self.store.get(&resource.table, key).is_some_and(is_marked);
                     return Ok(match removed {
@@ -151,7 +151,7 @@ impl Registry {
         }
     }
 
-    /// Takes an object out of the store; it is answered with the revision of that.
+    /// Removes an object from the store; returns it with the revision of its removal.
     async fn take_out(
         &self,
         resource: &Arc<Resource>,

@@ -1,7 +1,7 @@
 //! Changes of the scale of an object.
 
+use super::change::Change;
 use super::patch::Patch;
-use super::write::Change;
 use crate::catalog::scale::{kind, of_any, set};
 use crate::catalog::{Catalog, Resource};
 use crate::request::options::FieldValidation;

@@ -1,7 +1,10 @@
-//! The way of a request: who sends it, may it, and which part of the server answers.
+//! Dispatch: the server as a function from request to response.
+//!
+//! It authenticates and authorizes a request, reads its body, waits for a slot, and calls the part of the server that
+//! answers. It must not know what is in a body. ARCHITECTURE.md lists the way of a PATCH from here on.
 
 use super::call::{Call, Refused};
-use super::{Components, apart, objects, upload};
+use super::{Components, Server, apart, objects, upload};
 use crate::auth::{self, Action, On, User};
 use crate::bounds::{Flow, RequestClass, UNFINISHED};
 use crate::encoder;
@@ -16,45 +19,73 @@ use flyball_core::{GroupResource, ObjectKey, Status};
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{Method, Request, Response, header};
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Bytes of a watch's URL that count as one more watch.
+/// Bytes of a watch's URL that are charged as one more watch.
 const WATCH_URL_BYTES: usize = 256;
-/// Timeouts of a request that writes and of one that reads, as far as webhooks are asked about it.
+/// Timeouts of all webhook calls of a write and of a read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(34);
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(super) async fn handle<B>(server: &Arc<Components>, request: Request<B>) -> Response<Body>
+impl Server {
+    /// Responds to a request.
+    ///
+    /// A [`User`](crate::User) among the request's extensions is taken for who sends it, unless a token says otherwise:
+    /// the caller answers for that. Without either the request is anonymous.
+    pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send,
+        B::Error: std::fmt::Display,
+    {
+        let server = &self.0;
+        let (parts, body) = request.into_parts();
+        let head = parts.method == Method::HEAD;
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
+        let series = Series::of(&server.registry.catalog.get(), &parts, &query, &info);
+        let received = receive(server, parts, query, info, body).await;
+        let by_master = received.as_ref().is_ok_and(|call| call.user.is_in(auth::MASTERS));
+        let mut response = match received {
+            Ok(call) if server.registry.store.is_kept() && call.writes() => carry_through(server.clone(), call).await,
+            Ok(call) => route(server, call).await,
+            Err(Refused::Status(status)) => response::status(&status),
+            Err(Refused::Busy) => response::too_many_requests(),
+        };
+        server.definitions.sync().await;
+        let code = response.status().as_u16();
+        // Administrators have all permissions: their 403s come from admission.
+        if code == 403 && !by_master {
+            server.forbidden.count(series.clone(), code);
+        }
+        server.requests.count(series, code);
+        response.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-cache, private"));
+        if head {
+            *response.body_mut() = Body::empty();
+        }
+        response
+    }
+}
+
+impl<B> tower_service::Service<Request<B>> for Server
 where
-    B: http_body::Body<Data = Bytes> + Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: std::fmt::Display,
 {
-    let (parts, body) = request.into_parts();
-    let head = parts.method == Method::HEAD;
-    let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
-    let series = Series::of(&server.registry.catalog.get(), &parts, &query, &info);
-    let received = receive(server, parts, query, info, body).await;
-    let by_master = received.as_ref().is_ok_and(|call| call.user.is_in(auth::MASTERS));
-    let mut response = match received {
-        Ok(call) if server.registry.store.is_kept() && call.writes() => carry_through(server.clone(), call).await,
-        Ok(call) => route(server, call).await,
-        Err(Refused::Status(status)) => response::status(&status),
-        Err(Refused::Busy) => response::too_many_requests(),
-    };
-    server.definitions.sync().await;
-    let code = response.status().as_u16();
-    // Administrators lack no right: the controllers of the control plane, too, are refused by admission only.
-    if code == 403 && !by_master {
-        server.forbidden.count(series.clone(), code);
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
     }
-    server.requests.count(series, code);
-    response.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-cache, private"));
-    if head {
-        *response.body_mut() = Body::empty();
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = self.clone();
+        Box::pin(async move { Ok(server.handle(request).await) })
     }
-    response
 }
 
 /// Answers a request to its end, whether or not its client waits: what follows from a write that is on disk has to
@@ -127,7 +158,7 @@ where
     Ok(Call { method, headers, query, body: bytes, user, info, warnings, connection, flow, _holds: [slot, received] })
 }
 
-/// Returns how many bytes of an answer are made at once, roughly.
+/// Estimates how many bytes of a response are generated at once.
 fn expected_length(server: &Components, info: &RequestInfo, sent: usize) -> usize {
     const SMALL_ANSWER_BYTES: usize = 16 << 10;
     const SCHEMA_BYTES: usize = 4 << 20;
@@ -145,7 +176,7 @@ fn expected_length(server: &Components, info: &RequestInfo, sent: usize) -> usiz
     }
 }
 
-/// Answers a request that was let in.
+/// Responds to a received request.
 async fn route(server: &Arc<Components>, call: Call) -> Response<Body> {
     let deadline = if call.writes() { WRITE_TIMEOUT } else { READ_TIMEOUT };
     let answer = webhook::within(deadline, answer(server, &call));
@@ -154,11 +185,11 @@ async fn route(server: &Arc<Components>, call: Call) -> Response<Body> {
         Some(None) => answer.await,
         None => response::too_many_requests(),
     };
-    // A write has come to pass, and its client learns that.
+    // The response to a completed write is never replaced by 429.
     if call.writes() { response } else { fitted(server, &call, response).await }
 }
 
-/// Has an answer that is longer than was expected wait for room, with the slot of its request.
+/// Delays a response that is longer than expected until its user may have more unsent bytes. Its slot is kept.
 async fn fitted(server: &Components, call: &Call, response: Response<Body>) -> Response<Body> {
     let Some(link) = &call.connection else { return response };
     let length = response.body().made() + UNFINISHED;
@@ -187,7 +218,7 @@ fn answer<'c>(server: &'c Arc<Components>, call: &'c Call) -> BoxFuture<'c, Resp
         let answer = match parts[..] {
             [""] => discovery::paths(&server.registry.catalog.get()),
             ["healthz" | "livez" | "readyz"] => Some(response::text(200, "ok")),
-            // What the real server checks and this one cannot but have.
+            // Checks of a kube-apiserver that always pass here.
             ["healthz" | "livez" | "readyz", "ping" | "log" | "etcd"] => Some(response::text(200, "ok")),
             ["version"] => Some(discovery::version()),
             ["metrics"] => Some(metrics::page(&metrics::Metrics {

@@ -11,13 +11,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("bounds", &[]),
     ("data_dir", &[]),
     ("limits", &[]),
-    ("quota", &[]),
     ("request", &["limits"]),
     ("link", &["bounds"]),
     ("pki", &["data_dir"]),
     ("response", &["limits", "request"]),
     ("storage", &["bounds", "data_dir", "limits"]),
     ("kinds", &["request", "response"]),
+    ("quota", &["kinds"]),
     ("webhook", &["kinds", "request", "storage"]),
     ("custom", &["kinds", "storage", "webhook"]),
     ("dial", &["webhook"]),
@@ -102,9 +102,8 @@ fn a_kind_has_one_file_named_after_it() {
     assert!(kinds.len() > 60, "{kinds:?}");
 }
 
-/// Files that name kinds by strings: kinds of versions that are not served, names by which quotas count, and a segment of
-/// paths.
-const EXCEPTIONS: [&str; 3] = ["catalog/scheme.rs", "quota.rs", "request/info.rs"];
+/// Files that name kinds by strings: kinds of versions that are not served, and a segment of paths.
+const EXCEPTIONS: [&str; 2] = ["catalog/scheme.rs", "request/info.rs"];
 
 #[test]
 fn kinds_are_named_where_they_are_declared() {
@@ -119,4 +118,24 @@ fn kinds_are_named_where_they_are_declared() {
         assert!(is_allowed, "{}: names {found:?}, instead of a kind that `kinds` exports", file.display());
     }
     assert!(exceptions.is_empty(), "{exceptions:?}");
+}
+
+/// The most files that hand a PATCH on.
+const MAX_FILES_OF_A_PATCH: usize = 15;
+
+#[test]
+fn the_way_of_a_patch_is_that_of_the_document() {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
+    let document = fs::read_to_string(document).unwrap();
+    let section = document.lines().skip_while(|line| *line != "### The way of a PATCH").skip(1);
+    let rows = section.take_while(|line| !line.starts_with('#')).filter(|line| line.starts_with("| `"));
+    let mut files = 0;
+    for row in rows {
+        let [_, file, _, function, ..] = row.split('`').collect::<Vec<_>>()[..] else { panic!("{row}") };
+        let code = fs::read_to_string(source(file)).unwrap();
+        let has = |end: char| code.contains(&format!("fn {function}{end}"));
+        assert!(has('(') || has('<'), "{file}: has no function {function}");
+        files += 1;
+    }
+    assert!((1..=MAX_FILES_OF_A_PATCH).contains(&files), "{files} files");
 }

@@ -5,6 +5,7 @@ use super::data::{self, MAX_SIZE};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::{Checks, Kind, Part};
 use crate::kinds::printer::{Heading, Row, View};
+use crate::kinds::usage;
 use flyball_core::Object;
 use flyball_core::field::FieldError;
 use flyball_core::names::config_key;
@@ -12,6 +13,7 @@ use flyball_core::names::config_key;
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ConfigMap", "configmaps")
     .printed(COLUMNS, row)
     .checks(Checks::Whole)
+    .quota_usage(usage::counted)
     .validate(validate)
     .short(&["cm"]);
 

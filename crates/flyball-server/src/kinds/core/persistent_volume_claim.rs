@@ -1,4 +1,4 @@
-//! Persistent volume claims: their spec stays, but for what a bound claim may be given more of.
+//! Persistent volume claims: their spec is immutable, except for the size of a bound claim.
 
 use super::{GROUP, volume_cells};
 use crate::kinds::claim_spec::{self, claim_spec};
@@ -8,14 +8,17 @@ use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Checks, Kind, Part, Subresource as Sub};
 use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::resource;
+use crate::kinds::usage::Amounts;
 use flyball_core::field::FieldError;
-use flyball_core::{Clock, Object};
+use flyball_core::time::Timestamp;
+use flyball_core::{Clock, Object, Quantity};
 use serde_json::{Map, Value, json};
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
     .printed(COLUMNS, row)
     .default(default)
     .checks(Checks::Whole)
+    .quota_usage(quota_usage)
     .prepare(prepare)
     .validate(validate)
     .short(&["pvc"])
@@ -42,6 +45,20 @@ const COLUMNS: &[Heading] = &[
     )
     .wide(),
 ];
+
+/// Returns how much storage a claim requests, also of its class.
+fn quota_usage(claim: &Object, _: Timestamp) -> Option<Amounts> {
+    let one = Quantity::from_integer(1);
+    let asked = claim.at(&["spec", "resources", "requests", "storage"]).and_then(Value::as_str);
+    let asked = asked.and_then(|asked| asked.parse().ok()).unwrap_or(Quantity::ZERO);
+    let mut used = Amounts::from([("requests.storage".to_owned(), asked)]);
+    let class = claim.at(&["spec", "storageClassName"]).and_then(Value::as_str).filter(|class| !class.is_empty());
+    if let Some(class) = class {
+        used.insert(format!("{class}.storageclass.storage.k8s.io/persistentvolumeclaims"), one);
+        used.insert(format!("{class}.storageclass.storage.k8s.io/requests.storage"), asked);
+    }
+    Some(used)
+}
 
 fn default(claim: &mut Object) {
     claim.inner_or_new("status").fill("phase", "Pending");

@@ -1,8 +1,9 @@
-//! Pods: their life from creation to deletion; `pod_spec` has the rules that templates share.
+//! Pods. `pod_spec` has the rules that they share with templates.
 
 mod defaults;
 mod row;
 mod update;
+pub(crate) mod usage;
 
 use super::GROUP;
 use crate::kinds::kind::{Checks, Deletion, Kind, Subresource as Sub};
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Pod", "pods")
     .deletion(Deletion { grace: Some(grace), ..Deletion::AT_ONCE })
+    .quota_usage(usage::usage)
     .printed(COLUMNS, row::of)
     .default(defaults::default)
     .checks(Checks::Whole)
@@ -88,10 +90,10 @@ const COLUMNS: &[Heading] = &[
     .wide(),
 ];
 
-/// Returns how many seconds a deleted pod is given to end.
+/// Returns the grace period of a deleted pod, in seconds.
 fn grace(pod: &Object, asked: Option<i64>) -> i64 {
     let text = |path: &[&str]| pod.at(path).and_then(Value::as_str).unwrap_or_default();
-    // What does not run has nothing to end.
+    // A pod that does not run needs no grace period.
     if text(&["spec", "nodeName"]).is_empty() || matches!(text(&["status", "phase"]), "Failed" | "Succeeded") {
         return 0;
     }

@@ -6,6 +6,7 @@ use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Deletion, Kind, Part, Subresource as Sub};
 use crate::kinds::pod_spec;
 use crate::kinds::printer::{Heading, Row, View};
+use crate::kinds::usage;
 use crate::kinds::workload::{self, Counts, UNMATCHED};
 use flyball_core::Object;
 use serde_json::Value;
@@ -16,6 +17,7 @@ pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ReplicationController", "
     .registry_path("controllers")
     .printed(COLUMNS, row)
     .default(default)
+    .quota_usage(usage::counted)
     .warn(workload::warn)
     .validate(validate)
     .short(&["rc"])

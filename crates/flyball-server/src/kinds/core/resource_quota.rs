@@ -6,12 +6,14 @@ use crate::kinds::kind::{Kind, Part, Subresource as Sub};
 use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::resource;
 use crate::kinds::shown::internal;
+use crate::kinds::usage;
 use flyball_core::Object;
 use flyball_core::status::MAX_CAUSES;
 use serde_json::Value;
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ResourceQuota", "resourcequotas")
     .printed(COLUMNS, row)
+    .quota_usage(usage::counted)
     .validate(validate)
     .short(&["quota"])
     .subresources(&[Sub::STATUS])

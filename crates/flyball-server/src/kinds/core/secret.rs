@@ -1,4 +1,4 @@
-//! Secrets: what their type demands, and fixed if they are immutable.
+//! Secrets: rules of their types and of immutable ones.
 
 use super::GROUP;
 use super::data::{self, MAX_SIZE};
@@ -6,6 +6,7 @@ use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Checks, Kind, Part};
 use crate::kinds::printer::{Heading, Row, View};
+use crate::kinds::usage;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flyball_core::Object;
@@ -15,6 +16,7 @@ use serde_json::Value;
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Secret", "secrets")
     .printed(COLUMNS, row)
     .default(default)
+    .quota_usage(usage::counted)
     .warn(warn)
     .checks(Checks::Whole)
     .validate(validate)
@@ -98,7 +100,7 @@ pub(super) fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors
     errors
 }
 
-/// Says what Go's parser finds wrong with what should be a JSON object.
+/// Returns the error of Go's parser for a text that is no JSON object.
 fn wrong_json(text: &[u8]) -> Option<String> {
     match serde_json::from_slice::<Value>(text) {
         Ok(Value::Object(_) | Value::Null) => None,
@@ -115,7 +117,7 @@ fn wrong_json(text: &[u8]) -> Option<String> {
     }
 }
 
-/// Says what Go finds wrong with a certificate and its key that are no PEM.
+/// Warns of a certificate and key that are not PEM, with Go's message.
 fn warn(object: &Object, _: Option<&Object>) -> Vec<String> {
     if object.get("type") != Some(&"kubernetes.io/tls".into()) {
         return Vec::new();

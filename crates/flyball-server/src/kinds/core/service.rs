@@ -1,4 +1,4 @@
-//! Services: their defaults, and what they are given.
+//! Services: defaults and allocated values.
 
 mod rules;
 
@@ -9,14 +9,17 @@ use crate::kinds::kind::{Kind, Part, Subresource as Sub};
 use crate::kinds::load_balancer;
 use crate::kinds::printer::{self, Heading, NONE, Row, View, int};
 use crate::kinds::rules::address;
+use crate::kinds::usage::Amounts;
 use flyball_core::field::FieldError;
 use flyball_core::names::dns_label;
-use flyball_core::{Clock, Object};
+use flyball_core::time::Timestamp;
+use flyball_core::{Clock, Object, Quantity};
 use rules::{validate, warn};
 use serde_json::{Value, json};
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Service", "services")
     .given_addresses()
+    .quota_usage(quota_usage)
     .registry_path("services/specs")
     .printed(COLUMNS, row)
     .default(default)
@@ -82,6 +85,23 @@ const COLUMNS: &[Heading] = &[
     )
     .wide(),
 ];
+
+/// Returns how many load balancers and node ports a service uses.
+fn quota_usage(service: &Object, _: Timestamp) -> Option<Amounts> {
+    let field = |name: &str| service.at(&["spec", name]);
+    let ty = field("type").and_then(Value::as_str).unwrap_or_default();
+    let ports = field("ports").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let allocates = field("allocateLoadBalancerNodePorts") != Some(&Value::Bool(false));
+    let assigned = ports.iter().filter(|port| port["nodePort"].as_i64().unwrap_or(0) != 0).count();
+    let (balancers, node_ports) = match ty {
+        "NodePort" => (0, ports.len()),
+        "LoadBalancer" => (1, if allocates { ports.len() } else { assigned }),
+        _ => (0, 0),
+    };
+    let amount = |count: usize| Quantity::from_integer(i64::try_from(count).unwrap_or(i64::MAX));
+    let used = [("services.loadbalancers", amount(balancers)), ("services.nodeports", amount(node_ports))];
+    Some(used.map(|(name, amount)| (name.to_owned(), amount)).into())
+}
 
 pub(super) fn default(service: &mut Object) {
     let spec = service.inner_or_new("spec");
@@ -162,7 +182,7 @@ impl Service {
         text(service, "type") == "LoadBalancer" && text(service, "externalTrafficPolicy") == "Local"
     }
 
-    /// Keeps what a service was given, if a change says nothing of it.
+    /// Keeps allocated values that a change omits.
     pub(crate) fn keep(service: &mut Object, old: Option<&Object>) {
         let single = text(service, "clusterIP").to_owned();
         let all = list(service, "clusterIPs").to_vec();
@@ -306,7 +326,7 @@ impl Service {
     }
 }
 
-/// Takes back what a service of its new type has no use for.
+/// Releases allocated values that the new type of a service does not use.
 pub(super) fn prepare(service: &mut Object, old: Option<&Object>, part: Part, _: &Clock) {
     let Some(old) = old.filter(|_| part == Part::Whole) else { return };
     let same = |service: &Object, field: &str| service.at(&["spec", field]) == old.at(&["spec", field]);
