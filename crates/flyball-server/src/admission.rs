@@ -1,8 +1,9 @@
-//! Admission: rules that look beyond the object itself.
+//! Admission: rules that depend on more than the object itself.
 //!
-//! Takes the candidate of a write and what there was before, gives the candidate or a refusal. First all plugins may
-//! change it, then all may reject it; the registry runs both again if another write came first. It must not hold a
-//! lock while it asks others. See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>.
+//! Takes the candidate of a write and the object before it, gives the candidate or an error. First all plugins may
+//! change the candidate, then all may reject it; the registry runs both steps again after a conflict. Invariant: no
+//! lock is held while a webhook is called. See
+//! <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>.
 
 mod attributes;
 mod certificates;
@@ -32,10 +33,10 @@ use flyball_core::{Clock, Object, Rng, Status};
 use futures_util::future::{BoxFuture, Either, Ready, ready};
 use std::sync::{Arc, Weak};
 
-/// The answer of a plugin, which most have at once.
+/// The result of a plugin, which most compute at once.
 type Answer<'a> = Either<Ready<Result<(), Status>>, BoxFuture<'a, Result<(), Status>>>;
 
-/// Has nothing against a request.
+/// Allows a request.
 fn pass<'a>() -> Answer<'a> {
     decided(Ok(()))
 }
@@ -44,7 +45,7 @@ fn decided<'a>(decision: Result<(), Status>) -> Answer<'a> {
     Either::Left(ready(decision))
 }
 
-/// A rule for requests; there is no object where one is deleted. It is asked about the resources that it is enabled for.
+/// A rule for requests. There is no object where one is deleted. It runs for the resources that it is enabled for.
 trait Plugin: Send + Sync {
     /// Changes the object of a request, or rejects it.
     fn admit<'a>(
@@ -56,13 +57,13 @@ trait Plugin: Send + Sync {
         pass()
     }
 
-    /// Rejects a request by what came of its object.
+    /// Rejects a request because of its final object.
     fn validate<'a>(&'a self, _attributes: &'a Attributes<'a>, _object: Option<&'a Object>) -> Answer<'a> {
         pass()
     }
 }
 
-/// A plugin, and the built-in kinds whose writes it is asked about; all requests if there are none.
+/// A plugin, and the built-in kinds whose writes it handles; all requests if there are none.
 struct Enabled {
     plugin: Box<dyn Plugin>,
     kinds: Box<[&'static Kind]>,
@@ -125,8 +126,7 @@ impl Admission {
         ])
     }
 
-    /// Lets plugins change the object of a request, once more if one that wants to see later changes was run before
-    /// them.
+    /// Runs the mutating step of the plugins; a second time if a plugin with reinvocation ran before the last change.
     pub(crate) async fn admit(
         &self,
         attributes: &Attributes<'_>,
@@ -153,7 +153,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Lets plugins reject a request.
+    /// Runs the validating step of the plugins.
     pub(crate) async fn validate(&self, attributes: &Attributes<'_>, object: Option<&Object>) -> Result<(), Status> {
         for enabled in self.0.iter().filter(|enabled| enabled.handles(attributes)) {
             enabled.plugin.validate(attributes, object).await?;

@@ -1,10 +1,10 @@
-//! Auth: who a client is, and what it may do.
+//! Auth: authentication and authorization.
 //!
 //! Takes headers and certificates, gives a [`User`]; takes an [`Action`], gives a [`Decision`]. It must not change
-//! anything. The invariant: what cannot be read gives no rights.
+//! anything. The invariant: unreadable objects grant nothing.
 //!
-//! A client is known by its certificate, by a service account's token or by what an in-process caller says; what it may
-//! do, RBAC rules say. See <https://kubernetes.io/docs/reference/access-authn-authz/>.
+//! A client authenticates by a certificate, by a service account's token or as the user that an in-process caller
+//! names. RBAC rules authorize it. See <https://kubernetes.io/docs/reference/access-authn-authz/>.
 
 mod authenticate;
 mod authorize;
@@ -28,21 +28,21 @@ use flyball_core::{GroupResource, Status};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// A client that is known.
+/// An authenticated client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     /// Its name.
     pub name: String,
     /// Its UID, empty if it has none.
     pub uid: String,
-    /// The groups that it is a member of.
+    /// Its groups.
     pub groups: Vec<String>,
-    /// Whatever else is known of it.
+    /// Further attributes by key.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// A user of these groups, and of all that are known.
+    /// A user of these groups and of `system:authenticated`.
     pub fn new(name: &str, groups: &[&str]) -> Self {
         let groups = groups.iter().copied().chain([AUTHENTICATED]).map(str::to_owned).collect();
         Self { name: name.into(), groups, ..Self::default() }
@@ -53,7 +53,7 @@ impl User {
         Self::new("kubernetes-admin", &[MASTERS])
     }
 
-    /// A service account, as its token would make it known.
+    /// The user of a service account.
     pub fn service_account(namespace: &str, name: &str) -> Self {
         Self::new(
             &format!("system:serviceaccount:{namespace}:{name}"),
@@ -61,20 +61,20 @@ impl User {
         )
     }
 
-    /// A client that did not say who it is.
+    /// The user of requests without credentials.
     pub(crate) fn anonymous() -> Self {
         Self { name: ANONYMOUS.into(), groups: vec![UNAUTHENTICATED.into()], ..Self::default() }
     }
 
-    /// Writes the user as reviews show one: what is empty is left out.
+    /// Returns the user as `UserInfo` of reviews, without empty fields.
     pub(crate) fn info(&self) -> Map<String, Value> {
-        let told = [
+        let fields = [
             ("username", json!(self.name), self.name.is_empty()),
             ("uid", json!(self.uid), self.uid.is_empty()),
             ("groups", json!(self.groups), self.groups.is_empty()),
             ("extra", json!(self.extra), self.extra.is_empty()),
         ];
-        told.into_iter().filter(|(.., empty)| !empty).map(|(field, value, _)| (field.to_owned(), value)).collect()
+        fields.into_iter().filter(|(.., empty)| !empty).map(|(field, value, _)| (field.to_owned(), value)).collect()
     }
 
     pub(crate) fn is_in(&self, group: &str) -> bool {
@@ -82,14 +82,14 @@ impl User {
     }
 }
 
-/// Tells the credential by which a user is known.
+/// The extra key with the ID of the credential of a user.
 pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";
 pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub(crate) const MASTERS: &str = "system:masters";
 
-/// Something that someone wants to do.
+/// A verb on a resource or path, by a user.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Action<'a> {
     pub(crate) user: &'a User,
@@ -97,7 +97,7 @@ pub(crate) struct Action<'a> {
     pub(crate) on: On<'a>,
 }
 
-/// The resource or path that an action is about.
+/// The resource or path of an action.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum On<'a> {
     Resource { group: &'a str, resource: &'a str, subresource: &'a str, namespace: &'a str, name: &'a str },
@@ -105,7 +105,7 @@ pub(crate) enum On<'a> {
 }
 
 impl<'a> On<'a> {
-    /// Names what a request is about.
+    /// Returns the resource or path of a request.
     pub(crate) fn of(request: &'a RequestInfo) -> Self {
         let Some(path) = &request.resource else { return Self::Path(&request.path) };
         Self::Resource {
@@ -126,17 +126,17 @@ impl<'a> On<'a> {
     }
 }
 
-/// True if something may be done.
+/// The result of authorization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// It may; the text says by which rule, if by one.
+    /// Allowed, with the rule that allows it, if there is one.
     Allowed(String),
-    /// Nothing allows it.
+    /// No rule allows it.
     NoOpinion,
 }
 
 impl Action<'_> {
-    /// Rejects the action, in the words of the real server.
+    /// Returns the 403 for the action, with kube-apiserver's message.
     pub(crate) fn forbidden(&self) -> Status {
         let user = flyball_core::field::go_quote(&self.user.name);
         match self.on {

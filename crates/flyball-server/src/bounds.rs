@@ -1,8 +1,8 @@
-//! Bounds: how much the server takes on, and how users share it.
+//! Bounds: limits of requests, bytes and watches, shared fairly among users.
 //!
-//! Requests that find no slot wait in line for a while, then are told to come back: what the real server's priority and
-//! fairness does with one level for all and a flow for each user. Watches take no slot, and administrators have slots
-//! of their own. See <https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>.
+//! Requests without a slot wait in a queue, then are rejected with 429, as kube-apiserver's priority and fairness does
+//! with one priority level and a flow for each user. Watches take no slot, and administrators have their own slots. See
+//! <https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>.
 
 mod offload;
 mod pool;
@@ -140,12 +140,12 @@ impl Shared {
         }
     }
 
-    /// Takes a slot, which may have to be waited for; `None` if there is none to be had.
+    /// Acquires a slot; `None` if none becomes available in time.
     pub(crate) async fn slot(&self, class: RequestClass, flow: &Flow) -> Option<Hold> {
         self.slots(class).acquire(flow, 1, self.max_wait).await
     }
 
-    /// Takes the right to receive so many bytes; `None` if there is none to be had.
+    /// Acquires the right to receive this many bytes; `None` if it does not become available in time.
     pub(crate) async fn receive(&self, flow: &Flow, bytes: usize) -> Option<Hold> {
         self.received.of(flow).acquire(flow, bytes, self.max_wait).await
     }

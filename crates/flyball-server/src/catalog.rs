@@ -1,7 +1,7 @@
-//! Which resources are served, in which groups and versions, and what each is.
+//! Catalog: the served resources by group and version.
 //!
-//! Takes built-in kinds and CRDs, gives [`Resource`]s; reads bodies as their objects. It must not know what is stored.
-//! The invariant: a catalog never changes; another CRD makes another catalog, in the place of the one before.
+//! Takes built-in kinds and CRDs, gives [`Resource`]s; decodes bodies as their objects. It must not know what is
+//! stored. Invariant: a catalog is immutable; a changed CRD replaces the whole catalog.
 
 mod custom;
 pub(crate) mod decode;
@@ -21,7 +21,7 @@ use flyball_core::{GroupResource, GroupVersion};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
-/// The catalog that is served now.
+/// The current catalog.
 pub(crate) struct CurrentCatalog(RwLock<Arc<Catalog>>);
 
 impl CurrentCatalog {
@@ -33,7 +33,7 @@ impl CurrentCatalog {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Serves another catalog from now on; returns the one before.
+    /// Replaces the catalog; returns the one before.
     pub(crate) fn replace(&self, catalog: Arc<Catalog>) -> Arc<Catalog> {
         std::mem::replace(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner), catalog)
     }
@@ -49,9 +49,9 @@ pub(crate) struct Catalog {
 #[derive(Clone, Default)]
 pub(crate) struct Group {
     pub(crate) versions: Vec<Version>,
-    /// True if the group comes with the server: then what it does not serve is told with a `Status`.
+    /// True if the group is built in: then the 404 of an unknown resource is a `Status`.
     pub(crate) built_in: bool,
-    /// Its place among the groups that come with the server.
+    /// Its position among the built-in groups.
     rank: usize,
 }
 
@@ -73,7 +73,7 @@ pub(crate) enum Lookup {
 }
 
 impl Catalog {
-    /// The catalog of a server without CRDs.
+    /// Returns the catalog of a server without CRDs.
     pub(crate) fn built_in() -> Self {
         static BUILT_IN: LazyLock<Catalog> = LazyLock::new(Catalog::read);
         BUILT_IN.clone()
@@ -91,7 +91,7 @@ impl Catalog {
         catalog
     }
 
-    /// Returns the kind of what is sent to a subresource, or of what it shows.
+    /// Returns the resource of a body that is sent to a subresource or returned by it.
     pub(crate) fn action(kind: &str) -> Arc<Resource> {
         static ALL: LazyLock<Vec<Arc<Resource>>> =
             LazyLock::new(|| ACTIONS.iter().map(|kind| Arc::new(Resource::built_in(kind))).collect());
@@ -108,7 +108,7 @@ impl Catalog {
         group.versions[at].resources.insert(resource.plural.clone(), resource);
     }
 
-    /// Puts the versions of groups that CRDs made in order of their stability.
+    /// Sorts the versions of custom groups by stability.
     pub(crate) fn sort_versions(&mut self) {
         for group in self.groups.values_mut().filter(|group| !group.built_in) {
             group
@@ -117,7 +117,7 @@ impl Catalog {
         }
     }
 
-    /// Looks up what a path names.
+    /// Looks up the resource of a path.
     pub(crate) fn lookup(&self, group: &str, version: &str, plural: &str) -> Lookup {
         let Some(group) = self.groups.get(group) else { return Lookup::NoGroup };
         let version = group.versions.iter().find(|known| &*known.name == version);
@@ -127,7 +127,7 @@ impl Catalog {
         }
     }
 
-    /// Returns a resource that is known to be served.
+    /// Returns a resource, if it is served.
     pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
         match self.lookup(group, version, plural) {
             Lookup::Found(resource) => Some(resource),
@@ -161,7 +161,7 @@ impl Catalog {
         written.cloned().or_else(|| self.storage_version(resource))
     }
 
-    /// Returns all groups: those that come with the server first, then the others by name.
+    /// Returns all groups: built-in ones first, then the others by name.
     pub(crate) fn groups(&self) -> Vec<(&Arc<str>, &Group)> {
         let mut groups: Vec<_> = self.groups.iter().collect();
         groups.sort_by_key(|(_, group)| (!group.built_in, group.rank));

@@ -1,8 +1,8 @@
-//! Codec: between stored entries and objects of the versions that are served.
+//! Codec: conversion between stored entries and objects of served versions.
 //!
-//! Takes an [`Entry`] or an [`Object`] and the version of a resource, gives the other one in that version: converted,
-//! with the defaults that are younger than what is stored, by the CRD's webhook where it names one. It must not know
-//! who asks. No lock is held while a webhook converts. See
+//! Takes an [`Entry`] or an [`Object`] and the version of a resource, gives the other one in that version. It converts,
+//! by the CRD's webhook if there is one, and applies defaults that were added since the write. It must not know the
+//! request. No lock is held while a webhook converts. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#webhook-conversion>.
 
 use crate::catalog::{Behavior, Catalog, CurrentCatalog, Resource, decode};
@@ -19,12 +19,12 @@ pub(crate) struct Codec {
     webhooks: Arc<Webhooks>,
 }
 
-/// Turns an object of one version of a resource into another, as far as that one knows what is in it.
+/// Converts an object to another version of its resource, and prunes fields that are unknown there.
 fn convert_object(from: &Resource, to: &Resource, object: Object) -> Object {
     pruned(to, convert_whole(from, to, object))
 }
 
-/// Turns an object of one version of a resource into another, with all that is in it.
+/// Converts an object to another version of its resource, with all fields.
 pub(crate) fn convert_whole(from: &Resource, to: &Resource, mut object: Object) -> Object {
     if let (Behavior::BuiltIn(from), Behavior::BuiltIn(kind)) = (&from.behavior, &to.behavior) {
         from.stored.iter().for_each(|stored| (stored.write)(&mut object));
@@ -34,7 +34,7 @@ pub(crate) fn convert_whole(from: &Resource, to: &Resource, mut object: Object) 
     object
 }
 
-/// Takes from a converted object what its version does not know; what the version has by default stays away.
+/// Removes fields of a converted object that are unknown to its version; defaults are not applied.
 fn pruned(resource: &Resource, object: Object) -> Object {
     match resource.behavior {
         Behavior::BuiltIn(_) => object,
@@ -42,7 +42,7 @@ fn pruned(resource: &Resource, object: Object) -> Object {
     }
 }
 
-/// Storage knows no HTTP: an object that cannot be read becomes a refusal here.
+/// Storage knows no HTTP: its decode errors are converted to a `Status` here.
 impl From<Unreadable> for Status {
     fn from(error: Unreadable) -> Self {
         Self::internal(error)
@@ -54,12 +54,12 @@ impl Codec {
         Self { catalog, webhooks }
     }
 
-    /// Returns what is served now.
+    /// Returns the current catalog.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         self.catalog.get()
     }
 
-    /// Reads a stored object as a version of its resource.
+    /// Decodes a stored object as a version of its resource.
     pub(crate) fn decode(&self, resource: &Resource, entry: &Entry) -> Result<Object, Unreadable> {
         let mut object = entry.object()?;
         if entry.schema == resource.schema_number {
@@ -88,7 +88,7 @@ impl Codec {
         })
     }
 
-    /// Makes the entry that holds an object.
+    /// Encodes an object as an entry.
     pub(crate) fn encode(&self, resource: &Resource, key: &ObjectKey, mut object: Object, revision: Revision) -> Entry {
         let (schema, facts) = match &resource.behavior {
             Behavior::BuiltIn(kind) => {
@@ -112,7 +112,7 @@ impl Codec {
         Entry::new(key.clone(), object, revision, facts, schema)
     }
 
-    /// Writes a stored object as JSON of a version of its resource.
+    /// Encodes a stored object as JSON of a version of its resource.
     pub(crate) fn json(&self, resource: &Resource, entry: &Entry) -> Bytes {
         let as_stored = || -> Bytes {
             let mut json = Vec::with_capacity(resource.head.len() + entry.body.len());
@@ -127,7 +127,7 @@ impl Codec {
         object.and_then(|object| serde_json::to_vec(object.as_value()).ok()).map_or_else(as_stored, Bytes::from)
     }
 
-    /// Turns an object of one version of a resource into another, as far as that one knows what is in it.
+    /// Converts an object to another version of its resource, and prunes fields that are unknown there.
     pub(crate) async fn as_version(&self, from: &Resource, to: &Resource, object: Object) -> Result<Object, Status> {
         if from.kind == to.kind {
             return Ok(object);
@@ -136,7 +136,7 @@ impl Codec {
         Ok(pruned(to, whole))
     }
 
-    /// Turns an object of one version of a resource into another, with all that is in it.
+    /// Converts an object to another version of its resource, with all fields.
     pub(crate) async fn as_whole_version(
         &self,
         from: &Resource,
@@ -149,7 +149,7 @@ impl Codec {
         }
     }
 
-    /// Turns an object into the version in which it is stored; also returns that version.
+    /// Converts an object to its storage version; also returns that version.
     pub(crate) async fn as_stored(
         &self,
         resource: &Arc<Resource>,

@@ -1,7 +1,6 @@
-//! Custom resources: what a version of a CRD says of its objects.
+//! Custom resources: the rules, columns and conversion that a version of a CRD declares.
 //!
-//! Takes CRDs as they are stored, gives rules, columns and conversions. It must not know which resources are served:
-//! the catalog makes resources of what is here. See
+//! Takes stored CRDs. It must not know which resources are served: the catalog builds resources from its values. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>.
 
 mod columns;
@@ -71,8 +70,8 @@ fn deprecation(version: &Value, kind: &GroupVersionKind, preferred: Option<&str>
 }
 
 impl CustomKind {
-    /// Reads a version of a CRD, which is served as a kind; `storage` is the version that objects are stored in,
-    /// `preferred` the one that clients are told to use.
+    /// Reads a version of a CRD. `storage` is the storage version, `preferred` the one that a deprecation warning
+    /// recommends.
     pub(crate) fn read(
         crd: &Object,
         version: &Value,
@@ -106,7 +105,7 @@ impl CustomKind {
         }
     }
 
-    /// Brings a written object into the state that a write may leave it in.
+    /// Prepares a written object: resets the fields that a write of this part must not change.
     #[expect(clippy::unused_self, reason = "a sibling of what built-in kinds do")]
     pub(crate) fn prepare(&self, _object: &mut Object, _old: Option<&Object>, _part: Part) {}
 

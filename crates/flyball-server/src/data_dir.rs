@@ -1,9 +1,9 @@
-//! The data directory: where a cluster's objects, keys and certificates outlive its process.
+//! The data directory: the files of a cluster's objects, keys and certificates.
 //!
-//! One process at a time holds it, by a lock that the kernel takes back however the process ends. It belongs to its
-//! owner alone, because there are secrets in it: who can write to it can make certificates of administrators. So a
-//! directory that others own or may use is refused, and no link in it is followed. What it holds is described in
-//! `docs/storage.md`.
+//! One process at a time holds it, by a lock that the kernel releases when the process ends. Only its owner may access
+//! it, since it contains secrets: with write access to it one can issue certificates of administrators. A directory
+//! that other users own or may access is rejected, and links in it are not followed. `docs/storage.md` describes its
+//! content.
 
 use flyball_files::{Durability, Replace, sync_parent};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -46,7 +46,7 @@ pub enum DataDirError {
         /// Its format.
         found: u32,
     },
-    /// It holds something else.
+    /// The directory holds other files.
     #[error("{path} is not empty and no data directory")]
     Foreign {
         /// The directory.
@@ -96,7 +96,7 @@ fn process(pid: &Option<u32>) -> String {
     pid.map_or_else(|| "another process".into(), |pid| format!("process {pid}"))
 }
 
-/// Says what failed, on what.
+/// Adds the failed operation and its path to an error.
 pub(crate) trait During<T> {
     fn during(self, what: &'static str, path: &Path) -> Result<T, DataDirError>;
 }
@@ -124,15 +124,15 @@ struct Held {
 /// A stage of opening a directory, before the server serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OpeningStage {
-    /// It reads bytes of a snapshot or a log.
+    /// Reading a snapshot or a log, in bytes.
     Reading,
-    /// It compiles the schemas of CRDs.
+    /// Compiling the schemas of CRDs.
     Definitions,
-    /// It finds out by which labels and fields objects are selected.
+    /// Computing the selectable fields of objects.
     Selecting,
 }
 
-/// Takes a stage, how much of it is done, and how much there is.
+/// A callback with the stage, its progress and its total.
 type Report = dyn Fn(OpeningStage, u64, u64) + Send + Sync;
 
 /// The receiver of the progress of opening a directory, if there is one.
@@ -154,7 +154,7 @@ impl std::fmt::Debug for Progress {
 }
 
 impl DataDir {
-    /// Takes a directory, which is made if it is not there.
+    /// Locks a directory, which is created if it does not exist.
     ///
     /// # Errors
     ///
@@ -164,7 +164,7 @@ impl DataDir {
         Self::open_with(path, COMPACT_AFTER)
     }
 
-    /// Does the same, but tells after how many bytes of writes there is a new snapshot: 16 MiB else.
+    /// Does the same, with the number of written bytes after which a snapshot is made, by default 16 MiB.
     ///
     /// A snapshot is not made before there is as much besides it as in it, so that the directory takes up to three
     /// times what the objects take.
@@ -301,7 +301,7 @@ fn check_private(_: &Path, _: bool) -> Result<(), DataDirError> {
     Ok(())
 }
 
-/// Takes the lock, and leaves word of who has it.
+/// Acquires the lock, and writes the process ID into its file.
 fn lock(path: &Path) -> Result<File, DataDirError> {
     let file = path.join("lock");
     let mut lock = owned(OpenOptions::new().read(true).write(true).create(true).truncate(false))

@@ -1,8 +1,8 @@
-//! Definitions: what follows from a write to a CRD.
+//! Definitions: the consequences of writes to CRDs.
 //!
-//! Its names are accepted, its resources served, its objects cleaned up. What the real server leaves to controllers of
-//! its own happens here right after the write that calls for it, as writes of their own. Takes the stored CRDs, gives the
-//! registry a catalog. The invariant: no catalog of older CRDs takes the place of one of newer ones. See
+//! It accepts the names of a CRD, serves its resources, and deletes its objects. kube-apiserver has controllers for
+//! this; here it happens right after the write, as further writes. Takes the stored CRDs, gives the registry a catalog.
+//! Invariant: a catalog of older CRDs never replaces one of newer CRDs. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>.
 
 mod cache;
@@ -21,7 +21,7 @@ use flyball_core::{Object, Status};
 use serde_json::json;
 use std::sync::Arc;
 
-/// Keeps the catalog at what the stored CRDs say.
+/// Synchronizes the catalog with the stored CRDs.
 pub(crate) struct Definitions {
     registry: Arc<Registry>,
     cache: Cache,
@@ -37,14 +37,14 @@ impl Definitions {
         self.cache.load(&self.registry.store, progress);
     }
 
-    /// Carries out what follows from the writes to CRDs since the last call.
+    /// Processes the writes to CRDs since the last call.
     pub(crate) async fn sync(&self) {
         while self.registry.take_definitions_changed() {
             self.sync_once().await;
         }
     }
 
-    /// Brings the catalog, and the CRDs' own conditions, to what the stored CRDs say.
+    /// Synchronizes the catalog and the conditions of CRDs with the stored CRDs.
     async fn sync_once(&self) {
         // Every pass settles what the one before has made possible; each writes less than the last.
         for _ in 0..8 {
@@ -56,7 +56,7 @@ impl Definitions {
             // Before they are said to be established.
             self.serve();
             let mut groups = self.cache.take_changed_groups();
-            // Read after that: a group is judged with all that made it one to judge, whoever wrote it.
+            // Read after that, so that the group includes all writes that marked it as changed.
             let all = self.cache.get(&self.registry.store);
             while let Some(group) = groups.first() {
                 settled &= !self.accept_names(&group, &all).await;
@@ -70,7 +70,7 @@ impl Definitions {
         self.serve();
     }
 
-    /// Keeps all others from serving, as whoever serves does.
+    /// Locks out other replacements of the catalog.
     #[cfg(test)]
     pub(crate) fn turn(&self) -> std::sync::MutexGuard<'_, ()> {
         self.cache.turn()
@@ -87,7 +87,7 @@ impl Definitions {
         self.registry.serve(catalog);
     }
 
-    /// Writes the status of the CRDs of a group; tells whether any has changed.
+    /// Writes the status of the CRDs of a group; returns whether any has changed.
     async fn accept_names(&self, group: &str, all: &[Arc<Definition>]) -> bool {
         let accepted = |all: &[Arc<Definition>]| {
             AcceptedNames::of(all.iter().filter(|known| known.group() == group).map(|known| &known.crd))

@@ -1,7 +1,7 @@
-//! Webhooks reached over TLS.
+//! Calls of webhooks over TLS.
 //!
-//! The other side is always verified: by the certificates of the webhook's own bundle, by those of the system if it
-//! brings none. No proxy is asked, whatever the environment says.
+//! Server certificates are always verified: by the CA bundle of the webhook, or by the system's certificates if it has
+//! none. Proxies of the environment are not used.
 
 use crate::webhook::{Caller, WebhookAnswer, WebhookCall, WebhookFuture};
 use bytes::Bytes;
@@ -71,7 +71,7 @@ async fn dial(call: WebhookCall) -> Result<WebhookAnswer, String> {
         let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         Ok(WebhookAnswer { code: head.status.as_u16(), content_type: content_type.to_owned(), body })
     };
-    // The connection lives as long as the exchange, and ends with it if nobody waits for that any more.
+    // The connection is driven with the exchange, and closed if the exchange is dropped.
     let driven = async {
         let _ = connection.await;
         std::future::pending().await
@@ -95,7 +95,7 @@ fn request(call: &WebhookCall) -> Result<Request<Full<Bytes>>, String> {
     request.body(Full::new(call.body.clone())).map_err(|error| error.to_string())
 }
 
-/// Says why nothing answers at an address, as Go does.
+/// Returns Go's error for a failed connection.
 fn unreachable(address: &str, error: &io::Error) -> String {
     let why = match error.kind() {
         io::ErrorKind::ConnectionRefused => "connect: connection refused",
@@ -113,7 +113,7 @@ fn unreachable(address: &str, error: &io::Error) -> String {
     format!("dial tcp {address}: {why}")
 }
 
-/// Says why the other side is not believed, as Go does.
+/// Returns Go's error for a certificate that is not trusted.
 fn untrusted(name: &str, error: &io::Error) -> String {
     let refused = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
     let why = match refused {

@@ -1,4 +1,4 @@
-//! Discovery: which groups, versions and resources there are, one document each or all in one.
+//! Discovery: documents of the served groups, versions and resources, separate or aggregated.
 //!
 //! See <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api>.
 
@@ -31,7 +31,7 @@ fn plain(value: &Value) -> Response<Body> {
     response::value(200, Form::PLAIN, value)
 }
 
-/// Names the processor as Go does.
+/// Returns Go's name of the processor architecture.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -40,7 +40,7 @@ fn architecture() -> &'static str {
     }
 }
 
-/// Answers `/version`.
+/// Responds to `/version`.
 pub(crate) fn version() -> Response<Body> {
     let git = git_version();
     plain(&json!({
@@ -50,7 +50,7 @@ pub(crate) fn version() -> Response<Body> {
     }))
 }
 
-/// Answers `/`.
+/// Responds to `/`.
 pub(crate) fn paths(catalog: &Catalog) -> Option<Response<Body>> {
     let mut paths =
         vec!["/.well-known/openid-configuration".to_owned(), "/api".into(), "/api/v1".into(), "/apis".into()];
@@ -65,7 +65,7 @@ pub(crate) fn paths(catalog: &Catalog) -> Option<Response<Body>> {
     Some(plain(&json!({"paths": paths})))
 }
 
-/// Answers `/.well-known/openid-configuration`.
+/// Responds to `/.well-known/openid-configuration`.
 pub(crate) fn issuer() -> Response<Body> {
     plain(&json!({
         "issuer": ISSUER, "jwks_uri": format!("{ISSUER}/openid/v1/jwks"), "response_types_supported": ["id_token"],
@@ -73,7 +73,7 @@ pub(crate) fn issuer() -> Response<Body> {
     }))
 }
 
-/// Answers for a path under `/api` or `/apis`; `None` if nothing is there.
+/// Responds to a path below `/api` or `/apis`; `None` if it is unknown.
 pub(crate) fn answer(catalog: &Catalog, path: &[&str], accept: Option<&str>) -> Option<Response<Body>> {
     let Some(form) = negotiate_discovery(accept) else {
         // Only the two roots are given in one document; below them the list is all there is.
@@ -131,7 +131,7 @@ fn describe_group(name: &str, group: &Group) -> Value {
     json!({"name": name, "versions": versions, "preferredVersion": versions.first()})
 }
 
-/// A subresource as discovery tells of it.
+/// A subresource in discovery.
 struct Sub {
     name: &'static str,
     /// Group, version and kind, if they are not those of the resource.
@@ -216,7 +216,7 @@ fn resources(catalog: &Catalog, group: &str, version: &str) -> Option<Value> {
     Some(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": list}))
 }
 
-/// Names the version in which a resource is stored, so that clients see when it moves.
+/// Returns the hash of a resource's storage version, by which clients detect its change.
 fn hash(resource: &Resource) -> String {
     use base64::Engine;
     let version = resource.custom().map_or(&*resource.kind.version, |custom| custom.storage_version.as_str());

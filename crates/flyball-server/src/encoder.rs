@@ -1,7 +1,7 @@
-//! Encoder: answers with objects, in the view and encoding that the client chose.
+//! Encoder: encodes objects and lists as responses, in the view and encoding that the client requested.
 //!
-//! Takes entries, objects and lists, gives responses. Long lists are encoded while they are sent. It must not know what
-//! was asked for besides the form of the answer.
+//! Takes entries, objects and lists, gives responses. Long lists are encoded while they are sent. Of the request it
+//! knows only the form of the response.
 
 use crate::catalog::Resource;
 use crate::codec::Codec;
@@ -26,7 +26,7 @@ const MAX_DECODED_BYTES: usize = 256 << 10;
 /// Bytes of a long list that are written before the first is sent: see [`Body::lazy`].
 pub(crate) const FIRST_PIECE_BYTES: usize = 3 * CHUNK_BYTES;
 
-/// Encodes objects of a resource as a client wants them.
+/// Encodes objects of a resource as a client requests them.
 #[derive(Clone)]
 pub(crate) struct ResponseEncoder {
     pub(crate) codec: Arc<Codec>,
@@ -37,7 +37,7 @@ pub(crate) struct ResponseEncoder {
 }
 
 impl ResponseEncoder {
-    /// Shows one object that was read or written.
+    /// Encodes an object that was read or written.
     pub(crate) fn written(&self, code: u16, written: &Written) -> Result<Response<Body>, Status> {
         match (written, self.form.view, self.form.encoding) {
             (Written::Stored(entry), View::Whole, Encoding::Json) => {
@@ -50,7 +50,7 @@ impl ResponseEncoder {
         }
     }
 
-    /// Shows one object.
+    /// Encodes an object.
     pub(crate) fn object(&self, code: u16, object: &Object) -> Result<Response<Body>, Status> {
         let value = match self.form.view {
             View::Whole => return Ok(response::value(code, self.form, object.as_value())),
@@ -74,7 +74,7 @@ impl ResponseEncoder {
         Ok(response::value(code, self.form, &self.form.versioned(value)))
     }
 
-    /// Shows a list.
+    /// Encodes a list.
     pub(crate) fn list(&self, listed: Listed) -> Result<Response<Body>, Status> {
         let metadata = self.list_metadata(&listed);
         let (key, list) = match (self.form.view, self.form.encoding) {
@@ -134,7 +134,7 @@ impl ResponseEncoder {
         format!("{{\"kind\":{kind},\"apiVersion\":{version},\"metadata\":{metadata},\"items\":[").into()
     }
 
-    /// Writes one object of a list: custom resources say what they are, others leave that to the list.
+    /// Writes one object of a list: only items of custom resources have `apiVersion` and `kind`.
     fn item(&self, out: &mut BytesMut, entry: &Entry) {
         let custom = self.resource.custom().is_some();
         match (entry.schema == self.resource.schema_number, custom) {
@@ -168,7 +168,7 @@ impl ResponseEncoder {
         response::answer(200, "application/json", Body::lazy(pieces, converts))
     }
 
-    /// Shows a list, whose items stand below `key`, in another view or encoding.
+    /// Encodes a list, with its items under `key`, in another view or encoding.
     fn stream_view(&self, list: &Map<String, Value>, key: &'static str, entries: Vec<Arc<Entry>>) -> Response<Body> {
         let [before, after] = response::around(self.form.encoding, list, key);
         let (this, mut is_first) = (self.clone(), true);
@@ -181,7 +181,7 @@ impl ResponseEncoder {
         response::answer(200, self.form.content_type(), Body::lazy(pieces, true))
     }
 
-    /// Shows one object of a list; one that cannot be read is left out.
+    /// Returns one object of a list in the view; `None` if it cannot be decoded.
     fn view(&self, entry: &Entry) -> Option<Value> {
         if self.form.view == View::Whole {
             let mut text = BytesMut::new();

@@ -1,15 +1,15 @@
 //! The embedded API server: a function from request to response.
 //!
-//! It takes the HTTP requests that a kube-apiserver takes and answers them as one does. The components that a request
-//! passes are modules, in this order: [`Server`] authenticates and authorizes it, the request is read, the registry
-//! makes a candidate of it, admission changes and validates that, storage keeps it and watches send it. They form
-//! layers: each imports only those below it, and [`Server`] wires them.
+//! It responds to HTTP requests as a kube-apiserver does. The components that a request passes are modules, in this
+//! order: [`Server`] authenticates and authorizes it, the request is decoded, the registry makes a candidate of it,
+//! admission changes and validates the candidate, storage commits it and watches send it. They form layers: each
+//! imports only those below it, and [`Server`] wires them.
 //!
-//! In process a [`Server`] is a tower service that needs neither a socket nor a thread; with a clock and a seed given
-//! it answers the same requests alike, byte for byte. [`serve`] puts it behind TLS.
+//! In process, a [`Server`] is a tower service that needs neither a socket nor a thread. With a given clock and seed,
+//! the same requests have the same responses, byte for byte. [`serve`] serves it over TLS.
 //!
-//! What is absent: controllers (they are clients, see `flyball-cluster`), anything that runs containers, aggregated API
-//! servers, answers in protobuf (bodies may be).
+//! Not included: controllers (they are clients, see `flyball-cluster`), running containers, aggregated API servers,
+//! responses in protobuf (bodies may be).
 
 // From the ground up; `tests/it/architecture.rs` lists who may import whom.
 mod bounds;

@@ -1,7 +1,7 @@
-//! Limits of bodies and stored objects: their bytes, and the memory that their JSON takes once it is read.
+//! Limits of bodies and stored objects: their bytes, and the memory of their decoded JSON.
 //!
-//! The memory is far more than the text: a map of one short key takes ninety times as much. So both are bounded, and
-//! requests with long bodies wait until there is memory for them.
+//! Decoded JSON takes far more memory than the text: a map of one short key takes ninety times as much. So both are
+//! bounded, and requests with large bodies wait until memory is available.
 
 pub(crate) use flyball_core::memory::{ITEM, entry};
 use flyball_core::memory::{NODE, of_text};
@@ -9,8 +9,8 @@ use flyball_core::memory::{NODE, of_text};
 /// The most bytes of a body, as the real server has it, and of a stored object.
 pub(crate) const MAX_BODY_BYTES: usize = 3 << 20;
 
-/// The most bytes of memory that a body or a stored object may take once it is read. Ordinary objects of 1.5 MiB, more than which
-/// etcd does not store, take half of it.
+/// The most bytes of memory that a body or a stored object may take once it is read. Ordinary objects of 1.5 MiB, more
+/// than which etcd does not store, take half of it.
 pub(crate) const MAX_WEIGHT: usize = 32 << 20;
 
 /// Texts up to this length take little, whatever they say: ninety times as much.

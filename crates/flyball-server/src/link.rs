@@ -1,7 +1,7 @@
-//! The connection that a request came by, as the components behind the transport see it; a request in process has none.
+//! Link: the connection of a request, without the transport. Requests in process have none.
 //!
-//! Takes from the transport what it has sent, and from the server whose request it is. It knows nothing of HTTP and of
-//! TLS. The invariant: a link is told to end once, and ends whatever its other end does.
+//! Takes the sent bytes from the transport, and the user from the server. It must not know HTTP and TLS. Invariant: a
+//! link is closed once, and ends regardless of its client.
 
 use crate::bounds::{Flow, Hold};
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Gives the order; tells whether it was not given before.
+    /// Gives the order; returns whether it was not given before.
     pub(crate) fn give(&self) -> bool {
         let first = !self.is_given.swap(true, Ordering::AcqRel);
         self.given.notify_waiters();
@@ -80,8 +80,8 @@ impl Peer {
         self.lock().flow.clone()
     }
 
-    /// Tells how soon the connection is closed if there are too many, the least first: one without a request first,
-    /// then one without a request under way, and of each the one that has been so for longest.
+    /// Returns the rank by which connections are closed if there are too many, lowest first: those without a request,
+    /// then those without one in flight, each by the time since their last request.
     pub(crate) fn rank(&self) -> (u8, Instant) {
         let state = self.lock();
         let class = match self.active.load(Ordering::Relaxed) {
@@ -92,7 +92,7 @@ impl Peer {
         (class, state.last)
     }
 
-    /// Closes the connection because its other end takes nothing.
+    /// Closes the connection because its client does not read.
     pub(crate) fn break_off(&self) {
         self.is_slow.store(true, Ordering::Relaxed);
         self.closed.give();
@@ -141,7 +141,7 @@ impl Link {
         Self::new(peer, end)
     }
 
-    /// Notes whose request it is.
+    /// Sets the user of the request.
     pub(crate) fn identify(&self, flow: &Flow) {
         self.0.peer.lock().flow = Some(flow.clone());
         let _ = self.0.flow.set(flow.clone());
@@ -152,7 +152,7 @@ impl Link {
         self.0.flow.get()
     }
 
-    /// Keeps something until the answer has ended.
+    /// Holds a value until the response has ended.
     pub(crate) fn keep(&self, hold: Hold) {
         let _ = self.0.kept.set(hold);
     }
@@ -162,7 +162,7 @@ impl Link {
         self.0.kept.get().is_some()
     }
 
-    /// Keeps room for the answer, in place of what was kept before; returns that.
+    /// Replaces the reserved bytes of the response; returns the previous ones.
     pub(crate) fn keep_room(&self, room: Option<Hold>) -> Option<Hold> {
         std::mem::replace(&mut *self.0.room.lock().unwrap_or_else(PoisonError::into_inner), room)
     }
@@ -171,12 +171,12 @@ impl Link {
         self.0.unsent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a piece was handed to the transport.
+    /// Records that a piece was given to the transport.
     pub(crate) fn handed(&self) {
         self.unsent().push_back(Instant::now());
     }
 
-    /// Notes that the oldest piece was sent.
+    /// Records that the oldest piece was sent.
     pub(crate) fn sent(&self) {
         self.unsent().pop_front();
     }

@@ -1,4 +1,4 @@
-//! The server's own metrics, as Prometheus reads them: under the names that a kube-apiserver has for them, where it has any.
+//! The server's metrics in the text format of Prometheus, with kube-apiserver's names where it has them.
 //!
 //! See <https://kubernetes.io/docs/reference/instrumentation/metrics/>.
 
@@ -102,7 +102,7 @@ impl Series {
     }
 }
 
-/// Names what is done as the real server's metrics do: by method, with lists, watches and applies apart.
+/// Returns the verb label of kube-apiserver's metrics: by method, with separate lists, watches and applies.
 fn verb(parts: &Parts, request: &RequestInfo) -> &'static str {
     let applies = || {
         parts
@@ -177,7 +177,7 @@ pub(crate) struct Metrics<'f> {
     pub(crate) store: &'f Store,
 }
 
-/// Answers `/metrics`.
+/// Responds to `/metrics`.
 pub(crate) fn page(metrics: &Metrics<'_>) -> Response<Body> {
     let mut page = Page(String::new());
     let name = "apiserver_current_inflight_requests";

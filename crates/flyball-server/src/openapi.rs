@@ -1,7 +1,7 @@
-//! OpenAPI: schemas and paths of all that is served, as clients ask for them.
+//! OpenAPI: documents of the schemas and paths of all served resources.
 //!
-//! Version 3 has one document a group version, version 2 has one in all. Schemas of built-in kinds are made from their
-//! notation and hold no prose; those of custom resources are as their CRD has them. See
+//! Version 3 has a document for each group version, version 2 has one in all. Schemas of built-in kinds are generated
+//! from their notation, without descriptions; those of custom resources are copied from their CRD. See
 //! <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-interface-definition>.
 
 mod paths;
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The documents that clients asked for, until the catalog changes: each is megabytes, and anybody may ask for it.
+/// Rendered documents, until the catalog changes: each has megabytes, and any client may request it.
 #[derive(Default)]
 pub(crate) struct Documents(Mutex<Option<Rendered>>);
 
@@ -49,7 +49,7 @@ fn place(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-/// Answers `/openapi/v3`: where the documents are.
+/// Responds to `/openapi/v3` with the paths of the documents.
 pub(crate) fn root(catalog: &Catalog) -> Response<Body> {
     let mut paths = Map::new();
     for (name, group) in catalog.groups() {
@@ -63,7 +63,7 @@ pub(crate) fn root(catalog: &Catalog) -> Response<Body> {
     response::text(200, json!({"paths": paths}).to_string())
 }
 
-/// Tells documents of one group version apart.
+/// Returns the hash of the document of a group version, which changes with its content.
 fn hash(version: &Version) -> String {
     use std::fmt::Write;
     let mut text = env!("CARGO_PKG_VERSION").to_owned();
@@ -78,7 +78,7 @@ fn hash(version: &Version) -> String {
     })
 }
 
-/// Answers `/openapi/v3/…`: the document of a group version.
+/// Responds to `/openapi/v3/…` with the document of a group version.
 pub(crate) fn document(documents: &Documents, catalog: &Arc<Catalog>, path: &[&str], hashed: bool) -> Response<Body> {
     let (group, name) = match path {
         ["api", version] => ("", *version),

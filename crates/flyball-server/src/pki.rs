@@ -62,7 +62,7 @@ impl Authority {
             let damaged = |_| DataDirError::Damaged { path: directory.path().join(name), at: 0 };
             Ok(directory.load(name)?.map(String::from_utf8).transpose().map_err(damaged)?)
         };
-        // The certificate is written last: without it nobody has seen the key.
+        // The certificate is written last: without it, the key is not in use.
         if let (Some(key), Some(certificate)) = (text(NAMES[0])?, text(NAMES[1])?) {
             let authority = flyball_tls::Authority::from_pem(NAME, certificate, &key)?;
             return Ok(Self { authority, clock: clock.clone() });

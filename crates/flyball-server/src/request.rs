@@ -1,7 +1,7 @@
-//! Request: what a client asks for, read from path, query and headers.
+//! Request: parsed paths, queries, headers and bodies.
 //!
-//! Takes the parts of an HTTP request, gives what the other components work with: a [`RequestInfo`], its options, the media
-//! type to answer in, the body as JSON. It must not know which kinds exist, nor look at storage.
+//! Takes the parts of an HTTP request, gives a [`RequestInfo`], options, the media type of the response, and the body
+//! as JSON. It must not know kinds nor storage.
 
 pub(crate) mod accept;
 pub(crate) mod body;

@@ -38,8 +38,8 @@ impl Body {
         Self(Kind::Pieces(pieces.into_iter().filter(|piece| !piece.is_empty()).collect()))
     }
 
-    /// A body that is made while it is sent; one of a few pieces is made at once, so that its length can be told.
-    /// `computes` tells that more is done for a piece than to copy it.
+    /// A body that is generated while it is sent; one of a few pieces is generated at once, so that its length is known.
+    /// `computes` is true if a piece is computed, not copied.
     pub(crate) fn lazy(mut pieces: impl Iterator<Item = Bytes> + Send + 'static, computes: bool) -> Self {
         let first: VecDeque<Bytes> = pieces.by_ref().take(3).collect();
         if first.len() < 3 {
@@ -62,7 +62,7 @@ impl Body {
         }
     }
 
-    /// Counts the bytes that are in memory.
+    /// Returns the number of bytes in memory.
     pub(crate) fn made(&self) -> usize {
         usize::try_from(http_body::Body::size_hint(self).lower()).unwrap_or(usize::MAX)
     }
@@ -111,7 +111,7 @@ fn length(pieces: &VecDeque<Bytes>) -> u64 {
     pieces.iter().map(|piece| piece.len() as u64).sum()
 }
 
-/// Makes an answer of a type.
+/// Returns a response with a content type.
 pub(crate) fn answer(code: u16, content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -119,12 +119,12 @@ pub(crate) fn answer(code: u16, content_type: &'static str, body: impl Into<Body
     response
 }
 
-/// Answers with plain text.
+/// Returns a response of plain text.
 pub(crate) fn text(code: u16, text: impl Into<String>) -> Response<Body> {
     answer(code, "text/plain; charset=utf-8", text.into())
 }
 
-/// Answers with a JSON value, in the encoding wanted.
+/// Returns a response of a JSON value, in the requested encoding.
 pub(crate) fn value(code: u16, form: Form, value: &Value) -> Response<Body> {
     let bytes = match form.encoding {
         Encoding::Json => {
@@ -195,7 +195,7 @@ pub(crate) fn item(encoding: Encoding, out: &mut BytesMut, is_first: bool, value
     }
 }
 
-/// Writes a refusal as JSON.
+/// Encodes an error as JSON.
 pub(crate) fn status_value(status: &Status) -> Value {
     let mut value = serde_json::to_value(status).expect("a status can be written");
     value["apiVersion"] = "v1".into();
@@ -205,12 +205,12 @@ pub(crate) fn status_value(status: &Status) -> Value {
     value
 }
 
-/// Answers with a refusal.
+/// Returns the response of an error, as JSON.
 pub(crate) fn status(status: &Status) -> Response<Body> {
     status_in(Form::PLAIN, status)
 }
 
-/// Answers with a refusal in some encoding.
+/// Returns the response of an error in an encoding.
 pub(crate) fn status_in(form: Form, status: &Status) -> Response<Body> {
     let mut response = value(status.code, form, &status_value(status));
     if let Some(seconds) =
@@ -221,7 +221,7 @@ pub(crate) fn status_in(form: Form, status: &Status) -> Response<Body> {
     response
 }
 
-/// 429 for what comes when there is too much to do.
+/// Returns the 429 for requests beyond the bounds.
 pub(crate) fn too_many_requests() -> Response<Body> {
     let mut response = text(429, "Too many requests, please try again later.\n");
     response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
@@ -231,7 +231,7 @@ pub(crate) fn too_many_requests() -> Response<Body> {
     response
 }
 
-/// 404 for what is no API path at all.
+/// Returns the 404 for a path outside of the API.
 pub(crate) fn page_not_found() -> Response<Body> {
     let mut response = text(404, "404 page not found\n");
     response
@@ -240,7 +240,7 @@ pub(crate) fn page_not_found() -> Response<Body> {
     response
 }
 
-/// The warnings that a client gets, whatever else it is answered.
+/// The warnings of a response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Warnings(Arc<Mutex<Noted>>);
 
@@ -251,19 +251,19 @@ struct Noted {
     ordered: Vec<String>,
 }
 
-/// The most characters of all warnings of one answer; beyond it each is cut to [`MAX_WARNING`], and once they come to as
-/// much even so, the others are dropped: as the real server does.
+/// The most characters of all warnings of one answer; beyond it each is cut to [`MAX_WARNING`], and once they come to
+/// as much even so, the others are dropped: as the real server does.
 pub(crate) const MAX_WARNINGS: usize = 4 << 10;
 
-/// The most characters of a warning where there are too many.
+/// Maximum length of a warning once all exceed [`MAX_WARNINGS`].
 pub(crate) const MAX_WARNING: usize = 256;
 
 impl Warnings {
-    /// Notes warnings; what is noted already is not said twice.
+    /// Adds warnings; duplicates are dropped.
     pub(crate) fn add(&self, warnings: impl IntoIterator<Item = String>) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for warning in warnings {
-            // More than that is never told, even if all of them are short.
+            // More are never sent, even if all are short.
             if !warning.is_empty() && noted.ordered.len() <= MAX_WARNINGS && !noted.all.contains(&warning) {
                 noted.all.insert(warning.clone());
                 noted.ordered.push(warning);
@@ -271,7 +271,7 @@ impl Warnings {
         }
     }
 
-    /// Adds the warnings to an answer, as RFC 7234 writes them.
+    /// Adds the warnings as headers, in the format of RFC 7234.
     pub(crate) fn append_to(&self, response: &mut Response<Body>) {
         warn(response, &self.0.lock().unwrap_or_else(PoisonError::into_inner).ordered);
     }

@@ -35,38 +35,38 @@ use tokio_rustls::TlsAcceptor;
 use write_timeout::WriteTimeout;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Timeout of a client's first request, the handshake included, and then of the head of each.
+/// Timeout of a client's first request, including the handshake, and of the head of each later one.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Timeout of requests under way once the server stops; watches are cut off.
+/// Timeout of requests in flight once the server stops; watches are closed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Interval of the search for slow readers.
 const SLOW_READER_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A user who is sent no more because too much of it is unread has so many times less time to read.
+/// Divisor of the timeout of a slow reader whose user exceeds the bound of unread bytes.
 const PRESSURE_DIVISOR: u32 = 6;
 
 /// Interval of pings on a silent connection, and the timeout of their answers.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The most requests that one connection may have under way: a controller has a watch for each kind.
+/// Maximum number of concurrent requests of a connection: a controller has a watch for each kind.
 const MAX_STREAMS: u32 = 1000;
 
-/// The most bytes of a request's head over HTTP/1.
+/// Maximum size of a request's head over HTTP/1.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// The most bytes of a request's body, and of all bodies of a connection, that may come over HTTP/2 before they are read.
+/// Maximum number of unread bytes of a request's body, and of all bodies of a connection, over HTTP/2.
 const STREAM_WINDOW_BYTES: u32 = 64 << 10;
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 
-/// The most bytes of an answer that wait in HTTP/2 for the client's window.
+/// Maximum number of bytes of a response that wait in HTTP/2 for the client's window.
 const MAX_SEND_BUFFER_BYTES: usize = 64 << 10;
 
 /// Serves on a listener until `stop` is done.
 ///
-/// A client is known by a certificate that `tls` trusts, by a token, or not at all.
+/// A client authenticates by a certificate that `tls` trusts or by a token, or is anonymous.
 pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>, stop: impl Future<Output = ()>) {
     let acceptor = TlsAcceptor::from(tls);
     let shutdown = GracefulShutdown::new();
@@ -106,7 +106,7 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, shutdown.shutdown()).await;
 }
 
-/// Cuts off answers whose clients do not read.
+/// Closes responses whose clients do not read.
 fn cut_off_slow(server: &Server, connections: &Connections) {
     let timeout = server.bounds().slow_client_timeout;
     for link in connections.links() {
@@ -115,7 +115,7 @@ fn cut_off_slow(server: &Server, connections: &Connections) {
     }
 }
 
-/// A connection that is served.
+/// A served connection.
 #[derive(Clone)]
 struct Session {
     server: Server,
@@ -124,7 +124,7 @@ struct Session {
     heads: Arc<ConnectionHeads>,
 }
 
-/// Sees to a connection. As it is no `async fn`, all that one takes is compiled here, for speed, and not in the crates that serve.
+/// Serves a connection in a task. The future is boxed, so that it is compiled in this crate, which is optimized.
 fn spawn(session: Session, acceptor: TlsAcceptor, stream: TcpStream, watcher: Watcher) {
     let peer = session.peer.clone();
     let served = async move {
@@ -154,8 +154,8 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
         let (head, body) = request.into_parts();
         let counted = session.heads.try_count(heads::size(&head));
         let request = counted.is_some().then(|| Request::from_parts(head, body));
-        // In a box, which is freed when the answer is there: a stream of HTTP/2 would keep the room of the future until its
-        // body ends, 40 KiB for each watch.
+        // The box is freed when the response begins: a stream of HTTP/2 keeps its future until the body ends, which is
+        // 40 KiB for each watch.
         Box::pin(async move {
             let _counted = counted;
             Ok::<_, Infallible>(pacer.begin(session.answer(request, user)).await)
@@ -192,9 +192,9 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
 }
 
 impl Session {
-    /// Answers a request; there is none if its head found no room.
+    /// Responds to a request; `None` is a request whose head exceeded the bound.
     async fn answer(self, request: Option<Request<Incoming>>, user: Option<User>) -> Response<Outgoing> {
-        // Over HTTP/1 an answer ends with its connection.
+        // Over HTTP/1 closing a response closes the connection.
         let link = match streams::current() {
             Some(stream) => Link::new(self.peer, stream),
             None => Link::of_connection(self.peer),
@@ -212,7 +212,7 @@ impl Session {
     }
 }
 
-/// Takes the user from a certificate that was verified: the name is its common name, the groups its organizations.
+/// Returns the user of a verified certificate: its common name is the name, its organizations are the groups.
 fn user_of(certificate: &CertificateDer<'_>) -> Option<User> {
     let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;

@@ -4,8 +4,8 @@
 //! lists and watches select. One counter numbers all writes; a table keeps its latest events in a bounded window, from
 //! which watches read on and past states are restored.
 //!
-//! A store is memory alone, or keeps a [journal](Journal): then a write waits until it is on disk, and nobody sees it
-//! before. Without one a write never waits.
+//! A store is in memory only, or has a [journal](Journal): then a write waits until it is on disk, and is not visible
+//! before. Without a journal a write never waits.
 //!
 //! It knows nothing of HTTP, of kinds and of what an object may be. What must stay true: revisions grow with each write
 //! and never go back; an entry is immutable; the window holds every event after its start, in order.
@@ -107,9 +107,9 @@ pub(crate) struct RecoveredJournal {
 /// The most unreadable objects that a start logs one by one.
 const MAX_LOGGED: usize = 100;
 
-/// Takes what cannot be read out of the objects of a table: it is kept as it is, and shown to nobody, until something
-/// else is written in its place or it is deleted.
-fn set_aside(table: &GroupResource, objects: &mut Objects, told: &mut usize) -> Objects {
+/// Removes undecodable objects from those of a table, into quarantine: they are kept but not served until they are
+/// replaced or deleted.
+fn quarantine(table: &GroupResource, objects: &mut Objects, count: &mut usize) -> Objects {
     let mut quarantine = Objects::new();
     objects.retain(|key, entry| match entry::measure(&entry.body) {
         Ok(depth) => {
@@ -117,8 +117,8 @@ fn set_aside(table: &GroupResource, objects: &mut Objects, told: &mut usize) -> 
             true
         }
         Err(why) => {
-            *told += 1;
-            if *told <= MAX_LOGGED {
+            *count += 1;
+            if *count <= MAX_LOGGED {
                 tracing::warn!(
                     resource = %table,
                     object = %key,
@@ -146,19 +146,19 @@ impl Store {
 
     /// Makes a store that holds what a directory does. Nothing is kept yet: [`Store::keep`] follows.
     ///
-    /// What objects are selected by is not known before [`Store::select_by`] has been told.
+    /// Objects have no selectable fields before [`Store::select_by`] sets them.
     pub(crate) fn recover(directory: &DataDir, limits: Limits) -> Result<(Self, RecoveredJournal), DataDirError> {
         let mut recovered = Journal::recover(directory)?;
         let tables = std::mem::take(&mut recovered.tables);
         let revision = recovered.revision.max(FIRST_REVISION);
-        let mut told = 0;
+        let mut count = 0;
         let tables = tables.into_iter().map(|(name, mut objects)| {
-            let quarantine = set_aside(&name, &mut objects, &mut told);
+            let quarantine = quarantine(&name, &mut objects, &mut count);
             (name, Table::of(objects, quarantine, revision))
         });
         let tables = tables.collect();
-        if told > MAX_LOGGED {
-            tracing::warn!(more = told - MAX_LOGGED, "further stored objects cannot be read and are set aside");
+        if count > MAX_LOGGED {
+            tracing::warn!(more = count - MAX_LOGGED, "further stored objects cannot be read and are set aside");
         }
         Ok((Self::of(Image { revision, start: revision, tables }, limits), RecoveredJournal { recovered, revision }))
     }
@@ -168,13 +168,13 @@ impl Store {
         self.shared.lock().image.tables.values().map(Table::len).sum()
     }
 
-    /// Says what the objects are selected by.
+    /// Sets the selectable fields of the objects.
     pub(crate) fn select_by(&self, mut facts: impl FnMut(&GroupResource, &Entry) -> Facts) {
         let mut state = self.shared.lock();
         state.image.tables.iter_mut().for_each(|(name, table)| table.select_by(|entry| facts(name, entry)));
     }
 
-    /// Keeps what was written since the store was recovered, and all that will be.
+    /// Writes all changes since recovery, and all later ones, to the journal.
     pub(crate) fn keep(&self, directory: DataDir, kept: &RecoveredJournal) -> Result<(), DataDirError> {
         let first = self.shared.stage_from_now_on(kept.revision);
         let journal = Journal::begin(directory, &kept.recovered, &first, self.shared.clone())?;
@@ -186,17 +186,18 @@ impl Store {
         self.journal.lock().expect("nothing panics while it holds the journal")
     }
 
-    /// Keeps no more: waits until what is under way is on disk and lets the directory go. Writes are refused from then on.
+    /// Keeps no more: waits until what is under way is on disk and lets the directory go. Writes are refused from then
+    /// on.
     pub(crate) fn close(&self) {
         drop(self.journal().take());
     }
 
-    /// Returns whether writes wait for a disk.
+    /// Returns whether there is a journal.
     pub(crate) fn is_kept(&self) -> bool {
         self.journal().is_some()
     }
 
-    /// Takes an image of all that there is, which goes on on its own.
+    /// Returns a copy-on-write image of the state.
     pub(crate) fn image(&self) -> Image {
         self.shared.image()
     }
@@ -206,11 +207,11 @@ impl Store {
         self.shared.lock().image.revision
     }
 
-    /// Waits until a revision has been reached.
+    /// Waits until the store has reached a revision.
     pub(crate) async fn reach(&self, revision: Revision) {
         loop {
             let mut written = std::pin::pin!(self.shared.written());
-            // Listening begins before looking, so that nothing is missed in between.
+            // Registered before the check, so that no write between the two is missed.
             written.as_mut().enable();
             if self.revision() >= revision {
                 return;
@@ -224,17 +225,17 @@ impl Store {
         self.shared.lock().image.tables.get(table)?.get(key)
     }
 
-    /// Returns an object that was found stored and cannot be read.
+    /// Returns a stored object that cannot be decoded.
     pub(crate) fn quarantined(&self, table: &GroupResource, key: &ObjectKey) -> Option<Arc<Entry>> {
         self.shared.lock().image.tables.get(table)?.quarantined(key)
     }
 
     /// Writes an object in place of `expected`, which must be what is stored now (`None`: nothing).
     ///
-    /// `make` is given the revision and returns the entry that holds it, or refuses. It runs under the store's lock and so must be
-    /// quick and must not come back to the store.
+    /// `make` is given the revision and returns the entry that holds it, or refuses. It runs under the store's lock and
+    /// so must be quick and must not come back to the store.
     ///
-    /// A write that is waited for goes on if nobody waits any longer.
+    /// A write continues if its future is dropped.
     pub(crate) async fn put(
         &self,
         table: &GroupResource,
@@ -245,7 +246,8 @@ impl Store {
         self.change(table, key, expected, |revision| Ok(Change::Put(Arc::new(make(revision)?)))).await
     }
 
-    /// Removes `expected`, which must be what is stored now; `make` returns its last state, with the revision of the removal.
+    /// Removes `expected`, which must be what is stored now; `make` returns its last state, with the revision of the
+    /// removal.
     pub(crate) async fn remove(
         &self,
         table: &GroupResource,
@@ -277,7 +279,7 @@ impl Store {
         }
     }
 
-    /// Writes what nobody else can have written, before the store is kept.
+    /// Writes an object without concurrent writers, before the journal is open.
     pub(crate) fn seed(&self, table: &GroupResource, key: &ObjectKey, make: impl FnOnce(Revision) -> Entry) {
         let current = self.get(table, key);
         let mut make = Some(|revision| Ok(Change::Put(Arc::new(make(revision)))));

@@ -77,13 +77,13 @@ pub(crate) fn row(resource: &Resource, object: &Object, include: Include, clock:
     Value::Object(row)
 }
 
-/// Shows of an object its metadata alone.
+/// Returns the `PartialObjectMetadata` of an object.
 pub(crate) fn metadata_only(object: &Object) -> Value {
     let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
 }
 
-/// Puts a table together.
+/// Returns a `Table`.
 pub(crate) fn table(metadata: Value, headings: Value, rows: Vec<Value>) -> Value {
     json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": headings, "rows": rows})
 }

@@ -1,8 +1,8 @@
 //! Watch: what happens to objects, as it happens.
 //!
-//! A watch holds no events. It remembers the revision up to which it has sent them, and reads on in the storage's window
-//! whenever there is a write to the table; so a slow client costs next to nothing, one that falls behind the window is
-//! told with a 410 to list anew. What it was told last and has not read is the transport's to look after. See
+//! A watch holds no events. It stores the revision of the last sent event, and reads on in the storage's window after
+//! each write to the table. So a slow client costs little; one that falls behind the window gets a 410 and must list
+//! again. The transport handles sent events that a client does not read. See
 //! <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
 
 mod readers;
@@ -37,8 +37,8 @@ const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Time before the end of a watch at which it gets its last bookmark.
 const LAST_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
 
-/// Time for which the changes for a connection are gathered, from when it was told last: of each write by
-/// itself, telling would cost both ends more than the write.
+/// Interval between events of a connection, in which changes are batched: separate events would cost client and server
+/// more than the writes.
 const GATHER_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The shortest time after which a watch ends if the client does not say; the longest is twice that.
@@ -47,7 +47,7 @@ const MIN_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// The beginning of an object of which only the metadata is shown.
 const METADATA_HEAD: &[u8] = br#"{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":"#;
 
-/// Answers a watch.
+/// Responds to a watch.
 pub(crate) async fn answer(
     registry: &Arc<Registry>,
     readers: &Arc<Readers>,
@@ -270,7 +270,8 @@ impl Watch {
         }
     }
 
-    /// Returns the type of an event as the selection sees it: an object that comes to match is added, one that ceases to is deleted.
+    /// Returns the type of an event as the selection sees it: an object that comes to match is added, one that ceases
+    /// to is deleted.
     fn event_type<'e>(&self, event: &'e Event) -> Option<(&'static str, &'e Arc<Entry>)> {
         if self.namespace.is_some() && event.after.key.namespace() != self.namespace.as_deref() {
             return None;
@@ -289,7 +290,7 @@ impl Watch {
 
     fn frame(&mut self, out: &mut BytesMut, ty: &str, entry: &Entry, revision: Revision) {
         let (resource, form) = (&self.encoder.resource, self.encoder.form);
-        // What is told as it was written down is not decoded.
+        // Events that are sent as stored are not decoded.
         let as_written = entry.revision == revision && entry.schema == resource.schema_number && !form.beta;
         let pieces = match form.view {
             View::Whole if as_written => Some([&*resource.head, &entry.body[1..], b""]),
@@ -377,7 +378,7 @@ mod tests {
         response.into_body()
     }
 
-    /// Writes so many, and returns how many the next frame tells of and how long it took.
+    /// Writes this many objects, and returns how many events the next frame has and how long it took.
     async fn read_events(server: &Server, watch: &mut Body, names: &[&str]) -> (usize, Duration) {
         for name in names {
             let object = json!({"metadata": {"name": name}});

@@ -45,9 +45,9 @@ pub struct WebhookAnswer {
 /// An answer, or why there is none, as Go's HTTP client words it.
 pub type WebhookFuture = Pin<Box<dyn Future<Output = Result<WebhookAnswer, String>> + Send>>;
 
-/// Brings requests to webhooks.
+/// Sends requests to webhooks.
 ///
-/// It need not keep time: the server drops the future when the webhook's time is over.
+/// It needs no timeout: the server drops the future when the webhook's timeout expires.
 pub trait Caller: Send + Sync {
     /// Sends one request.
     fn call(&self, call: WebhookCall) -> WebhookFuture;
@@ -105,7 +105,7 @@ tokio::task_local! {
     static DEADLINE: Instant;
 }
 
-/// Has all webhooks together that are asked by a future answer within so long.
+/// Limits the total time of all webhook calls of a future.
 pub(crate) fn within<F: Future>(duration: Duration, asks: F) -> impl Future<Output = F::Output> {
     DEADLINE.scope(Instant::now() + duration, asks)
 }
@@ -265,7 +265,7 @@ fn read(answer: &WebhookAnswer) -> Result<Value, String> {
     }
 }
 
-/// Says what an HTTP code means, to one who knows no more than that.
+/// Returns client-go's message for a response that is no `Status`.
 fn refusal(code: u16, said: &str) -> String {
     match code {
         400 => "the server rejected our request for an unknown reason".into(),

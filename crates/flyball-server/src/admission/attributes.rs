@@ -1,4 +1,4 @@
-//! Attributes: the request that admission looks at, besides its object.
+//! Attributes: the request that admission checks, besides its object.
 
 use crate::auth::User;
 use crate::catalog::{Catalog, Resource, Target};
@@ -16,7 +16,7 @@ pub(crate) enum Operation {
     Create,
     Update,
     Delete,
-    /// A connection is asked for, to what runs in a container or behind a service.
+    /// A connection to a container or a service.
     Connect,
 }
 
@@ -45,12 +45,12 @@ pub(crate) struct Attributes<'a> {
     pub(crate) old: Option<&'a Object>,
     pub(crate) operation: Operation,
     pub(crate) user: &'a User,
-    /// True if nothing is to come of the write.
+    /// True if the write is a dry run.
     pub(crate) dry_run: bool,
-    /// The options of the request, as webhooks and policies are shown them.
+    /// The options of the request, for webhooks and policies.
     pub(super) options: Value,
     pub(super) warnings: &'a Warnings,
-    /// True if webhooks and policies look at the write.
+    /// True if webhooks and policies review the write.
     reviewed: bool,
 }
 
@@ -154,12 +154,12 @@ impl<'a> Attributes<'a> {
 /// The user who writes, and the options of the write.
 pub(crate) struct Writer<'w> {
     pub(crate) user: &'w User,
-    /// Name under which fields are owned.
+    /// The field manager.
     pub(crate) manager: String,
     pub(crate) options: WriteOptions,
-    /// Takes what the writer is to be warned of, whatever comes of the write.
+    /// Collects warnings, also if the write fails.
     pub(crate) warnings: &'w Warnings,
-    /// True if webhooks and policies look at the write: not at what the server does of itself.
+    /// True if webhooks and policies review the write; false for the server's own writes.
     pub(crate) reviewed: bool,
 }
 
@@ -176,9 +176,9 @@ pub(crate) struct Reinvocation {
     /// True if all are run for the second time, since something changed the request after others had seen it.
     pub(super) again: bool,
     pub(super) wanted: bool,
-    /// Those that want to see later changes, and were asked after the last one.
+    /// Webhooks and policies with reinvocation that ran after the last change.
     settled: BTreeSet<String>,
-    /// Those that something changed the request behind.
+    /// Those after which the object was changed.
     outdated: BTreeSet<String>,
 }
 
@@ -188,7 +188,7 @@ impl Reinvocation {
         !self.again || self.outdated.contains(id)
     }
 
-    /// Notes that one was asked.
+    /// Records that one ran.
     pub(super) fn asked(&mut self, id: &str, reinvoked: bool, changed: bool) {
         if changed {
             self.outdated.append(&mut self.settled);

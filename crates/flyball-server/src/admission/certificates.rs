@@ -1,4 +1,4 @@
-//! Requests for certificates say who sent them, and only those who may, approve and sign.
+//! Certificate requests: sets the requesting user, and authorizes approval and signing.
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/>.
 

@@ -1,4 +1,4 @@
-//! DefaultTolerationSeconds: a pod stays on a failing node for five minutes, unless it says otherwise.
+//! DefaultTolerationSeconds: by default, pods tolerate a failing node for five minutes.
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#defaulttolerationseconds>.
 
@@ -8,7 +8,7 @@ use crate::kinds::Part;
 use flyball_core::Object;
 use serde_json::{Value, json};
 
-/// Gives pods tolerations of nodes that fail.
+/// Adds tolerations of failing nodes to pods.
 pub(super) struct DefaultTolerationSeconds;
 
 impl Plugin for DefaultTolerationSeconds {

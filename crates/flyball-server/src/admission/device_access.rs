@@ -1,4 +1,4 @@
-//! Access to devices for their administration, also while others use them: only in namespaces whose label allows it.
+//! Administrative access to devices that are in use: allowed in labeled namespaces only.
 //!
 //! See <https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#admin-access>.
 

@@ -1,4 +1,4 @@
-//! Dynamic admission: webhooks and policies, as clients configured them.
+//! Dynamic admission: configured webhooks and policies.
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>.
 
@@ -31,7 +31,7 @@ pub(super) struct Environment {
     pub(super) webhooks: Arc<Webhooks>,
 }
 
-/// Shows the objects of a request in one version, and as the part that is written.
+/// Returns the objects of a request in one version, as the written part.
 async fn as_version(
     codec: &Codec,
     attributes: &Attributes<'_>,

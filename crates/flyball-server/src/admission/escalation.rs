@@ -1,6 +1,7 @@
-//! Nobody gives away permissions that they do not hold.
+//! Escalation check: users cannot grant permissions that they do not have.
 //!
-//! See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping>.
+//! See
+//! <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping>.
 
 use super::{Answer, Attributes, Plugin, decided, pass};
 use crate::auth::{self, Action, Authorizer, Missing, On, Rule};

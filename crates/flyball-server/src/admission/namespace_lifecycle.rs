@@ -1,4 +1,4 @@
-//! NamespaceLifecycle: nothing comes into being in a namespace that is not there or is going.
+//! NamespaceLifecycle: rejects objects of missing and terminating namespaces.
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#namespacelifecycle>.
 

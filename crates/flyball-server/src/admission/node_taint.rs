@@ -1,4 +1,4 @@
-//! TaintNodesByCondition: a new node has a taint that keeps pods away until it is known to be ready.
+//! TaintNodesByCondition: taints new nodes until they are ready.
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#taintnodesbycondition>.
 

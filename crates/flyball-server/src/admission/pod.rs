@@ -1,4 +1,4 @@
-//! Access to the spec of a pod that is being admitted, whatever a client put in its place.
+//! Access to the spec of a pod in admission, which may be malformed.
 
 use crate::limits::MAX_WEIGHT;
 use crate::request::body;

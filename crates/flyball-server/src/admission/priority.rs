@@ -1,4 +1,4 @@
-//! Priority: the priority of a pod is that of its class, and stays.
+//! Priority: sets the priority of a pod to that of its class, and rejects changes.
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#priority>.
 
@@ -10,7 +10,7 @@ use flyball_core::{Object, ObjectKey, Status};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Gives pods their priority.
+/// Sets the priority of pods.
 pub(super) struct Priority {
     store: Arc<Store>,
 }

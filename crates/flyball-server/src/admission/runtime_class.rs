@@ -1,4 +1,4 @@
-//! RuntimeClass: a new pod gets what its runtime class costs, and goes where that class runs.
+//! RuntimeClass: sets the overhead and scheduling constraints of a new pod's runtime class.
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#runtimeclass>.
 
@@ -35,7 +35,7 @@ impl Plugin for RuntimeClass {
     }
 }
 
-/// Gives a pod what its runtime class costs, and sends it where that class runs.
+/// Sets the overhead and the scheduling constraints of a pod's runtime class.
 fn runtime_class(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
     let refuse = |why: String| {
         let why = format!("pod rejected: {why}");

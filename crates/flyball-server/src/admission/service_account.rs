@@ -1,4 +1,4 @@
-//! ServiceAccount: a new pod gets a service account, with its token mounted.
+//! ServiceAccount: sets the service account of a new pod, and mounts its token.
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#serviceaccount>.
 
@@ -11,7 +11,7 @@ use flyball_core::{Object, ObjectKey, Rng, Status};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Gives new pods their service account.
+/// Sets the service account of new pods.
 pub(super) struct ServiceAccount {
     store: Arc<Store>,
     rng: Rng,
@@ -42,7 +42,7 @@ const MOUNT_WEIGHT: usize = 2 * NODE;
 
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Gives the pod its service account, which must be there, and mounts the account's token.
+/// Sets the service account of a pod, which must exist, and mounts the account's token.
 fn service_account(store: &Store, rng: &Rng, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
     if pod.annotation("kubernetes.io/config.mirror").is_some() {
         return Ok(());

@@ -13,7 +13,7 @@ const DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// Gives new claims that name no class the default one.
+/// Sets the storage class of new claims without one to the default class.
 pub(super) struct DefaultStorageClass {
     store: Arc<Store>,
 }
@@ -93,7 +93,7 @@ fn protect(object: &mut Object, finalizer: &str) {
     }
 }
 
-/// Gives a claim that names no class the default one, of several the newest.
+/// Sets the storage class of a claim without one to the newest default class.
 fn class(store: &Store, claim: &mut Object) {
     let named = claim.at(&["spec", "storageClassName"]).is_some_and(|class| !class.is_null());
     if named || claim.annotation(OLD_CLASS).is_some() {

@@ -1,4 +1,4 @@
-//! Authentication: the user that a request comes from.
+//! Authentication: the user of a request.
 
 use super::impersonation::{self, LastModes};
 use super::tokens::{Bound, Claims, ISSUER};
@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Finds out who sends requests, and makes the tokens that tell.
+/// Authenticates requests, and issues tokens.
 pub(crate) struct Authenticator {
     pub(super) issuer: Arc<Issuer>,
     pub(super) authorizer: Arc<Authorizer>,
@@ -37,12 +37,13 @@ impl Authenticator {
         Self { issuer, authorizer, store, clock, rng, modes: LastModes::default() }
     }
 
-    /// Returns who signs and reads the tokens of service accounts.
+    /// Returns the issuer of the tokens of service accounts.
     pub(crate) fn issuer(&self) -> &Arc<Issuer> {
         &self.issuer
     }
 
-    /// Finds out who sends a request: what the caller in this process or the certificate says, else the token, else nobody.
+    /// Returns the user of a request: by its bearer token, else `known`, the user of the in-process caller or of the
+    /// certificate, else the anonymous user.
     pub(crate) fn authenticate(&self, headers: &HeaderMap, known: Option<&User>) -> Result<User, Status> {
         const SCHEME: &[u8] = b"bearer ";
         let token = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).and_then(|value| {
@@ -59,8 +60,7 @@ impl Authenticator {
         }
     }
 
-    /// Finds out who bears a token that is meant for one of these audiences; also returns which of them it is meant
-    /// for.
+    /// Returns the user of a token that has one of these audiences, and which of them it has.
     pub(crate) fn bearer(&self, token: &str, audiences: &[String]) -> Result<(User, Vec<String>), Refusal> {
         let claims = self.issuer.read(token, &self.clock).ok_or(Refusal::Invalid)?;
         let shared: Vec<String> = claims.audiences.iter().filter(|known| audiences.contains(known)).cloned().collect();
@@ -73,7 +73,7 @@ impl Authenticator {
         Ok((claims.user(), shared))
     }
 
-    /// Finds out as whom a client wants to act, if not as itself; it must be allowed to.
+    /// Returns the user that a client impersonates, or `user` if it impersonates none. It must be allowed to.
     pub(crate) fn impersonate(&self, headers: &HeaderMap, user: User, request: &RequestInfo) -> Result<User, Status> {
         let Impersonation { name, uid, groups, extra } = Impersonation::read(headers)?;
         if name.is_empty() {
@@ -111,8 +111,8 @@ impl Authenticator {
     }
 }
 
-/// The headers of impersonation. A request with one that cannot be read as it was meant is refused: to leave it out
-/// would give the request the rights of the impersonator.
+/// The headers of impersonation. A request with an unreadable one is rejected: ignoring it would give the request the
+/// rights of the impersonator.
 struct Impersonation {
     name: String,
     uid: String,

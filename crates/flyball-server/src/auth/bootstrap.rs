@@ -93,8 +93,8 @@ fn rules_of(roles: &[Role], role: &Role) -> Vec<Rule> {
     roles.iter().filter(|other| other.to.as_ref() == Some(from)).flat_map(|other| rules_of(roles, other)).collect()
 }
 
-/// Adds to a role that has been there the rules of one that comes with this release, unless somebody has forbidden it. See
-/// <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#auto-reconciliation>.
+/// Adds the rules of this release's role to an existing role, unless its annotation disables that.
+/// See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#auto-reconciliation>.
 pub(crate) fn add_rules(known: &mut Object, new: &Object) -> bool {
     let is_kept_up = known.at(&["metadata", "annotations", "rbac.authorization.kubernetes.io/autoupdate"]);
     // What others lend to a role is seen to by a controller.

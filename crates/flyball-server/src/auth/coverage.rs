@@ -1,9 +1,9 @@
-//! Which of the permissions that some rules give are not held.
+//! Coverage: the permissions of some rules that other rules do not grant.
 //!
-//! A rule gives a product: each verb on each resource of each group, by each name. A few kilobytes can say billions, so
-//! none of them is written out before it is known to be missing. Each verb, group, resource and name is looked up once
-//! in the rules that are held, which comes to a set of them; a permission is held if one rule is in all of its sets.
-//! The work is bounded, and so is what is told.
+//! A rule grants a product: each verb on each resource of each group, by each name. A few kilobytes can grant billions,
+//! so permissions are enumerated only once they are known to be missing. Each verb, group, resource and name is looked
+//! up once in the held rules, which gives a set of rules; a permission is held if one rule is in all of its sets.
+//! The work and the message are bounded.
 
 use super::Rule;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The most that comparing may cost, in words of sets.
 const MAX_WORK: usize = 4 << 20;
 
-/// The most missing permissions that are told one by one.
+/// Maximum number of missing permissions that are listed.
 const MAX_TOLD: usize = 10_000;
 
-/// The most bytes of all that is told.
+/// Maximum size of the message, in bytes.
 const MAX_TEXT: usize = 64 << 10;
 
 /// The permissions that are not held.
@@ -22,7 +22,7 @@ const MAX_TEXT: usize = 64 << 10;
 pub(crate) enum Missing {
     /// Nothing.
     Nothing,
-    /// These, one a line, as refusals print them.
+    /// A list, one per line, as in the messages of errors.
     Rules(Vec<String>),
     /// The rules give more permissions than are compared.
     TooMany,
@@ -34,9 +34,9 @@ type Set = Vec<u64>;
 /// Rules that are held, by what they say in one place.
 struct RuleIndex<'r> {
     words: usize,
-    /// Those that say this, for each text that is asked about.
+    /// Rules that name a text, for each text of the question.
     saying: BTreeMap<&'r str, Set>,
-    /// Those that say `*`.
+    /// Rules with `*`.
     any: Set,
 }
 

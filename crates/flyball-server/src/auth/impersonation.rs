@@ -1,8 +1,8 @@
-//! Impersonation: whether a client may act as somebody else, and as whom it then acts.
+//! Impersonation: authorization of a client that acts as another user.
 //!
-//! Constrained modes come first: they ask whether the client may do what it asks for while it impersonates
+//! Constrained modes come first: they check whether the client may do the action while it impersonates
 //! (`impersonate-on:<mode>:<verb>` on the request's own target), and then whether it may impersonate that user
-//! (`impersonate:<mode>`). The `impersonate` verb of old comes last. A refusal names what was asked first. See
+//! (`impersonate:<mode>`). The older verb `impersonate` is checked last. The error names the first check. See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/>.
 
 use super::{ANONYMOUS, AUTHENTICATED, Action, Authorizer, MASTERS, On, UNAUTHENTICATED, User};
@@ -28,7 +28,7 @@ enum Mode {
     Legacy,
 }
 
-/// The mode by which each client was last allowed to impersonate: it is tried first, and its refusal is the one told.
+/// The mode by which each client was last allowed to impersonate. It is tried first, and its error is reported.
 #[derive(Default)]
 pub(crate) struct LastModes(Mutex<BTreeMap<String, Mode>>);
 
@@ -168,7 +168,7 @@ impl Mode {
         extra.try_for_each(|(key, value)| action(AUTHENTICATION, "userextras", key, "", value))
     }
 
-    /// Gives a user the groups that follow from its name.
+    /// Returns a user with the groups that its name implies.
     fn become_user(self, wanted: &User) -> User {
         let mut user = wanted.clone();
         match service_account(&user.name) {
@@ -191,7 +191,7 @@ impl Mode {
     }
 }
 
-/// Says what is wrong with an extra key that constrained modes refuse.
+/// Returns why constrained modes reject an extra key.
 fn wrong_extra((key, values): (&String, &Vec<String>)) -> Option<String> {
     let prefixed =
         key.split_once('/').is_some_and(|(domain, path)| names::dns_subdomain(domain).is_empty() && !path.is_empty());

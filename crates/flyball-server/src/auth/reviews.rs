@@ -1,4 +1,4 @@
-//! Questions about who a client is and what someone may do; tokens for those who ask.
+//! Reviews of authentication and authorization, and token requests.
 
 use super::tokens::BOUND_KINDS;
 use super::{Action, Authenticator, Authorizer, Bound, Decision, On, User};
@@ -29,7 +29,7 @@ pub(crate) fn check(user: &User, target: &Target, review: &Object) -> Result<(),
     Err(Status::invalid(&GroupVersionKind::new("authorization.k8s.io", "", ""), "", &errors))
 }
 
-/// Answers a review that was checked: the question comes back with its status.
+/// Responds to a valid review with its status.
 pub(crate) fn answer(auth: &Authenticator, user: &User, target: &Target, mut review: Object) -> Result<Object, Status> {
     let status = match target.resource.review() {
         Some(Review::SelfSubject) => json!({"userInfo": user.info()}),

@@ -1,7 +1,7 @@
-//! Tokens of service accounts: signed statements of who the bearer is.
+//! Tokens of service accounts (JWT).
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#bound-service-account-tokens>.
-//! Signatures are Ed25519, which needs no randomness to sign: tokens repeat with the simulation.
+//! Signatures are Ed25519, which needs no randomness to sign: tokens of a simulation are deterministic.
 
 use super::{CREDENTIAL_ID, User};
 use crate::kinds::{Kind, NODE, POD, SECRET};
@@ -51,10 +51,10 @@ pub(crate) struct Claims {
 /// Why a token is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// It is not ours, not whole, or no longer good.
+    /// The token is malformed, expired, or signed by another key.
     #[error("invalid bearer token")]
     Invalid,
-    /// It is for others.
+    /// The token is for other audiences.
     #[error("[invalid bearer token, token audiences {0:?} is invalid for the target audiences {1:?}]")]
     Audience(Vec<String>, Vec<String>),
 }

@@ -1,4 +1,4 @@
-//! Steps that compute for long, on threads of their own, so that connections are served meanwhile.
+//! Long computations on threads of their own, so that connections are served meanwhile.
 
 use super::{Flow, Hold, Pool, Shared};
 use futures_util::future::BoxFuture;
@@ -8,11 +8,11 @@ use std::thread;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinHandle;
 
-/// The niceness of threads that compute for long: they have a third of the processor where others want it as well.
+/// The niceness of these threads: under contention they have a third of the processor.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 5;
 
-/// Takes a step on a thread of its own, which takes the memory that allocators keep for threads with it.
+/// Runs a step on a new thread, so that the memory that the allocator caches per thread is freed with it.
 fn step_apart<T: Send>(cx: &Context<'_>, step: impl FnOnce(&mut Context<'_>) -> T + Send) -> T {
     let (runtime, waker) = (Handle::current(), cx.waker());
     tokio::task::block_in_place(|| {
@@ -38,7 +38,7 @@ pub(crate) struct Offload {
 }
 
 impl Offload {
-    /// Has the steps of a flow's request run apart, if anything does here.
+    /// Creates the offload of a request, if the runtime has threads for it.
     pub(crate) fn new(shared: &Shared, flow: &Flow) -> Option<Self> {
         let has_workers = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
         has_workers.then(|| Self {
@@ -54,7 +54,7 @@ impl Offload {
         Self { _memory: Some(memory), ..self }
     }
 
-    /// Takes a step in a task of its own once it is this request's turn.
+    /// Runs a step in a new task once it is this request's turn.
     pub(crate) fn spawn<T: Send + 'static>(&self, step: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
         let wait = self.threads.clone().wait(self.flow.clone(), 1);
         tokio::spawn(async move {
@@ -63,7 +63,7 @@ impl Offload {
         })
     }
 
-    /// Takes a step once it is this request's turn. It has to be polled whenever it is woken, as others wait for it.
+    /// Runs a step once it is this request's turn. It must be polled when it is woken, since others wait for it.
     pub(crate) fn poll<T: Send>(
         &mut self,
         cx: &mut Context<'_>,

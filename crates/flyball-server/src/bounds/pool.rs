@@ -1,11 +1,11 @@
-//! A bounded amount of something that users share: requests under way, bytes, watches.
+//! Pool: a bounded amount that users share, such as requests in flight, bytes or watches.
 //!
-//! Takes who wants how much, and gives it at once, after a wait in the queue of that user, or not at all. It knows
-//! nothing of requests.
+//! Takes a user and an amount, gives a [`Hold`] at once, after a wait in the queue of that user, or not at all. It must
+//! not know requests.
 //!
-//! A user may hold no more than what is still free (dynamic thresholds, Choudhury and Hahne 1998): one alone gets
-//! half, the next one half of the rest, so that there is always something left for one who holds nothing. Where turns
-//! are short enough to share by, one alone may have all. Of those who wait, users take turns. The invariant: what is held is given back by [`Hold`] alone.
+//! A user may hold no more than the free amount (dynamic thresholds, Choudhury and Hahne 1998): a single user gets
+//! half, the next one half of the rest, so that some is always left for a user without any. In pools with short holds,
+//! a single user may have all. The queues of users take turns. Invariant: only [`Hold`] returns an amount.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -24,7 +24,8 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Returns the flow of a user. The service accounts of a namespace are one: whoever makes one there can make many.
+    /// Returns the flow of a user. The service accounts of a namespace share one: a user who can create one of them can
+    /// create many.
     pub(crate) fn of(user: &str, is_exempt: bool, over_connection: bool) -> Self {
         let account = user.strip_prefix("system:serviceaccount:").and_then(|account| account.split_once(':'));
         let user = match account {
@@ -90,7 +91,7 @@ impl Pool {
         Self(Arc::new(Inner { max_waiting, shares: Mutex::new(shares), refused: Default::default() }))
     }
 
-    /// Makes a pool of which one flow may have all, for as long as nobody else wants any of it; then they take turns.
+    /// Creates a pool of which a single flow may have all. Several flows take turns.
     pub(crate) fn undivided(limit: usize) -> Self {
         let pool = Self::new(limit, usize::MAX);
         pool.lock().is_undivided = true;
@@ -118,7 +119,7 @@ impl Pool {
         !shares.fits(flow, 0) && held > shares.limit / (2 * (shares.flows.len() + 1))
     }
 
-    /// Takes an amount if it is to be had now.
+    /// Acquires an amount if it is available now.
     pub(crate) fn try_take(&self, flow: &Flow, amount: usize) -> Option<Hold> {
         let mut shares = self.lock();
         if !shares.fits(flow, amount) {
@@ -130,7 +131,7 @@ impl Pool {
         Some(self.hold(flow, amount))
     }
 
-    /// Takes an amount, which may have to be waited for; `None` if the queue is full or the wait too long.
+    /// Acquires an amount; `None` if the queue is full or the wait exceeds its timeout.
     pub(crate) async fn acquire(&self, flow: &Flow, amount: usize, max_wait: Duration) -> Option<Hold> {
         let granted = match self.begin(flow, amount, false)? {
             Begun::Given(hold) => return Some(hold),
@@ -146,7 +147,7 @@ impl Pool {
         }
     }
 
-    /// Takes an amount however long that has to be waited for, and however many wait.
+    /// Acquires an amount, without limits of the queue and of the wait.
     pub(crate) async fn wait(self, flow: Flow, amount: usize) -> Option<Hold> {
         match self.begin(&flow, amount, true)? {
             Begun::Given(hold) => Some(hold),
@@ -239,7 +240,7 @@ impl Shares {
         self.flows.get(flow).map_or(0, |share| share.queue.len())
     }
 
-    /// Takes the next one who waits and can be given what it waits for.
+    /// Removes the next waiter whose amount is available.
     fn next(&mut self) -> Option<(Flow, Waiter)> {
         for _ in 0..self.turns.len() {
             let flow = self.turns.pop_front()?;
@@ -289,7 +290,7 @@ impl Hold {
         self.amount
     }
 
-    /// Gives back what is more than this, or counts what is missing, whether or not it fits.
+    /// Changes the amount that is held. A larger amount is held even if it exceeds the bound.
     pub(crate) fn resize(&mut self, amount: usize) {
         let before = std::mem::replace(&mut self.amount, amount);
         match amount.checked_sub(before) {
@@ -299,7 +300,7 @@ impl Hold {
         }
     }
 
-    /// Takes as much of it away, to be given back by itself.
+    /// Splits off an amount, which is released separately.
     pub(crate) fn split(&mut self, amount: usize) -> Self {
         let amount = amount.min(self.amount);
         self.amount -= amount;
@@ -317,7 +318,7 @@ impl Hold {
         self.pool.lock().fits(&self.flow, 0)
     }
 
-    /// Takes more for its flow, however long that has to be waited for.
+    /// Acquires more for the same flow, without limit of the wait.
     pub(crate) fn wait(&self, amount: usize) -> impl Future<Output = Option<Self>> + Send + use<> {
         self.pool.clone().wait(self.flow.clone(), amount)
     }

@@ -1,4 +1,4 @@
-//! Bodies read as objects of a resource.
+//! Decoding of bodies as objects of a resource.
 
 use super::resource::{Behavior, Resource};
 use super::scheme;
@@ -36,14 +36,14 @@ pub(super) fn unrecognized(resource: &Resource, why: &str, body: &[u8]) -> Statu
     Status::bad_request(message)
 }
 
-/// Shows a body as text, the beginning of one that is long.
+/// Returns a body as text, truncated if it is long.
 fn cut(body: &[u8]) -> String {
     const MAX_SHOWN_BYTES: usize = 1 << 10;
     let rest = if body.len() > MAX_SHOWN_BYTES { " ..." } else { "" };
     format!("{}{rest}", String::from_utf8_lossy(&body[..body.len().min(MAX_SHOWN_BYTES)]))
 }
 
-/// Shows the beginning of a body: as text if it looks like JSON, else as bytes.
+/// Returns the beginning of a body: as text if it looks like JSON, else in hexadecimal.
 fn summary(body: &[u8]) -> String {
     const MAX_SHOWN_BYTES: usize = 30;
     let cut = if body.len() > MAX_SHOWN_BYTES { " ..." } else { "" };
@@ -55,7 +55,7 @@ fn summary(body: &[u8]) -> String {
     }
 }
 
-/// Names the sort of a JSON value as Go's errors do.
+/// Returns the name of a JSON value's type in Go's errors.
 pub(crate) fn sort(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -188,7 +188,7 @@ pub(crate) fn read(resource: &Resource, object: Object) -> Result<(Object, Vec<S
 
 /// The same, with the bare reason of a failure: patches wrap it otherwise.
 pub(crate) fn read_as(resource: &Resource, object: Object) -> Result<(Object, Vec<String>), String> {
-    // Nothing to decode, but a wish: that nobody owns any field.
+    // An empty list of managed fields is a request to remove all owners.
     let disowned = object.at(&["metadata", "managedFields"]).and_then(Value::as_array).is_some_and(Vec::is_empty);
     let (mut object, unknown) = read_fields(resource, object)?;
     if disowned {

@@ -1,4 +1,4 @@
-//! A resource as one group version serves it.
+//! A resource of one group version.
 
 use crate::custom::CustomKind;
 use crate::kinds::{Answer, Checks, Deletion, Kind, Part, Review, ScalePaths, Verbs, library};
@@ -112,7 +112,8 @@ impl Resource {
         self.custom().is_some_and(|custom| custom.conversion.is_some())
     }
 
-    /// Returns whether clients may see the resource: versions that are not served are known, since objects may be stored in them.
+    /// Returns whether clients may see the resource: versions that are not served are known, since objects may be
+    /// stored in them.
     pub(crate) fn is_served(&self) -> bool {
         self.custom().is_none_or(|custom| custom.served)
     }
@@ -240,12 +241,12 @@ impl Resource {
         }
     }
 
-    /// Returns whether an unknown field selector is told with the list of those known.
+    /// Returns whether the error of an unknown field selector lists the supported ones.
     pub(crate) fn lists_fields(&self) -> bool {
         self.as_built_in().is_some_and(|kind| kind.lists_fields)
     }
 
-    /// Takes from an object what lists and watches select by.
+    /// Returns the labels and fields of an object that selectors match.
     pub(crate) fn facts(&self, object: &Object) -> Facts {
         let values = match &self.behavior {
             Behavior::BuiltIn(kind) => kind.fields.iter().map(|field| (kind.field)(object, field)).collect(),
@@ -287,7 +288,7 @@ impl Resource {
         Err(Status::too_large(body::Error::TooLarge.to_string()))
     }
 
-    /// Brings a written object into the state that a write through a part of it may leave it in.
+    /// Prepares a written object: resets the fields that a write of this part must not change.
     pub(crate) fn prepare(&self, object: &mut Object, old: Option<&Object>, part: Part, clock: &Clock) {
         match &self.behavior {
             Behavior::BuiltIn(kind) => (kind.prepare)(object, old, part, clock),
@@ -295,7 +296,7 @@ impl Resource {
         }
     }
 
-    /// Brings an object into the form in which it comes back from storage.
+    /// Normalizes empty fields as encoding to storage and decoding does.
     pub(crate) fn normalize_empty(&self, object: &mut Object) {
         if let Behavior::BuiltIn(_) = self.behavior {
             object.change(|value| flyball_schema::decode::forget_empty(self.schema.node(), value));

@@ -1,4 +1,4 @@
-//! The scale of an object: how many replicas it wants and has, whatever its kind.
+//! The scale of an object: its desired and current replicas.
 
 use super::resource::Resource;
 use flyball_core::{GroupVersionKind, Object, Status};
@@ -9,13 +9,13 @@ pub(crate) fn kind() -> GroupVersionKind {
     GroupVersionKind::new("autoscaling", "v1", "Scale")
 }
 
-/// Looks a simple JSON path such as `.spec.replicas` up.
+/// Returns the value at a simple JSON path such as `.spec.replicas`.
 fn at<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
     let steps: Vec<&str> = path.trim_start_matches('.').split('.').collect();
     object.at(&steps)
 }
 
-/// Shows the scale of an object, which must have one.
+/// Returns the scale of an object, or an error if it has none.
 pub(crate) fn of(resource: &Resource, object: &Object) -> Result<Object, Status> {
     let paths = resource.scale().ok_or_else(Status::unknown_resource)?;
     if resource.custom().is_some() && at(object, paths.spec).and_then(Value::as_i64).is_none() {
@@ -24,7 +24,7 @@ pub(crate) fn of(resource: &Resource, object: &Object) -> Result<Object, Status>
     of_any(resource, object)
 }
 
-/// Shows the scale of an object; one that says nothing of replicas has none.
+/// Returns the scale of an object; `None` if it does not set replicas.
 pub(crate) fn of_any(resource: &Resource, object: &Object) -> Result<Object, Status> {
     let paths = resource.scale().ok_or_else(Status::unknown_resource)?;
     let wanted = at(object, paths.spec).and_then(Value::as_i64);

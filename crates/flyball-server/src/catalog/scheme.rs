@@ -1,4 +1,4 @@
-//! The real server's schemes, as far as they have more kinds than are served: its refusals name them.
+//! Kinds of kube-apiserver's schemes that are not served: error messages name them.
 
 use super::Catalog;
 use super::resource::Resource;
@@ -71,7 +71,7 @@ fn is_known(given: &GroupVersionKind) -> bool {
     OTHER_VERSIONS.iter().any(other) || served()
 }
 
-/// Says why an object of another kind cannot be read as one of a built-in resource.
+/// Returns the error for an object that is not of the kind of a built-in resource.
 pub(crate) fn misfit(resource: &Resource, given: &GroupVersionKind) -> String {
     let expected = &resource.kind;
     let of_extensions = &*expected.group == EXTENSIONS;

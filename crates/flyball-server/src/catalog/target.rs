@@ -1,4 +1,4 @@
-//! The object, or the part of one, that a request is about.
+//! The target of a request: an object or a part of one.
 
 use super::resource::Resource;
 use crate::kinds::Part;

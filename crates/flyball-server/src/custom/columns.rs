@@ -1,4 +1,4 @@
-//! The columns that a CRD declares, and the cells that they make of an object.
+//! Printer columns of CRDs, and their cells for an object.
 
 use super::json_path::JsonPath;
 use flyball_core::field::{go_json, go_print};

@@ -1,4 +1,4 @@
-//! Conversion of custom resources between versions, by the CRD's webhook where it names one.
+//! Conversion of custom resources between versions, by the CRD's webhook if there is one.
 //!
 //! See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#webhook-conversion>.
@@ -35,7 +35,7 @@ impl Conversion {
         Some(Self { client: Client::read(&webhook["clientConfig"]), review })
     }
 
-    /// Has an object of one version turned into another.
+    /// Converts an object to another version.
     pub(crate) async fn convert(
         &self,
         webhooks: &Webhooks,
@@ -67,7 +67,7 @@ impl Conversion {
     }
 }
 
-/// Takes the objects out of an answer.
+/// Returns the objects of a response.
 fn read(version: &str, uid: &str, mut answer: Value) -> Result<Vec<Value>, String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if version == "v1" {
@@ -121,7 +121,7 @@ fn check_identity(before: &Object, after: &Object) -> Result<(), String> {
     Ok(())
 }
 
-/// Gives an object its metadata back: a conversion changes labels and annotations alone.
+/// Restores the metadata of a converted object: a conversion may change labels and annotations only.
 fn keep_metadata(before: &Object, mut after: Object) -> Result<Object, String> {
     let mut metadata = before.metadata().cloned().unwrap_or_default();
     let given: Map<String, Value> = match after.get("metadata") {

@@ -1,7 +1,7 @@
-//! Objects as a conversion webhook returned them, for lists: as the watch cache of the real server, a list shows what
-//! has been converted before even if the webhook fails now. Reads of one object always ask the webhook.
+//! Cache of converted objects for lists: as with kube-apiserver's watch cache, a list returns objects that were
+//! converted before, even if the webhook fails now. Reads of one object always call the webhook.
 //!
-//! An entry stands for one revision of its object and is never shown for another.
+//! Invariant: an entry is returned only for the revision that was converted.
 
 use crate::storage::Entry;
 use flyball_core::ObjectKey;
@@ -29,7 +29,7 @@ impl Converted {
         state.entries.get(&of.key).filter(|made| made.revision == of.revision).cloned()
     }
 
-    /// Keeps what was made of an object.
+    /// Caches a converted object.
     pub(crate) fn put(&self, made: &Arc<Entry>) {
         let mut state = self.0.lock().expect("nothing panics while it holds the converted objects");
         let before = state.entries.insert(made.key.clone(), made.clone());

@@ -1,4 +1,4 @@
-//! The JSON paths of printer columns, read and followed as kubectl and the real server do.
+//! JSON paths of printer columns, with the semantics of kubectl and kube-apiserver.
 //!
 //! See <https://kubernetes.io/docs/reference/kubectl/jsonpath/>. Each step takes a list of values to a list of values,
 //! or fails, and with it the whole path. A missing field leaves the list shorter; null is a value like any other.

@@ -1,4 +1,4 @@
-//! Numbers by which stored objects say which version, with which schema, they were written in.
+//! Schema numbers: the version and schema with which a stored object was written.
 //!
 //! The number of an entry is the only trace of its version: the stored JSON has no `apiVersion`. Equal schemas of a
 //! version have equal numbers, in every process; numbers of one version agree in [`VERSION`], whatever its schema.

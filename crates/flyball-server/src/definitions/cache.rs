@@ -1,4 +1,4 @@
-//! The CRDs as they were last read, so that a write to one does not read, and compile, all the others again.
+//! Cache of compiled CRDs, so that a write to one does not compile all others again.
 
 use crate::catalog::{Resource, resources_of_definition};
 use crate::kinds::CUSTOM_RESOURCE_DEFINITION;
@@ -45,7 +45,7 @@ impl Drop for ChangedGroups<'_> {
     }
 }
 
-/// One state of a CRD.
+/// The state of a CRD at one revision.
 pub(crate) struct Definition {
     revision: Revision,
     /// The CRD without its versions, which are long and stand in `resources`.
@@ -71,7 +71,7 @@ impl Definition {
 
     /// Reads a CRD that nothing keeps from having the names it wishes for.
     ///
-    /// It is served before it is said to be established, since whoever is told so counts on it.
+    /// It is served before its condition `Established` is set, since clients rely on the condition.
     fn establishing(&self, entry: &Entry) -> Self {
         let names = self.crd.at(&["spec", "names"]).cloned().unwrap_or_default();
         let resources = served(&entry.object().unwrap_or_default(), &names, None);
@@ -88,8 +88,8 @@ impl Definition {
 }
 
 impl Cache {
-    /// Waits for its turn to make a catalog of what is stored now. One that is made of older CRDs must not take the place
-    /// of one that is made of newer ones.
+    /// Waits for the lock under which the catalog is replaced, so that one of older CRDs never replaces one of newer
+    /// CRDs.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -143,7 +143,7 @@ impl Cache {
         all
     }
 
-    /// Takes the groups with CRDs that [`Self::get`] found changed since the last call.
+    /// Removes and returns the groups with CRDs that [`Self::get`] found changed since the last call.
     pub(super) fn take_changed_groups(&self) -> ChangedGroups<'_> {
         ChangedGroups { left: std::mem::take(&mut self.lock().changed_groups), cache: self }
     }

@@ -1,7 +1,7 @@
-//! Differences of two values as the real server shows them: line by line, in the form that its Go code works with.
+//! Diffs of two values as in kube-apiserver's errors: by line, of Go's internal types.
 //!
-//! The lines are matched as Python's `difflib` does, whose port the real server uses: a common line is no landmark in a
-//! long text. What comes of it is the same diff, which is not always the shortest.
+//! Lines are matched as Python's `difflib` does, whose port kube-apiserver uses: frequent lines of long texts are not
+//! matched. The result is the same diff, which is not always the shortest.
 
 use super::shown::internal;
 use flyball_core::field::BadValue;
@@ -16,7 +16,7 @@ const CONTEXT: usize = 3;
 /// The length from which lines that stand often are no landmarks.
 const LONG: usize = 200;
 
-/// Tells the difference of two values of an internal type; nothing if they are very long.
+/// Returns the difference of two values of an internal type, empty if they are very long.
 pub(super) fn difference(ty: &str, before: &Value, after: &Value) -> String {
     let lines = |value: &Value| match internal(ty, value) {
         BadValue::Raw(json) => indented(&json),
@@ -177,7 +177,7 @@ impl<'l> Texts<'l> {
     }
 }
 
-/// Puts changes that are close to one another together, each with what stands around it.
+/// Groups changes that are close together into hunks with context.
 fn hunks(parts: &[Part]) -> Vec<Vec<Part>> {
     let head = |(from, to): (usize, usize)| (from, to.min(from + CONTEXT));
     let tail = |(from, to): (usize, usize)| (from.max(to.saturating_sub(CONTEXT)), to);

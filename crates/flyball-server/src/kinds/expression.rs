@@ -1,4 +1,4 @@
-//! Expressions in CEL within the configuration of admission: what they may name, and what they must make.
+//! CEL expressions in the configuration of admission: their variables and result types.
 
 use super::field::Field;
 use flyball_core::field::FieldError;
@@ -65,7 +65,7 @@ fn check_text(expression: &Field<'_>, text: &str, variables: &Variables<'_>, wan
     Some(expression.invalid_as(text, why))
 }
 
-/// Tells what an expression makes; `Err` says what is wrong with it.
+/// Returns the type of an expression's result, or its compile error.
 pub(super) fn made_of(expression: &Field<'_>, variables: &Variables<'_>) -> Result<Type<'static>, FieldError> {
     let text = expression.text();
     check_among(text, variables).map_err(|why| expression.invalid_as(text, format!("compilation failed: {why}")))

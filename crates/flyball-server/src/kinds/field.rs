@@ -1,4 +1,4 @@
-//! A value of an object together with its path: what rules of validation look at.
+//! A value of an object with its path, for validation.
 
 use flyball_core::Object;
 use flyball_core::field::{BadValue, FieldError, Path};

@@ -1,24 +1,24 @@
-//! Fields of an object that are filled in, taken over or taken out: what defaults and writes do.
+//! Changes of fields, as defaulting and writes make them.
 
 use serde_json::{Map, Value};
 
-/// The fields of a JSON object, as those who change them see them.
+/// Changes of the fields of a JSON object.
 pub(crate) trait Fields {
-    /// Gives a field a value, unless it has one; an empty text is none.
+    /// Sets a field that is absent, null or an empty string.
     fn fill(&mut self, name: &str, value: impl Into<Value>);
-    /// Gives a field a value, unless it has one, be it an empty text: for fields that are texts or numbers.
+    /// Sets a field that is absent or null: for fields where an empty string is a value.
     fn fill_absent(&mut self, name: &str, value: impl Into<Value>);
-    /// Puts a value in place of another, or of none.
+    /// Sets a field.
     fn set(&mut self, name: &str, value: impl Into<Value>);
-    /// Makes a field what it is in another object: absent, if it is absent there.
+    /// Copies a field of another object, or removes it if that object lacks it.
     fn keep(&mut self, name: &str, from: &Map<String, Value>);
     /// Returns the fields of an inner object, if there is one.
     fn inner(&mut self, name: &str) -> Option<&mut Map<String, Value>>;
-    /// Returns the fields of an inner object, which is made if there is none.
+    /// Returns the fields of an inner object, which is created if there is none.
     fn inner_or_new(&mut self, name: &str) -> &mut Map<String, Value>;
-    /// Goes through the objects in a list.
+    /// Iterates over the objects in a list.
     fn each(&mut self, name: &str) -> impl Iterator<Item = &mut Map<String, Value>>;
-    /// Reads a text, empty if there is none.
+    /// Returns a string, empty if there is none.
     fn text(&self, name: &str) -> &str;
     /// Returns whether a field has a value.
     fn has(&self, name: &str) -> bool;

@@ -1,6 +1,6 @@
-//! Kinds of `flowcontrol.apiserver.k8s.io`: what the server would queue requests by.
+//! Kinds of `flowcontrol.apiserver.k8s.io`: configuration of API priority and fairness.
 //!
-//! They are stored and checked; the server's own bounds are others. See
+//! They are stored and validated, but have no effect: `bounds` limits requests. See
 //! <https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>.
 
 mod bootstrap;

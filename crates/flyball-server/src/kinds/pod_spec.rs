@@ -1,4 +1,4 @@
-//! The spec of pods, and the templates of them that other kinds hold.
+//! The spec of pods and pod templates.
 
 pub(super) mod container;
 mod defaults;

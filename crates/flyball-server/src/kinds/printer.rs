@@ -64,13 +64,13 @@ impl<const N: usize> From<[Value; N]> for Row {
     }
 }
 
-/// Shows an object in a row.
+/// Prints an object as a row.
 pub(crate) type Printer = fn(&View<'_>) -> Row;
 
 /// The columns of a kind that has none of its own.
 pub(super) const PLAIN: &[Heading] = &[Heading::NAME, Heading::CREATED];
 
-/// Shows an object of which nothing else is known.
+/// Prints the columns of a kind without its own.
 pub(super) fn plain(view: &View<'_>) -> Row {
     Row::from([view.name(), view.text("metadata.creationTimestamp").into()])
 }
@@ -78,7 +78,7 @@ pub(super) fn plain(view: &View<'_>) -> Row {
 /// The columns of [`named`].
 pub(super) const NAMED: &[Heading] = &[Heading::NAME, Heading::AGE];
 
-/// Shows the name and the age of an object.
+/// Prints the name and the age of an object.
 pub(super) fn named(view: &View<'_>) -> Row {
     Row::from([view.name(), view.age()])
 }
@@ -222,7 +222,7 @@ pub(super) fn selector(selector: &Value) -> String {
     requirements.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")
 }
 
-/// Names an object, and whether an annotation makes it the one that is taken by default.
+/// Returns the name of an object, marked if an annotation makes it the default.
 pub(super) fn marked(view: &View<'_>, annotation: &str) -> Value {
     match view.object.annotation(annotation) {
         Some("true") => format!("{} (default)", view.object.name()).into(),

@@ -1,6 +1,7 @@
-//! Kinds of `resource.k8s.io`, devices that pods claim: classes of them, claims, templates of claims, and the slices in which drivers publish them.
+//! Kinds of `resource.k8s.io`: device classes, claims of devices, their templates, and the slices of devices that
+//! drivers publish.
 //!
-//! They are stored and checked; nothing here allocates devices. See
+//! They are stored and validated; devices are not allocated. See
 //! <https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/>.
 
 mod allocation;

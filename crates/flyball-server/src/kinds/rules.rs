@@ -1,6 +1,6 @@
-//! Rules that fields of many kinds obey: addresses, labels and selectors, ports, quantities, paths in file systems.
+//! Validation rules that many kinds share: addresses, labels and selectors, ports, quantities, paths in file systems.
 //!
-//! Each rule takes a [`Field`](super::field::Field) and gives what is wrong with it, in the words of the real server.
+//! Each rule takes a [`Field`](super::field::Field) and returns its errors, with kube-apiserver's messages.
 
 pub(super) mod address;
 pub(super) mod affinity;

@@ -1,7 +1,7 @@
-//! Values as the real server shows them in errors: in the form that its Go code works with.
+//! Values as kube-apiserver prints them in errors: Go's internal types.
 //!
-//! That form has Go's field names and order, and tells of fields that are not set. Clients see it, so it is followed.
-//! `types/internal.txt` lists the types; a mistake in it is a broken invariant and panics, which a test rules out.
+//! They have Go's field names and order, and include unset fields. Clients see these messages. `types/internal.txt`
+//! lists the types; a mistake in it is a broken invariant and panics, which a test rules out.
 
 use flyball_core::field::{BadValue, go_json};
 use serde_json::{Map, Value};
@@ -73,14 +73,14 @@ fn small(name: &str) -> String {
     name[..first].to_ascii_lowercase() + &name[first..]
 }
 
-/// Shows a value of an internal type.
+/// Prints a value of an internal type.
 pub(crate) fn internal(ty: &str, value: &Value) -> BadValue {
     let mut out = String::new();
     write(&mut out, ty, value, &Value::Null);
     BadValue::Raw(out)
 }
 
-/// Shows a label selector, whose labels come first.
+/// Prints a label selector, labels first.
 pub(crate) fn selector(selector: &Value) -> BadValue {
     let mut out = String::new();
     write(&mut out, "LabelSelector", selector, &Value::Null);

@@ -1,4 +1,4 @@
-//! Pod templates of workloads: defaults, rules, warnings and cells that several groups share.
+//! Defaults, validation, warnings and cells of workloads with pod templates.
 
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
@@ -12,14 +12,14 @@ pub(super) fn template(workload: &mut Object) {
     workload.inner_or_new("spec").inner("template").into_iter().for_each(pod_spec::template);
 }
 
-/// Gives the labels of its pods to what has none.
+/// Labels an object without labels as its pods are labeled.
 pub(super) fn label(object: &mut Object, labels: Value) {
     if object.labels().is_none_or(serde_json::Map::is_empty) {
         object.metadata_mut().insert("labels".into(), labels);
     }
 }
 
-/// Pods of these kinds run for ever.
+/// Validates a pod template of a kind whose pods do not end.
 pub(super) fn endless(template: &Field<'_>, kind: &str) -> Errors {
     let mut errors = Errors::new();
     let (policy, deadline) = (template.at("spec.restartPolicy"), template.at("spec.activeDeadlineSeconds"));

@@ -1,4 +1,4 @@
-//! Paths and operations as OpenAPI writes them.
+//! Paths and operations of OpenAPI documents.
 
 use super::schemas::Dialect;
 use crate::catalog::{Behavior, Resource};

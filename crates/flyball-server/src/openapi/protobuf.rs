@@ -1,7 +1,7 @@
-//! The document of OpenAPI version 2 as protobuf, which is the only form that kubectl asks for.
+//! The document of OpenAPI version 2 as protobuf, which is the only encoding that kubectl accepts.
 //!
-//! A message of gnostic's `openapi.v2` has a field for each key of the JSON, so a table of keys, numbers and forms says
-//! all. See <https://github.com/google/gnostic/blob/main/openapiv2/OpenAPIv2.proto>.
+//! A message of gnostic's `openapi.v2` has a field for each key of the JSON, so a table of keys, numbers and types
+//! describes the encoding. See <https://github.com/google/gnostic/blob/main/openapiv2/OpenAPIv2.proto>.
 
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ enum Form {
     Flag,
     Integer,
     Double,
-    /// Any value, told as YAML.
+    /// Any value, as YAML.
     Any,
     Of(&'static Message),
     /// Each item of a list, or a value that stands alone, in a field of its own.
@@ -33,7 +33,7 @@ enum Form {
     Entries(u32, &'static Form),
     /// Additional properties: a schema, or just whether there may be some.
     Additional,
-    /// A parameter, whose message tells where it stands.
+    /// A parameter, in the message of its location.
     Parameter,
 }
 
@@ -249,7 +249,8 @@ mod tests {
             &json!({"type": "object", "required": ["a"], "x-b": 1, "additionalProperties": true}),
             &mut out,
         );
-        // additionalProperties: {boolean: true}; required: a; type: {value: object}; extension: {name: x-b, value: {yaml: 1}}
+        // additionalProperties: {boolean: true}; required: a; type: {value: object};
+        // extension: {name: x-b, value: {yaml: 1}}
         let expected = [
             &[0xaa, 1, 2, 0x10, 1][..],
             &[0x9a, 1, 1, b'a'],

@@ -1,4 +1,4 @@
-//! Schemas as OpenAPI writes them.
+//! Schemas of OpenAPI documents.
 
 use crate::catalog::{Behavior, Resource};
 use crate::kinds::library;
@@ -40,7 +40,7 @@ static NAMES: LazyLock<BTreeMap<Id, String>> = LazyLock::new(|| {
     types.map(|(name, node)| (node.id(), full_name(name))).collect()
 });
 
-/// Names a type such as `core/v1.PodSpec` as OpenAPI does.
+/// Returns the OpenAPI name of a type such as `core/v1.PodSpec`.
 fn full_name(name: &str) -> String {
     let (package, name) = name.rsplit_once('.').unwrap_or(("", name));
     let (group, version) = package.split_once('/').unwrap_or((package, "v1"));
@@ -135,7 +135,7 @@ impl Definitions {
         name
     }
 
-    /// Notes which kind a schema is.
+    /// Adds the kind of a schema.
     fn tag(&mut self, name: &str, kind: &GroupVersionKind) {
         let kind = json!({"group": &*kind.group, "version": &*kind.version, "kind": &*kind.kind});
         if let Some(schema) = self.all.get_mut(name).and_then(Value::as_object_mut) {

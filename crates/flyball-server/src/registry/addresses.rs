@@ -1,6 +1,6 @@
-//! Addresses and ports that services are given.
+//! Allocation of addresses and ports of services.
 //!
-//! What is given is read off the services that there are: there is no other record of it.
+//! The stored services are the only record of allocations.
 
 use crate::admission::Attributes;
 use crate::kinds::{Part, SERVICE, Service as Kind};
@@ -18,12 +18,12 @@ use std::sync::{Arc, Mutex};
 const RANGE: (Ipv4Addr, u32) = (Ipv4Addr::new(10, 96, 0, 0), 1 << 20);
 const PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 
-/// Gives services addresses and ports that no other has.
+/// Allocates addresses and ports of services.
 pub(super) struct Addresses {
     store: Arc<Store>,
     clock: Clock,
     rng: Rng,
-    /// Addresses and ports that were drawn lately, by services that may not be stored yet: none is drawn twice.
+    /// Recent allocations, whose services may not be stored yet.
     draws: Mutex<Vec<(Timestamp, Draw)>>,
 }
 
@@ -34,7 +34,7 @@ struct Draw {
     ports: Vec<i64>,
 }
 
-/// Timeout of a write; what was not stored by then is free again.
+/// Timeout of a write, after which its allocation is free if it was not stored.
 const IN_FLIGHT: SignedDuration = SignedDuration::from_secs(60);
 
 impl Addresses {
@@ -42,10 +42,10 @@ impl Addresses {
         Self { store, clock, rng, draws: Mutex::default() }
     }
 
-    /// Gives a service what it needs and keeps what it had.
+    /// Allocates the addresses and ports that a service lacks, and keeps those that it has.
     ///
-    /// Nothing is held until the service is stored. What is drawn is remembered for as long as the write may take
-    /// instead, also if another write of the same service draws meanwhile.
+    /// The store is the only record of allocations. Until the service is stored, `draws` reserves them for the time
+    /// that a write may take, also if another write of the same service allocates meanwhile.
     pub(super) fn allocate(&self, attributes: &Attributes<'_>, service: &mut Object) -> Result<(), Status> {
         if attributes.part != Part::Whole {
             return Ok(());
@@ -195,7 +195,7 @@ fn ports(rng: &Rng, service: &mut Object, mut taken: BTreeSet<i64>, dry_run: boo
     Ok(())
 }
 
-/// Chooses a port that nobody holds.
+/// Chooses a free port.
 fn free(rng: &Rng, taken: &BTreeSet<i64>) -> Option<i64> {
     let count = PORTS.end() - PORTS.start() + 1;
     let start = i64::try_from(rng.below(count.unsigned_abs())).unwrap_or(0);

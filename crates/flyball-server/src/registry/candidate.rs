@@ -8,7 +8,7 @@ use crate::kinds::{Checks, Part};
 use flyball_core::field::FieldError;
 use flyball_core::{Clock, Object, Rng, Status, names};
 
-/// The object that a write is to leave.
+/// The object that a write will store.
 ///
 /// Its methods are the stages of a write. A create and an update call them in different orders:
 ///
@@ -54,7 +54,7 @@ impl<'w> Candidate<'w> {
         &self.target.resource
     }
 
-    /// Puts the object into the namespace of the request, or rejects it if it names another.
+    /// Sets the namespace of the request, or rejects an object with another one.
     pub(super) fn place(&mut self) -> Result<(), Status> {
         self.target.check_namespace(&self.object)?;
         let metadata = self.object.metadata_mut();
@@ -65,20 +65,20 @@ impl<'w> Candidate<'w> {
         Ok(())
     }
 
-    /// Fills in what the client left out, and rejects what takes too much memory with it.
+    /// Sets defaults, and rejects an object that exceeds the memory limit with them.
     pub(super) fn default(&mut self) -> Result<(), Status> {
         self.resource().default_within(&mut self.object, self.live)
     }
 
-    /// Records who wrote which fields.
+    /// Updates the managed fields.
     pub(super) fn record_fields(&mut self, catalog: &Catalog, by: &By<'_>) {
-        // Binding a pod is no write of its fields, as far as their owners are concerned.
+        // Binding a pod does not change the owners of its fields.
         if self.target.part != Part::Binding {
             managed::update(catalog, self.resource(), self.live, &mut self.object, by);
         }
     }
 
-    /// Restores what a write of a part of the object does not change; what only the server gives a new object goes.
+    /// Restores the parts of the object that are outside of the write; a new object loses its system fields.
     pub(super) fn restore_readonly_fields(&mut self) {
         match self.live {
             Some(live) => restore(self.resource(), &mut self.object, live, self.target.part),
@@ -86,7 +86,7 @@ impl<'w> Candidate<'w> {
         }
     }
 
-    /// Sets what only the server does: generation, UID and times, and whatever else the kind has of that sort.
+    /// Sets the fields that only the server sets: generation, UID, times, and those of the kind.
     pub(super) fn set_system_fields(&mut self, clock: &Clock, rng: &Rng) {
         let resource = self.resource();
         match self.live {
@@ -106,12 +106,12 @@ impl<'w> Candidate<'w> {
         }
     }
 
-    /// Restores the times of managed fields if nothing else would change: then the write is none.
+    /// Restores the times of managed fields if nothing else changes: then the write is a no-op.
     pub(super) fn restore_times(&mut self) {
         self.live.iter().for_each(|live| managed::restore_times(&mut self.object, live));
     }
 
-    /// Rejects the object if it breaks a rule of its kind, with all that is wrong.
+    /// Validates the object; the error lists all causes.
     pub(super) fn validate(&self, writer: &Writer<'_>) -> Result<(), Status> {
         let (resource, object) = (self.resource(), &self.object);
         let errors = match self.live {
@@ -126,7 +126,7 @@ impl<'w> Candidate<'w> {
         let mut errors = meta::validate(resource, object, resource.name_rule());
         errors.extend(resource.validate(object, None, Part::Whole).errors);
         if errors.is_empty() {
-            // The name becomes a step of a path, whatever the kind allows besides.
+            // Names are segments of paths, whatever the rule of the kind.
             let wrong = names::path_segment(object.name()).into_iter();
             errors.extend(wrong.map(|why| FieldError::invalid("metadata.name", object.name(), why)));
         }
@@ -137,7 +137,7 @@ impl<'w> Candidate<'w> {
         let (resource, object, part) = (self.resource(), &self.object, self.target.part);
         let mut errors = meta::validate(resource, object, names::path_segment);
         errors.extend(meta::validate_update(object, live));
-        // The rules of a kind look at metadata again, and clients are told what they find.
+        // The validation of a kind checks metadata again, so clients see each error twice.
         if resource.checks() != Checks::Once {
             errors.extend(meta::validate_update(object, live));
         }
@@ -151,7 +151,7 @@ impl<'w> Candidate<'w> {
         errors
     }
 
-    /// Counts a change of what is wanted.
+    /// Increments the generation if the desired state changes.
     pub(super) fn count_generation(&mut self) {
         let (Some(live), resource) = (self.live, self.resource()) else { return };
         if resource.counts_generations()
@@ -167,19 +167,19 @@ impl<'w> Candidate<'w> {
         self.resource().drop_empty_lists(&mut self.object);
     }
 
-    /// Warns of what is allowed but unwise.
+    /// Adds the warnings of the kind.
     pub(super) fn warn(&self, writer: &Writer<'_>) {
         writer.warnings.add(self.resource().warnings(&self.object, self.live));
         writer.warnings.add(meta::finalizer_warnings(self.resource(), &self.object, self.live));
     }
 
-    /// Brings the object into the form in which it comes back from storage.
+    /// Normalizes empty fields as encoding to storage and decoding does.
     pub(super) fn normalize_empty(&mut self) {
         self.resource().normalize_empty(&mut self.object);
     }
 }
 
-/// Restores what a write of a part does not change.
+/// Restores the parts of an object that are outside of a write.
 fn restore(resource: &Resource, object: &mut Object, live: &Object, part: Part) {
     let restore_field = |object: &mut Object, field: &str| {
         match live.get(field) {
@@ -188,7 +188,7 @@ fn restore(resource: &Resource, object: &mut Object, live: &Object, part: Part) 
         };
     };
     match part {
-        // These put back themselves what they do not change.
+        // Writes of these parts begin with the stored object.
         Part::Approval | Part::Binding | Part::Scale => {}
         Part::Status => {
             let mut kept = live.clone();
@@ -218,7 +218,7 @@ fn restore(resource: &Resource, object: &mut Object, live: &Object, part: Part) 
     }
 }
 
-/// A new object has no status but the one that it begins with.
+/// Resets the status of a new object to its initial value.
 pub(super) fn clear_status(resource: &Resource, object: &mut Object) {
     if !resource.has_part(Part::Status) || resource.is_created_with_status() {
         return;
@@ -228,13 +228,13 @@ pub(super) fn clear_status(resource: &Resource, object: &mut Object) {
         Some(zero) => object.insert("status".into(), zero.clone()),
         None => object.remove("status"),
     };
-    // A schema may say what status a new object has.
+    // A schema may have defaults for the status.
     if resource.custom().is_some() {
         resource.default(object);
     }
 }
 
-/// Returns whether more than metadata and status differ: whether something else is wanted now.
+/// Returns whether the desired state differs: more than metadata and status.
 fn wants_other(resource: &Resource, object: &Object, live: &Object) -> bool {
     let status_apart = resource.has_part(Part::Status);
     let skipped = |name: &str| matches!(name, "apiVersion" | "kind" | "metadata") || name == "status" && status_apart;

@@ -1,4 +1,4 @@
-//! Managed fields: `flyball_schema::apply` put to work on stored kinds.
+//! Managed fields: `flyball_schema::apply` for the kinds of the catalog.
 
 use super::conflict;
 use crate::catalog::{Catalog, Resource, scale};
@@ -19,8 +19,8 @@ struct Served<'c> {
     conversions: &'c Conversions,
 }
 
-/// The objects that a CRD's webhook converted. Owners are counted without waiting for anybody: what is not converted yet is
-/// noted, and all is counted again when it is.
+/// The objects that a CRD's webhook converted. Managed fields are computed without waiting: missing conversions are
+/// recorded, and the computation is repeated once they are there.
 #[derive(Default)]
 pub(crate) struct Conversions {
     known: Vec<(Value, String, Result<Value, String>)>,
@@ -44,7 +44,7 @@ impl Conversions {
         Ok(None)
     }
 
-    /// Has everything converted that was asked for; tells whether there was anything.
+    /// Converts all missing objects; returns whether there were any.
     pub(crate) async fn complete(&mut self, codec: &Codec, resource: &Resource) -> bool {
         let missing = std::mem::take(self.missing.get_mut().expect("nobody panics with it"));
         let any = !missing.is_empty();
@@ -99,7 +99,7 @@ impl Versions for Served<'_> {
     }
 }
 
-/// Takes managedFields out of an object.
+/// Removes `managedFields` from an object.
 fn remove_entries(object: &mut Object) -> Option<Value> {
     object.metadata_mut().remove("managedFields")
 }
@@ -111,7 +111,7 @@ fn put(object: &mut Object, managed: ManagedFields) {
     };
 }
 
-/// The fields that nobody can come to own through a part, since a write through it puts them back.
+/// The fields that a write of a part cannot own, since it restores them.
 fn ignored(part: Part, resource: &Resource) -> FieldSet {
     let mut set = FieldSet::new();
     match part {
@@ -145,7 +145,7 @@ impl By<'_> {
     }
 }
 
-/// Says in an object that is answered, not stored, who sent what of it.
+/// Sets the managed fields of an object that is returned but not stored, such as a review.
 pub(crate) fn sign(catalog: &Catalog, resource: &Resource, object: &mut Object, name: &str, part: &str, now: &str) {
     remove_entries(object);
     let api_version = resource.kind.api_version();
@@ -191,7 +191,7 @@ pub(crate) fn update(catalog: &Catalog, resource: &Resource, live: Option<&Objec
             }
             put(new, managed);
         }
-        // A write does not fail because its bookkeeping does: nobody owns anything then.
+        // A write does not fail if its managed fields cannot be computed: then no field has an owner.
         Err(error) => tracing::warn!(%error, object = %new.key(), "managedFields could not be updated"),
     }
 }
@@ -227,7 +227,7 @@ pub(crate) fn apply(
         empty: resource.empty.as_value(),
     };
     let manager = Manager::applier(by.name, by.part.name());
-    // A new object has no UID yet, and so nobody owned anything of it before.
+    // A new object has no UID yet, and so its fields have no owners.
     let applied =
         objects.apply(live.as_value(), wanted.as_value(), managed, manager, force, by.time()).map_err(|error| {
             match error {
@@ -268,14 +268,14 @@ pub(crate) fn apply(
     Ok(object)
 }
 
-/// Returns whether a custom resource keeps its replicas below what is directly in its spec: then the real server takes the
-/// field from its owners but notes no new one.
+/// Returns whether a custom resource keeps its replicas below what is directly in its spec: then the real server takes
+/// the field from its owners but notes no new one.
 fn scale_is_deep(resource: &Resource) -> bool {
     let depth = |path: &str| path.split('.').filter(|step| !step.is_empty()).count();
     resource.custom().is_some() && resource.scale().is_some_and(|paths| depth(paths.spec) > 2)
 }
 
-/// Returns whether anybody owns the replicas that a custom resource's scale shows.
+/// Returns whether the replicas of a custom resource's scale have an owner.
 fn owns_replicas(resource: &Resource, managed: Option<&Value>) -> bool {
     let path = resource.scale().map_or("", |paths| paths.spec).split('.').filter(|step| !step.is_empty());
     let path = path.map(|step| format!("/f:{step}")).collect::<String>();
@@ -293,8 +293,9 @@ fn no_custom_scale(what: &str) -> Status {
 /// The manager that `kubectl apply --server-side` goes by.
 const KUBECTL_MANAGER: &str = "kubectl";
 
-/// Brings the annotation up to date in which `kubectl apply` notes what it sent, if there is one: whoever goes back to
-/// client-side apply shall find what was applied last. See <https://kubernetes.io/docs/reference/using-api/server-side-apply/#downgrading-from-server-side-apply-to-client-side-apply>.
+/// Updates the annotation with the configuration that `kubectl apply` sent last, if there is one, so that a client can
+/// return to client-side apply. See
+/// <https://kubernetes.io/docs/reference/using-api/server-side-apply/#downgrading-from-server-side-apply-to-client-side-apply>.
 fn note_applied(object: &mut Object, wanted: &Object) {
     let annotations = object.metadata_mut().get_mut("annotations").and_then(Value::as_object_mut);
     let Some(annotations) =
@@ -336,7 +337,7 @@ fn entries(object: &Object) -> Option<&[Value]> {
     object.at(&["metadata", "managedFields"])?.as_array().map(Vec::as_slice)
 }
 
-/// Returns what tells the entries of one object apart.
+/// Returns the key of an entry among those of its object.
 fn identity(entry: &Value) -> [&str; 4] {
     ["manager", "operation", "apiVersion", "subresource"]
         .map(|field| entry.get(field).and_then(Value::as_str).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! The metadata of objects: what the server fills in, what a client may not change, which values are allowed.
+//! Metadata of objects: system fields, immutable fields, validation.
 //!
 //! Follows `k8s.io/apimachinery/pkg/api/validation` and `k8s.io/apiserver/pkg/registry/rest`.
 
@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, HashSet};
 
 const METADATA: Path<'static> = Path::new("metadata");
 
-/// Takes owners away that are named twice; `Some` warns of them.
+/// Removes duplicate owners; returns a warning if there were any.
 pub(super) fn dedup_owners(object: &mut Object, patched: bool) -> Option<String> {
     let owners = object.metadata_mut().get_mut("ownerReferences")?.as_array_mut()?;
     let mut known: HashSet<Value> = HashSet::with_capacity(owners.len());
@@ -39,14 +39,14 @@ pub(super) fn dedup_owners(object: &mut Object, patched: bool) -> Option<String>
     })
 }
 
-/// Takes from a new object what only the server may give it.
+/// Removes the fields of a new object that only the server sets.
 pub(super) fn clear_system_fields(object: &mut Object) {
     for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         object.metadata_mut().remove(field);
     }
 }
 
-/// Gives a new object what only the server may: a UID and the time.
+/// Sets the UID and creation time of a new object.
 pub(super) fn set_system_fields(object: &mut Object, clock: &Clock, rng: &Rng) {
     let now = clock.now_rfc3339();
     clear_system_fields(object);
@@ -69,7 +69,7 @@ pub(crate) fn generate_name(object: &mut Object, rng: &Rng) {
     }
 }
 
-/// Gives an updated object what it had before and a client may leave out but not change.
+/// Restores the fields that a client may omit from an update but not change.
 pub(super) fn restore_system_fields(object: &mut Object, old: &Object) {
     let empty = Map::new();
     let before = old.metadata().unwrap_or(&empty);
@@ -181,7 +181,7 @@ fn validate_notes(object: &Object) -> Vec<FieldError> {
     errors
 }
 
-/// The most bytes of errors that each show the whole of a list: a refusal tells fewer.
+/// Maximum size of errors that each print a whole list, in bytes; further ones are dropped.
 const MAX_SHOWN_BYTES: usize = 1 << 20;
 
 /// Writes a part of metadata as Go does.

@@ -13,16 +13,16 @@ use flyball_schema::schema::Node;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// A patch that was read.
+/// A decoded patch.
 #[derive(Clone, Debug)]
 pub(crate) struct Patch {
     pub(crate) kind: PatchKind,
     pub(crate) value: Value,
-    /// A warning for each key that stood twice in the patch.
+    /// A warning for each duplicate key of the patch.
     pub(crate) duplicates: Vec<String>,
 }
 
-/// The three patches that carry no owner.
+/// The types of patches besides server-side apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PatchKind {
     Json,
@@ -31,8 +31,7 @@ pub(crate) enum PatchKind {
 }
 
 impl Patch {
-    /// Applies the patch, and reads what comes of it as an object of its kind, in whatever version of it that the
-    /// catalog has.
+    /// Applies the patch, and decodes the result as an object of its kind, in any version in the catalog.
     pub(crate) fn apply(
         &self,
         catalog: Option<&Catalog>,
@@ -44,7 +43,7 @@ impl Patch {
         self.read(catalog, resource, live, patched, validation)
     }
 
-    /// Lays the patch over an object.
+    /// Returns the patched object.
     fn patched(&self, resource: &Resource, live: &Object) -> Result<Value, Status> {
         let mut patched: Value = live.clone().into();
         match self.kind {
@@ -92,8 +91,8 @@ impl Patch {
         Ok(patched)
     }
 
-    /// The objects and lists of what the patch made that it goes into, as a tree. Pointers into nothing make none, however
-    /// long they are.
+    /// Returns the tree of the objects and lists that the patch changes in its result. Pointers to missing fields add
+    /// nothing, however long they are.
     fn touched(&self, patched: &Value) -> Value {
         let Value::Array(operations) = &self.value else { return self.value.clone() };
         let mut tree = Value::Object(Map::new());
@@ -119,7 +118,7 @@ impl Patch {
         tree
     }
 
-    /// Rejects a patch that is no patch.
+    /// Returns the error for a value that is no patch of its type.
     fn malformed(value: &Value, wanted: &str) -> Status {
         Status::bad_request(format!("error decoding patch: {}", misread(value, wanted)))
     }
@@ -132,17 +131,17 @@ impl Patch {
         mut patched: Value,
         validation: FieldValidation,
     ) -> Result<Decoded, Status> {
-        // A strategic patch makes a value, without any text of it.
+        // Strategic patches produce a value, the others a text.
         let strategic = self.kind == PatchKind::Strategic;
         let refuse = |why: &str| {
             let shown = if strategic {
                 go_print(&self.value)
             } else {
-                // Made once more: only those who are refused are shown it.
+                // Computed again, since only errors show it.
                 let patched = self.patched(resource, live)?;
                 show(resource.schema.node(), &patched, &self.touched(&patched))
             };
-            // The real server names neither kind nor object here.
+            // kube-apiserver names neither kind nor object here.
             let error =
                 FieldError::invalid("patch", flyball_core::field::BadValue::Raw(go_quote(&shown)), why.to_owned());
             Err(Status::invalid(&GroupVersionKind::default(), "", &[error]))
@@ -155,7 +154,7 @@ impl Patch {
         }
         let Ok(mut object) = Object::try_from(patched) else { return refuse("not an object") };
         match resource.behavior {
-            // Such a patch is applied to the type, not to a text that says of which type it is.
+            // A strategic patch is applied to the Go type, which has no `apiVersion` and `kind`.
             Behavior::BuiltIn(_) if self.kind == PatchKind::Strategic => object.set_kind(&resource.kind),
             Behavior::BuiltIn(_) => {
                 if let Some(other) = catalog.and_then(|catalog| other_version(catalog, resource, &object)) {
@@ -170,7 +169,7 @@ impl Patch {
                 if let Some(why) = other_kind(resource, &object) {
                     return refuse(&why);
                 }
-                // What does not say of which version it is, the real server reads as none, and finds no metadata in it.
+                // kube-apiserver decodes an object without a version as an unknown type, without metadata.
                 if object.api_version().is_empty() {
                     return Err(undeterminable(live.name()));
                 }
@@ -187,7 +186,7 @@ impl Patch {
         self.decoded(object, unknown, validation, refuse)
     }
 
-    /// Hands an object on that was read, with what there is to say of it.
+    /// Returns a decoded object with its warnings, or rejects it because of them.
     fn decoded(
         &self,
         object: Object,
@@ -209,12 +208,12 @@ impl Patch {
     }
 }
 
-/// Says that JSON is not of the wanted sort.
+/// Returns Go's error for a JSON value of another type.
 fn misread(value: &Value, wanted: &str) -> String {
     format!("json: cannot unmarshal {} into Go value of type {wanted}", decode::sort(value))
 }
 
-/// Shows what a patch made: what it went into by name, all else as Go had written it.
+/// Prints a patched object as Go does: fields that the patch changed in sorted order, others in the order of the type.
 fn show(node: Node<'_>, value: &Value, touched: &Value) -> String {
     let inner = |value: &Value, at: Option<&Value>, sub: Option<Node<'_>>| match sub {
         Some(sub) => show(sub, value, at.unwrap_or(&Value::Null)),
@@ -239,7 +238,7 @@ fn show(node: Node<'_>, value: &Value, touched: &Value) -> String {
     }
 }
 
-/// Finds the other version of a built-in kind that a patch made its object one of.
+/// Returns the other version of a built-in kind that the patched object has.
 fn other_version(catalog: &Catalog, resource: &Resource, object: &Object) -> Option<Arc<Resource>> {
     if object.kind() != &*resource.kind.kind || object.api_version() == resource.kind.api_version() {
         return None;
@@ -247,7 +246,7 @@ fn other_version(catalog: &Catalog, resource: &Resource, object: &Object) -> Opt
     catalog.version_of(&resource.table, &GroupVersion::parse(object.api_version())?).cloned()
 }
 
-/// Says why a patch cannot make what it does of an object of a built-in kind; what it does not name stays.
+/// Returns why a patch must not change the version or kind of a built-in object. Fields that it omits are unchanged.
 fn other_kind(resource: &Resource, object: &Object) -> Option<String> {
     for field in ["apiVersion", "kind"] {
         if let Some(value) = object.get(field).filter(|value| !value.is_string() && !value.is_null()) {
@@ -269,7 +268,7 @@ fn other_kind(resource: &Resource, object: &Object) -> Option<String> {
     (given != *expected).then(|| scheme::misfit(resource, &given))
 }
 
-/// Rejects a patch that makes another kind of a custom resource.
+/// Returns the error for a patch that changes the version or kind of a custom resource.
 fn other_custom_kind(resource: &Resource, object: &Object) -> Status {
     let expected = &resource.kind;
     let given = object.group_version_kind().unwrap_or_default();

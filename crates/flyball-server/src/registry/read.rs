@@ -1,4 +1,4 @@
-//! Reading: what is stored, by name, by selector and by revision.
+//! Reads of stored objects by name, selector and revision.
 
 use super::Registry;
 use crate::catalog::Resource;
@@ -215,7 +215,8 @@ impl Registry {
                 }
             }
         };
-        // Whatever there is at version 0 comes out of a cache, all at once; after an object that is named nothing follows.
+        // Whatever there is at version 0 comes out of a cache, all at once; after an object that is named nothing
+        // follows.
         let whole = version == Some(0) || names_one(resource, namespace, &options.fields);
         let limit = if whole && page.is_none() { 0 } else { options.limit };
         Ok(cut(snapshot, &selection, page, limit))
@@ -245,14 +246,14 @@ impl Registry {
     }
 }
 
-/// Tells whether fields name one object.
+/// Returns whether field selectors match at most one object, by name and namespace.
 fn names_one(resource: &Resource, namespace: Option<&str>, fields: &FieldSelector) -> bool {
     let is_told =
         |field: &str| fields.terms.iter().any(|term| term.field == field && !term.negated && !term.value.is_empty());
     is_told("metadata.name") && (!resource.namespaced || namespace.is_some() || is_told("metadata.namespace"))
 }
 
-/// Takes what is selected, and of that one page.
+/// Returns one page of the selected objects.
 fn cut(snapshot: Snapshot, selection: &Selection, page: Option<Page>, limit: usize) -> Listed {
     let revision = page.as_ref().map_or(snapshot.revision, |page| page.revision);
     let after = |entry: &Arc<Entry>| page.as_ref().is_none_or(|page| entry.key.as_str() > page.after.as_str());

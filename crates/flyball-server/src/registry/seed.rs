@@ -1,7 +1,7 @@
-//! The objects that come with the server, stored past admission and validation before the first request.
+//! Bootstrap objects, stored without admission and validation before the first request.
 //!
-//! They are many and a server has to start fast, so each is made once in a process and copied from then on: only its
-//! UID, the time and the revision differ from server to server.
+//! They are many and servers must start fast, so each is built once in a process and then copied: only UID, time and
+//! revision differ between servers.
 
 use super::managed::Conversions;
 use super::{Registry, candidate, managed, meta};

@@ -1,4 +1,4 @@
-//! In which form a client wants its answer.
+//! Content negotiation: the form of a response.
 
 use flyball_core::Status;
 use flyball_core::status::{Details, Reason};
@@ -134,7 +134,7 @@ fn unsuitable(types: &str) -> Status {
     Status::new(406, Reason::NotAcceptable, message)
 }
 
-/// Chooses the form of an answer in a suitable encoding; `Err` tells whether any encoding was known.
+/// Chooses the form of a response in an acceptable encoding; `Err` holds whether any encoding was known.
 fn choose(header: Option<&str>, suits: impl Fn(Encoding) -> bool) -> Result<Form, bool> {
     let header = header.map(str::trim).filter(|header| !header.is_empty()).unwrap_or("*/*");
     let mut known_media = false;
@@ -169,7 +169,7 @@ pub(crate) fn not_acceptable(offered: &str) -> Status {
 /// The form of discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Discovery {
-    /// One document a group version.
+    /// OpenAPI v3: a document for each group version.
     Plain,
     /// All of it in one document.
     Aggregated,

@@ -1,6 +1,6 @@
-//! The body of a request, read into JSON.
+//! Decoding of request bodies into JSON.
 //!
-//! Reading notes keys that stand twice, which a map cannot hold and strict field validation must tell.
+//! Decoding records duplicate keys, which a map cannot hold and strict field validation reports.
 
 use super::syntax::json_error;
 use crate::limits;
@@ -43,13 +43,13 @@ pub(crate) struct Document {
 /// Why a body is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    /// It is no JSON, in Go's words.
+    /// Malformed JSON, with Go's message.
     #[error("{0}")]
     Json(String),
-    /// It is no YAML.
+    /// Malformed YAML.
     #[error("yaml: {0}")]
     Yaml(String),
-    /// It takes too much memory.
+    /// The decoded document exceeds the memory limit.
     #[error("Request entity too large: it takes more than {} MiB of memory", limits::MAX_WEIGHT >> 20)]
     TooLarge,
 }
@@ -152,7 +152,7 @@ fn first_document(text: &str) -> &str {
     text
 }
 
-/// Takes the first line of what the parser says: the rest draws the place for people at a terminal.
+/// Returns the first line of the parser's message: the rest shows the location on a terminal.
 fn yaml_error(text: &str) -> String {
     text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
@@ -456,7 +456,7 @@ impl<'de> Deserialize<'de> for KeyText {
     }
 }
 
-/// Takes a text, or in YAML any scalar, which JSON would quote.
+/// Decodes a string, or in YAML any scalar, which JSON would quote.
 struct Scalar;
 
 impl Visitor<'_> for Scalar {

@@ -1,12 +1,12 @@
-//! Errors of brackets in YAML, in the words of the parser that the real server has.
+//! Syntax errors of brackets in YAML, with the messages of Go's parser.
 
-/// Says what is wrong with the brackets of a text; `None` if nothing is.
+/// Returns the error of the brackets of a text, if they are unbalanced.
 ///
-/// Lines count from 0, as that parser's do, and the end is on a line of its own; line 0 is not told.
+/// Lines count from 0, as that parser's do, and the end is on a line of its own. Line 0 is omitted from messages.
 pub(super) fn mistake(text: &str) -> Option<String> {
     let mut open: Vec<(char, usize)> = Vec::new();
     let mut line = 0;
-    // Whether a value stands before the place, and on which line it began.
+    // The line on which the preceding value began, if there is one.
     let mut value: Option<usize> = None;
     let mut chars = text.char_indices().peekable();
     let mut before = '\n';

@@ -93,7 +93,7 @@ impl WriteOptions {
         })
     }
 
-    /// Shows the options as an object, for those that look at requests.
+    /// Returns the options as an object, for webhooks and policies.
     pub(crate) fn as_value(&self, kind: &str) -> Value {
         let mut value = json!({"apiVersion": "meta.k8s.io/v1", "kind": kind});
         if self.dry_run {
@@ -144,7 +144,7 @@ pub(crate) struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// Shows the options as an object, for those that look at requests.
+    /// Returns the options as an object, for webhooks and policies.
     pub(crate) fn as_value(&self) -> Value {
         let mut value = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions"});
         if self.dry_run {

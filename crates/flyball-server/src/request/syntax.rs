@@ -1,8 +1,8 @@
-//! Errors of text that is no JSON, in the words of Go's `encoding/json`.
+//! Syntax errors of JSON, with the messages of Go's `encoding/json`.
 //!
-//! Clients of the real server see these words in the answer to a malformed body. This scanner runs only then.
+//! Clients of a kube-apiserver see these messages in the response to a malformed body. This scanner runs only then.
 
-/// Says where JSON goes wrong; for text that is well formed, that it ends too early.
+/// Returns Go's error of malformed JSON; for well-formed text, the error of an unexpected end.
 pub(crate) fn json_error(text: &[u8]) -> String {
     let mut scanner = Scanner { text, at: 0, depth: 0, out_of_range: None };
     match scanner.value().and_then(|()| scanner.end()) {

@@ -20,7 +20,7 @@ impl Connections {
         Self { limit: limit.max(1), peers: Mutex::default(), links: Mutex::default() }
     }
 
-    /// Takes one more connection; closes another if that is one too many.
+    /// Adds a connection; closes another one if there are too many.
     pub(super) fn accept(&self) -> Arc<Peer> {
         let peer = Arc::new(Peer::default());
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,11 +38,11 @@ impl Connections {
         peer
     }
 
-    /// Notes a request whose answer is to be looked after.
+    /// Adds the link of a request.
     pub(super) fn note(&self, link: &Link) {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         if links.len() == links.capacity() {
-            // Those that ended are let go when room is needed.
+            // Ended ones are removed when the list is full.
             links.retain(|link| link.upgrade().is_some());
         }
         links.push(link.downgrade());

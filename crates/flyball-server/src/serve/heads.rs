@@ -1,8 +1,8 @@
 //! Bounds the heads of requests that are under way.
 //!
-//! A request keeps its head while it waits for a slot, for room or for its body. Over HTTP/2 a connection may have a thousand such
-//! requests, before anybody knows who sends them. So all connections share a bound, and beyond it each has a little of its own: many
-//! large heads of one client keep nobody else from asking.
+//! A request keeps its head while it waits for a slot, for room or for its body. Over HTTP/2 a connection may have a
+//! thousand such requests before their user is authenticated. So all connections share a bound, and each has a small
+//! reserve beyond it: many large heads of one client do not block other clients.
 
 use http::request::Parts;
 use std::sync::Arc;

@@ -50,7 +50,7 @@ impl<'c> ActionBody<'c> {
         Self { object, writer: writer(call, WriteOptions::default()), kind: Catalog::action(kind) }
     }
 
-    /// Lets admission change what was sent.
+    /// Runs mutating admission of the body.
     pub(super) async fn admit<'a>(
         self,
         registry: &Registry,
@@ -73,7 +73,7 @@ impl<'c> ActionBody<'c> {
 }
 
 impl Admitted<'_> {
-    /// Lets admission refuse what was sent.
+    /// Runs validating admission of the body.
     pub(super) async fn review(&self, registry: &Registry) -> Result<(), Status> {
         registry.admission.validate(&self.attributes, Some(&self.object)).await
     }

@@ -19,7 +19,7 @@ use http::Response;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Carries out an action on an object.
+/// Runs an action on an object.
 pub(super) async fn answer(
     server: &Arc<Components>,
     call: &Call,
@@ -42,7 +42,7 @@ pub(super) async fn answer(
     }
 }
 
-/// Answers a question, or carries out an action that stands on its own.
+/// Responds to a review, or runs an action without an object.
 pub(super) async fn review(
     server: &Arc<Components>,
     call: &Call,
@@ -69,7 +69,7 @@ pub(super) async fn review(
     Ok(response::value(201, form, answered.as_value()))
 }
 
-/// Says that an action was carried out.
+/// Responds that an action succeeded.
 fn done(call: &Call, target: &Target) -> Result<Response<Body>, Status> {
     let form = accept::negotiate(call.accept(), target.resource.offered())?;
     let value = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
@@ -159,7 +159,7 @@ fn topology(registry: &Registry, node: &str) -> serde_json::Map<String, Value> {
     labels
 }
 
-/// Puts a condition in the place of the one of its type.
+/// Replaces the condition of the same type.
 fn set_condition(object: &mut Object, condition: Value) {
     object.change(|value| {
         if !value["status"].is_object() {
@@ -220,7 +220,7 @@ async fn evict(registry: &Registry, call: &Call, target: &Target) -> Result<Resp
     done(call, target)
 }
 
-/// Takes one disruption from the budget of a pod, or refuses.
+/// Takes one disruption from the budget of a pod, or rejects the eviction.
 async fn reserve(registry: &Registry, pod: &Object, writer: &Writer<'_>) -> Result<(), Status> {
     let budgets = registry.catalog.get().of(&POD_DISRUPTION_BUDGET);
     let all = registry.store.list(&budgets.table, pod.namespace()).entries;
@@ -287,7 +287,7 @@ fn is_ready(pod: &Object) -> bool {
     conditions.into_iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// Says why a budget allows no disruption, by how many healthy pods it wants and has.
+/// Returns why a budget allows no disruption, with its desired and current number of healthy pods.
 fn exhausted(budget: &Object, (desired, current): (i64, i64)) -> String {
     let name = budget.name();
     let conditions = budget.at(&["status", "conditions"]).and_then(Value::as_array).into_iter().flatten();

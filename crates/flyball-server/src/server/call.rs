@@ -1,4 +1,4 @@
-//! A request that was let in, and what it sends.
+//! Requests that passed authorization, and their bodies.
 
 use crate::admission::Writer;
 use crate::auth::User;
@@ -14,10 +14,10 @@ use flyball_core::Status;
 use flyball_core::status::Reason;
 use http::{HeaderMap, Method, header};
 
-/// The longest name of a manager.
+/// Maximum length of a field manager's name.
 const MAX_MANAGER: usize = 128;
 
-/// A request that was let in.
+/// A request that passed authorization.
 pub(crate) struct Call {
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
@@ -25,13 +25,13 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
     pub(crate) user: User,
     pub(crate) info: RequestInfo,
-    /// The warnings that come with the answer.
+    /// The warnings of the response.
     pub(crate) warnings: Warnings,
-    /// The connection that it came by.
+    /// The connection of the request, if it is not in process.
     pub(crate) connection: Option<Link>,
-    /// Whom it is counted with.
+    /// The flow that is charged for it.
     pub(super) flow: Flow,
-    /// Its slot, and what its body takes.
+    /// Its slot, and the bytes of its body.
     pub(super) _holds: [Option<Hold>; 2],
 }
 
@@ -40,7 +40,7 @@ impl Call {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Returns whether the request may change something.
+    /// Returns whether the request may write.
     pub(super) fn writes(&self) -> bool {
         self.info.resource.is_some() && !matches!(self.method, Method::GET | Method::HEAD)
     }
@@ -61,13 +61,13 @@ impl Call {
         Some(full.split(';').next().unwrap_or_default().trim()).filter(|media| !media.is_empty())
     }
 
-    /// The name of the program that sends the request.
+    /// The name of the client program, from the `User-Agent`.
     pub(crate) fn program(&self) -> &str {
         self.header(header::USER_AGENT).unwrap_or_default().split('/').next().unwrap_or_default()
     }
 }
 
-/// Why a request is not let in.
+/// A request that was rejected before dispatch.
 pub(super) enum Refused {
     Status(Status),
     Busy,
@@ -79,7 +79,7 @@ impl From<Status> for Refused {
     }
 }
 
-/// Reads the body of a create or an update as JSON, by its media type.
+/// Decodes the body of a create or update as JSON, by its media type.
 pub(super) fn document(call: &Call, resource: &Resource) -> Result<Document, Status> {
     let format = match call.content_type() {
         None | Some("application/json") => Format::Json,
@@ -90,7 +90,7 @@ pub(super) fn document(call: &Call, resource: &Resource) -> Result<Document, Sta
     body::read(format, &call.body).map_err(|error| decode::unreadable(resource, &error, &call.body))
 }
 
-/// Rejects a body of a type that the resource cannot be sent in.
+/// Returns the 415 for a body of an unsupported media type.
 pub(super) fn unsupported(resource: &Resource) -> Status {
     let message = format!(
         "the body of the request was in an unknown format - accepted media types include: {}",

@@ -1,5 +1,5 @@
-//! Access to the containers of a pod: logs, commands, streams. None run here, and clients are told so, after
-//! all that would be refused without a container as well, and after admission has seen what they want.
+//! Access to the containers of a pod: logs, commands, streams. Containers do not run here, so every request is rejected,
+//! after the checks that do not need a container, and after admission.
 
 use super::action_body::ActionBody;
 use super::call::Call;

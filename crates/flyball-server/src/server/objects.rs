@@ -25,11 +25,11 @@ use std::sync::Arc;
 pub(super) enum Endpoint {
     /// Objects, or a part of one.
     Objects(Target),
-    /// Something that is done with an object.
+    /// An action on an object.
     Action { target: Target, subresource: &'static Subresource },
 }
 
-/// Why a path leads nowhere.
+/// A path without an endpoint.
 enum NoEndpoint {
     Page,
     Refused(Status),
@@ -41,7 +41,7 @@ impl From<Status> for NoEndpoint {
     }
 }
 
-/// Answers a request for a resource.
+/// Responds to a request for a resource.
 pub(super) async fn answer(server: &Arc<Components>, call: &Call) -> Response<Body> {
     let path = call.info.resource.as_ref().expect("only called with one");
     let target = match find(server, call, path) {
@@ -61,14 +61,14 @@ pub(super) async fn answer(server: &Arc<Components>, call: &Call) -> Response<Bo
     response
 }
 
-/// Answers with a refusal, in the encoding that the client reads.
+/// Responds with an error, in the encoding that the client accepts.
 fn refusal(call: &Call, resource: &Resource, status: &Status) -> Response<Body> {
     let encoding =
         accept::negotiate(call.accept(), resource.offered()).map_or(Form::PLAIN.encoding, |form| form.encoding);
     response::status_in(Form { encoding, ..Form::PLAIN }, status)
 }
 
-/// Finds what a path leads to, and checks that it takes the method.
+/// Finds the endpoint of a path, and checks that it supports the method.
 fn find(server: &Components, call: &Call, path: &ResourcePath) -> Result<Endpoint, NoEndpoint> {
     if call.info.watched_by_path && !matches!(call.method, Method::GET | Method::HEAD) {
         return Err(Status::method_not_allowed().into());
@@ -199,7 +199,7 @@ async fn objects(server: &Arc<Components>, call: &Call, target: Target) -> Resul
     }
 }
 
-/// The name in the path of a watch in the old way.
+/// The name in the path of a watch by the deprecated `/watch/` prefix.
 fn watched_name(call: &Call) -> Option<&str> {
     call.info.resource.as_ref().filter(|_| call.info.watched_by_path)?.name.as_deref()
 }
@@ -222,7 +222,7 @@ async fn get(
     encoder.written(200, &Written::Stored(entry))
 }
 
-/// Answers with the scale of an object.
+/// Responds with the scale of an object.
 fn scaled(encoder: &ResponseEncoder, code: u16, object: &Object) -> Result<Response<Body>, Status> {
     let scale = scale::of(&encoder.resource, object)?;
     Ok(response::value(code, Form { view: View::Whole, ..encoder.form }, scale.as_value()))
@@ -307,7 +307,7 @@ async fn patch(
     };
     let Some(kind) = kind else { return apply(registry, encoder, call, target).await };
     let options = WriteOptions::read(&call.query, Write::Patch)?;
-    // What is not there is told of before what is wrong with the patch.
+    // A missing object is reported before an invalid patch.
     registry.get(&target.resource, &target.key())?;
     let mut document = body::read(Format::Json, &call.body).map_err(|error| {
         let prefix = if kind == PatchKind::Strategic { "" } else { "error decoding patch: " };
@@ -384,7 +384,7 @@ async fn apply(
         Change::Apply(wanted)
     };
     if let Some(refused) = refused {
-        // What it would come to is told of before how it is written.
+        // Errors of the change are reported before duplicate keys.
         registry.check_change(target, &change, &writer(call, options)).await?;
         return Err(refused);
     }
@@ -392,7 +392,7 @@ async fn apply(
     outcome(encoder, target, done)
 }
 
-/// Reads what an applier sends, which is always YAML, if only because JSON is; also tells of keys that stand twice.
+/// Reads the body of an apply, which is YAML (JSON is a subset); also returns warnings of duplicate keys.
 fn applied(call: &Call) -> Result<(Object, Vec<String>), Status> {
     let bad = |why: &str| Status::bad_request(format!("error decoding YAML: {why}"));
     let document = body::read_yaml(&call.body)
@@ -441,7 +441,7 @@ fn delete_body(call: &Call, resource: &Resource) -> Result<Value, Status> {
     Ok(value)
 }
 
-/// Warns of what a deletion leaves behind, unless it says so itself.
+/// Warns of dependents that a deletion leaves behind, unless its options choose a propagation policy.
 fn warn_of_deletion(call: &Call, target: &Target, options: &DeleteOptions) {
     if options.propagation.is_none() {
         let warning = target.resource.deletion().and_then(|deletion| deletion.warning);
@@ -467,7 +467,7 @@ async fn delete(
     }
 }
 
-/// Says that an object was deleted.
+/// Returns the `Status` for a deleted object.
 fn success(resource: &Resource, object: &Object) -> Value {
     let mut details = serde_json::Map::new();
     let fields =

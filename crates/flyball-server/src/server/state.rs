@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Holds the secret that tokens are signed with.
 const KEY: &str = "service-account.key";
 
-/// Goes on with what a directory holds.
+/// Opens the server of a data directory.
 pub(super) fn open(options: Options, directory: DataDir) -> Result<Arc<Components>, DataDirError> {
     let issuer = Issuer::new(&secret(&directory, options.secret)?);
     let (store, kept) = Store::recover(&directory, Limits::of(&options.bounds))?;
@@ -47,7 +47,7 @@ fn secret(directory: &DataDir, new: [u8; 32]) -> Result<[u8; 32], DataDirError> 
     }
 }
 
-/// Finds out what the objects of a recovered store are selected by.
+/// Computes the selectable fields of the objects of a recovered store.
 fn select(registry: &Registry, progress: &Progress) {
     let catalog = registry.catalog.get();
     let mut versions: BTreeMap<&GroupResource, Vec<&Resource>> = BTreeMap::new();
@@ -80,7 +80,7 @@ fn facts(entry: &Entry, resource: Option<&Resource>) -> Facts {
     resource.map_or_else(|| Facts::of(&object, Vec::new()), |resource| resource.facts(&object))
 }
 
-/// All that a server holds at one moment. It shares with the servers made of it what none of them has changed.
+/// The state of a server at one moment. It shares unchanged objects with the servers that are created from it.
 pub struct Snapshot {
     image: Image,
     catalog: Arc<Catalog>,
@@ -234,7 +234,7 @@ mod tests {
             }
             let (code, told) = ask(&server, Method::GET, &format!("{maps}/torn"), Value::Null).await;
             assert!(code == 404 && told["message"].as_str().unwrap().contains("cannot be read"), "{told}");
-            // What was set aside is kept from start to start, until somebody puts something in its place.
+            // Quarantined objects remain after a restart, until they are replaced.
             match start {
                 0 => {}
                 1 => {

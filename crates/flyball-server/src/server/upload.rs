@@ -1,4 +1,4 @@
-//! The body of a request as it arrives: bounded in length, time and rate, and counted with the one who sends it.
+//! Reading of request bodies: bounded in length, time and rate, and charged to the user.
 //!
 //! Takes the body and gives its bytes with what they are counted by. It knows nothing of what is in them. The
 //! invariant: over a connection no more is kept than was counted before.
@@ -14,20 +14,20 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// Bytes that are counted of a body before any of it is there: as much as may come over HTTP/2 before it is read.
+/// Bytes of a body that are charged before any arrive: as many as HTTP/2 may receive before they are read.
 const FIRST_RESERVATION_BYTES: usize = 64 << 10;
 
 /// Timeout of a body.
 const MAX_BODY_TIME: Duration = Duration::from_secs(30);
 
-/// Time for the first byte of a body, and the bytes that make that a second longer.
+/// Timeout of the first byte of a body, and the bytes that extend it by a second.
 const INITIAL_BODY_TIME: Duration = Duration::from_secs(5);
 const MIN_BYTES_PER_SECOND: usize = 16 << 10;
 
-/// Bytes of a body that is too long that are read before its client is cut off.
+/// Bytes of an oversized body that are read before the connection is closed.
 const MAX_DRAINED_BYTES: usize = 8 * MAX_BODY_BYTES;
 
-/// Reads a body. It is counted if it comes over a connection; the wait for that is not the client's.
+/// Reads a body. Bodies from connections are charged to the user; waiting for that does not count as the client's time.
 pub(super) async fn read<B>(body: B, counted: Option<(&Shared, &Flow)>) -> Result<(Bytes, Option<Hold>), Refused>
 where
     B: http_body::Body<Data = Bytes> + Send,
@@ -61,7 +61,7 @@ where
             return Err(too_large());
         }
         if length > MAX_BODY_BYTES {
-            // Many a client does not hear the answer before it is done with sending.
+            // Many clients read the response only after they sent the whole body.
             (first, all) = (Bytes::new(), BytesMut::new());
             continue;
         }

@@ -31,7 +31,7 @@ pub(crate) struct Unreadable {
     why: String,
 }
 
-/// One state of one object; never changed once made.
+/// An immutable state of an object.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) key: ObjectKey,
@@ -56,14 +56,14 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Takes the labels of an object, and the values of the fields that its kind can be selected by.
+    /// Returns the labels of an object and the values of its selectable fields.
     pub(crate) fn of(object: &Object, fields: Vec<String>) -> Self {
         let labels = object.labels().into_iter().flatten();
         let labels = labels.filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into())));
         Self { labels: labels.collect(), fields: fields.into_iter().map(String::into_boxed_str).collect() }
     }
 
-    /// Looks a label up.
+    /// Returns the value of a label.
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
         let at = self.labels.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
         Some(&self.labels[at].1)

@@ -4,8 +4,8 @@
 //! while it was busy as one frame, so that many writers share the wait for the disk. A log that has grown beyond the
 //! objects themselves is replaced by a snapshot, which another thread writes while the next log goes on.
 //!
-//! It knows nothing of HTTP and kinds. What must stay true: what is not on disk is not shown to anybody, and what was
-//! acknowledged is found by [`Journal::recover`] whatever happens to the process or the machine.
+//! It must not know HTTP and kinds. Invariant: a write is not visible before it is on disk, and [`Journal::recover`] finds
+//! every acknowledged write after any crash of the process or the machine.
 
 mod compact;
 mod frame;
@@ -60,7 +60,7 @@ impl Journal {
         recover::recover(directory.path(), directory.progress())
     }
 
-    /// Goes on where recovery ended, and puts on disk what has been written since.
+    /// Continues after recovery, and writes the changes since then.
     pub(super) fn begin(
         directory: DataDir,
         recovered: &Recovered,
@@ -125,7 +125,7 @@ struct Writer {
 
 impl Writer {
     fn run(mut self, shared: &Shared) {
-        // Whatever ends this thread, nobody waits for it any longer.
+        // However this thread ends, its waiters are released.
         let _ends = Ends(shared, self.directory.path().to_owned());
         while let Some(batch) = shared.next_batch() {
             match self.write(&batch) {
@@ -161,8 +161,8 @@ impl Writer {
 
     /// Replaces the logs by a snapshot once they are worth it.
     ///
-    /// A log is begun for each snapshot, and no other before that snapshot is made: where it cannot be made, the same log
-    /// goes on.
+    /// A log is begun for each snapshot, and no other before that snapshot is made: where it cannot be made, the same
+    /// log goes on.
     fn compact(&mut self, shared: &Shared) {
         if let Some(done) = self.compaction.take_if(|compaction| compaction.is_finished()) {
             match done.join().unwrap_or_else(|_| Err(io::Error::other("the thread panicked"))) {

@@ -8,14 +8,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot, watch};
 
-/// Bytes that are put on disk at a time, roughly.
+/// Approximate size of a batch, in bytes.
 const BATCH: usize = 16 << 20;
 
-/// All objects with their latest events. One that was taken of another costs nothing until either is written to.
+/// All objects with their latest events. A copy shares memory until one of the two is written to.
 #[derive(Debug)]
 pub(crate) struct Image {
     pub(super) revision: Revision,
-    /// Nothing is known of what was before.
+    /// The oldest known revision.
     pub(super) start: Revision,
     pub(super) tables: BTreeMap<GroupResource, Table>,
 }
@@ -25,7 +25,7 @@ impl Image {
         Self { revision: start, start, tables: BTreeMap::new() }
     }
 
-    /// Takes an image of the image.
+    /// Copies the image.
     pub(crate) fn image(&self) -> Self {
         let tables = self.tables.iter().map(|(name, table)| (name.clone(), table.image())).collect();
         Self { revision: self.revision, start: self.start, tables }
@@ -40,12 +40,12 @@ impl Image {
         self.tables.iter().flat_map(|(name, table)| table.entries().map(move |entry| (name, entry)))
     }
 
-    /// Rejects a revision of which nothing is known.
+    /// Rejects a compacted revision.
     pub(super) fn reaches(&self, revision: Revision) -> Result<(), Error> {
         if revision < self.start { Err(Error::Compacted { asked: revision, oldest: self.start }) } else { Ok(()) }
     }
 
-    /// Carries a change out, and returns the notifier to call once the store is free, as whoever it wakes comes to read.
+    /// Applies a change, and returns the notifier to call after the lock is released, since woken watches read the store.
     #[must_use]
     fn apply(&mut self, table: &GroupResource, key: &ObjectKey, change: Change, limits: &Limits) -> Arc<WriteNotifier> {
         if !self.tables.contains_key(table) {
@@ -64,29 +64,29 @@ pub(super) struct Shared {
     limits: Limits,
     /// Wakes the journal's thread.
     wake: Condvar,
-    /// Counts the batches that are done with.
+    /// Number of finished batches.
     flushes: watch::Sender<u64>,
-    /// Wakes those who wait for a revision, whatever the table.
+    /// Notifies waiters for a revision, of any table.
     written: Notify,
 }
 
 #[derive(Debug)]
 pub(super) struct State {
-    /// The image that everybody sees.
+    /// The committed image.
     pub(super) image: Image,
-    /// The write that is on its way to disk, if there is one.
+    /// The writes on their way to disk, if there is a journal.
     staged: Option<Staged>,
 }
 
 #[derive(Debug)]
 struct Staged {
-    /// The last revision that was given out.
+    /// The last assigned revision.
     revision: Revision,
     queue: VecDeque<Write>,
-    /// The keys that are being written: nothing else is, in their place.
+    /// The keys of staged writes: each has one at most.
     keys: BTreeSet<(GroupResource, ObjectKey)>,
     is_closing: bool,
-    /// Why nothing is written any more.
+    /// The error that ended the journal.
     broken: Option<Error>,
 }
 
@@ -95,17 +95,17 @@ struct Staged {
 pub(super) struct Write {
     pub(super) table: GroupResource,
     pub(super) change: Change,
-    /// The writer that waits for it.
+    /// The writer that waits for the result.
     done: Option<oneshot::Sender<Result<(), Error>>>,
 }
 
-/// The state of a write that was begun.
+/// The state of a write after [`Shared::begin`].
 pub(super) enum Begun {
-    /// It is written.
+    /// The write is committed.
     Done(Arc<Entry>),
-    /// It is on its way.
+    /// The write is staged.
     Staged(Arc<Entry>, oneshot::Receiver<Result<(), Error>>),
-    /// Another one of the same object is on its way; it has to be seen what becomes of it.
+    /// Another write of the same object is staged; wait for its result.
     Busy(watch::Receiver<u64>),
 }
 
@@ -130,7 +130,7 @@ impl Shared {
         self.lock().image.image()
     }
 
-    /// Carries a write out, or hands it to the journal.
+    /// Commits a write, or stages it for the journal.
     pub(super) fn begin<M: FnOnce(Revision) -> Result<Change, Error>>(
         &self,
         table: &GroupResource,
@@ -149,7 +149,7 @@ impl Shared {
             }
         }
         let current = image.tables.get(table).and_then(|table| match expected {
-            // What cannot be read is in nobody's way, and can be removed.
+            // A quarantined object does not block a create, and can be removed.
             Some(_) => table.get(key).or_else(|| table.quarantined(key)),
             None => table.get(key),
         });
@@ -175,7 +175,7 @@ impl Shared {
         Ok(Begun::Staged(entry, kept))
     }
 
-    /// Sends writes to disk from now on; returns those after a revision, which are not there yet.
+    /// Stages all later writes for the journal; returns those after a revision, which are not on disk.
     pub(super) fn stage_from_now_on(&self, revision: Revision) -> Vec<Write> {
         let State { image, staged } = &mut *self.lock();
         let mut since: Vec<Write> = Vec::new();
@@ -215,7 +215,7 @@ impl Shared {
         (count > 0).then(|| queue.drain(..count).collect())
     }
 
-    /// Shows writes that are on disk, or forgets those that are not, and tells who waits.
+    /// Commits writes that are on disk, or drops those that failed, and notifies their writers.
     pub(super) fn finish(&self, batch: Vec<Write>, kept: Result<(), Error>) {
         let (mut waiting, mut notifiers) = (Vec::with_capacity(batch.len()), BTreeMap::new());
         {
@@ -235,12 +235,12 @@ impl Shared {
         self.written.notify_waiters();
         self.flushes.send_modify(|count| *count += 1);
         for done in waiting {
-            // Who hung up does not want to know.
+            // The writer may have been dropped.
             let _ = done.send(kept.clone());
         }
     }
 
-    /// Takes no more writes, and refuses those that wait.
+    /// Rejects all staged and later writes.
     pub(super) fn break_off(&self, why: Error) {
         let waiting: Vec<Write> = {
             let mut state = self.lock();
@@ -251,7 +251,7 @@ impl Shared {
         self.finish(waiting, Err(why));
     }
 
-    /// Has the journal's thread end once it has written what there is.
+    /// Ends the journal's thread after its queue is written.
     pub(super) fn close(&self) {
         if let Some(staged) = &mut self.lock().staged {
             staged.is_closing = true;

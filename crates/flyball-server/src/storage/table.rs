@@ -66,7 +66,7 @@ impl Event {
 #[derive(Debug)]
 pub(super) struct Table {
     objects: Arc<Objects>,
-    /// The stored objects that cannot be read. They are kept, and nobody sees them.
+    /// Stored objects that cannot be decoded. They are kept, but not served.
     quarantine: Arc<Objects>,
     window: Arc<VecDeque<Arc<Event>>>,
     /// The window holds every event after this revision.
@@ -88,7 +88,7 @@ impl Table {
         Self { objects, quarantine, window: Arc::default(), start, bytes: 0, notifier: Arc::default() }
     }
 
-    /// Takes an image; nobody who listens to the table hears of it.
+    /// Copies the table, with a notifier of its own.
     pub(super) fn image(&self) -> Self {
         let Self { objects, quarantine, window, start, bytes, notifier: _ } = self;
         Self {
@@ -139,11 +139,11 @@ impl Table {
         self.notifier.clone()
     }
 
-    /// Carries a change out and notes it in the window.
+    /// Applies a change and adds its event to the window.
     pub(super) fn apply(&mut self, key: &ObjectKey, change: Change, limits: &Limits) {
         if self.quarantine.contains_key(key) {
             Arc::make_mut(&mut self.quarantine).remove(key);
-            // Nobody has seen it come, and so nobody is told that it goes.
+            // It was never served, so its removal is no event.
             if matches!(change, Change::Remove(_)) {
                 return;
             }

@@ -1,8 +1,8 @@
 //! The readers of watches, as the server sees them: which there are, and which were cut off because they read too
 //! slowly.
 //!
-//! A watch costs a place in the window and what was told last. The transport cuts off who leaves that unread
-//! (`serve`); here it is counted.
+//! A watch costs a position in the window and its last sent events. The transport closes clients that do not read them
+//! (`serve`); here they are counted.
 
 use super::Watch;
 use crate::link::Link;
@@ -21,7 +21,7 @@ fn step(mut watch: Watch) -> Step {
     Box::pin(async move { watch.next().await.map(|frames| (frames, watch)) })
 }
 
-/// A watch that somebody reads.
+/// A watch with a client.
 struct Reader {
     table: GroupResource,
     connection: Option<Link>,
@@ -81,13 +81,13 @@ impl Readers {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a watch read, over a connection if it is not in process.
+    /// Adds a watch, with its connection if it is not in process.
     pub(super) fn read(watch: Watch, connection: Option<Link>) -> Frames {
         let (readers, table) = (watch.readers.clone(), watch.encoder.resource.table.clone());
         let reader = Arc::new(Reader { table, connection, step: Mutex::new(Some(step(watch))) });
         let mut all = readers.all();
         if all.len() == all.capacity() {
-            // Those that ended are let go when room is needed.
+            // Ended ones are removed when the list is full.
             all.retain(|reader| reader.strong_count() > 0);
         }
         all.push(Arc::downgrade(&reader));

@@ -1,4 +1,4 @@
-//! Conditions in CEL under which a webhook or a policy is asked at all.
+//! Match conditions of webhooks and policies, in CEL.
 
 use super::{Attributes, Environment};
 use crate::auth::{Action, Authorizer, Decision, On, User};

@@ -1,4 +1,4 @@
-//! Webhooks and policies as they are configured now.
+//! The current configuration of webhooks and policies.
 
 use crate::kinds::Kind;
 use crate::storage::{Entry, Store};

@@ -1,6 +1,7 @@
-//! Which requests a webhook or a policy is asked about.
+//! Matching of requests with the rules of webhooks and policies.
 //!
-//! See <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-rules>.
+//! See
+//! <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-rules>.
 
 use super::{Attributes, Environment, Operation};
 use crate::catalog::Resource;
@@ -17,7 +18,7 @@ pub(super) struct Rule {
     versions: Vec<String>,
     resources: Vec<String>,
     scope: Option<Scope>,
-    /// Names of objects; empty for any.
+    /// Names of matched objects; empty for all.
     names: Vec<String>,
 }
 

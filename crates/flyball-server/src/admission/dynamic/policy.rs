@@ -1,4 +1,4 @@
-//! Admission policies: rules in CEL, bound to where they hold, that change requests or refuse them.
+//! Admission policies: rules in CEL that change or reject requests, with bindings that select where they apply.
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/> and
 //! <https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/>.
@@ -165,13 +165,13 @@ impl Policy {
         }
     }
 
-    /// Gives the variables their values, each with those before it known; returns those that have none, and why.
+    /// Evaluates the variables in order; returns those that failed, with their errors.
     fn define(&self, scope: &mut Scope) -> Vec<(String, String)> {
         let mut broken = Vec::new();
         let mut values = Vec::new();
         for (name, expression) in &self.variables {
             scope.set_fields("variables", &values);
-            // A variable that nobody asks for costs nothing.
+            // Unused variables are not evaluated.
             match expression.run(scope, &Budget::of_rules()) {
                 Ok(value) => values.push((name.clone(), value)),
                 Err(why) => {
@@ -230,7 +230,7 @@ impl Policy {
     }
 }
 
-/// Names the variable that an expression could not be worked out for.
+/// Returns the failed variable that an expression uses.
 fn explain(why: String, broken: &[(String, String)]) -> String {
     for (name, cause) in broken {
         if let Some(start) = why.strip_suffix(&format!("no such key: {name}")) {

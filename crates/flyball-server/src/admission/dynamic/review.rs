@@ -1,6 +1,7 @@
 //! Reviews: `AdmissionReview` for webhooks, and the `request` that expressions see.
 //!
-//! See <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#webhook-request-and-response>.
+//! See
+//! <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#webhook-request-and-response>.
 
 use super::Attributes;
 use crate::catalog::{Resource, decode};

@@ -1,7 +1,7 @@
-//! Admission webhooks: programs elsewhere that change requests, or refuse them.
+//! Admission webhooks.
 //!
-//! A webhook is asked without any lock held, and for as long as its own configuration says: one that hangs harms those
-//! requests alone that it is asked about. See
+//! A webhook is called without a lock, with the timeout of its configuration: one that hangs delays only the requests
+//! that match it. See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>.
 
 use super::condition::Conditions;
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// A webhook of a configuration.
 struct Webhook {
     name: String,
-    /// Tells it from all others.
+    /// A unique ID.
     id: String,
     client: Client,
     constraints: Constraints,
@@ -123,7 +123,7 @@ impl Webhook {
         if verdict.allowed { Ok(verdict) } else { Err(Refusal::Refused(self.denial(verdict.status))) }
     }
 
-    /// Says that the webhook refuses, in its own words.
+    /// Returns the error of a webhook that denies a request, with its message.
     fn denial(&self, status: Option<Value>) -> Status {
         let mut status: Status = status.and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default();
         // An answer's code has three digits.
@@ -241,7 +241,7 @@ impl Plugin for ValidatingAdmissionWebhook {
     }
 }
 
-/// Lets webhooks change a request, one after the other: each sees what those before it did.
+/// Calls mutating webhooks in order: each sees the changes of those before it.
 async fn mutate(
     env: &Environment,
     configurations: &[Vec<Webhook>],
@@ -288,7 +288,7 @@ async fn mutate(
     Ok(())
 }
 
-/// Lets webhooks refuse a request; all are asked at once.
+/// Calls validating webhooks concurrently.
 async fn validate(
     env: &Environment,
     configurations: &[Vec<Webhook>],
@@ -307,6 +307,6 @@ async fn validate(
         let asked = hook.ask(env, attributes, shown_as, false, (object.as_ref(), old.as_ref())).await;
         asked.map(drop).or_else(|refusal| hook.apply_failure_policy(refusal))
     });
-    // Whoever answers first, the first in order is told of.
+    // Whichever responds first, the error of the first in order is reported.
     futures_util::future::join_all(asks).await.into_iter().collect()
 }

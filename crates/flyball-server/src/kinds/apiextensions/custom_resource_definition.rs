@@ -104,7 +104,7 @@ fn default(crd: &mut Object) {
             drop_null_defaults(schema);
         }
     }
-    // Something is always stored in some version; whoever empties the list owns nothing of it.
+    // Objects are always stored in some version; a client that empties the list does not own it.
     if let (Some(storage), Some(status)) = (storage, crd.get("status").and_then(Value::as_object))
         && status.get("storedVersions").and_then(Value::as_array).is_some_and(Vec::is_empty)
     {
@@ -130,7 +130,7 @@ fn drop_null_defaults(schema: &mut Value) {
     }
 }
 
-/// Brings a written CRD into the state that a write may leave it in.
+/// Prepares a written CRD: resets the fields that a write of this part must not change.
 fn prepare(crd: &mut Object, old: Option<&Object>, part: Part, _clock: &Clock) {
     let storage: Option<String> =
         versions(crd).iter().find(|v| v["storage"] == true).map(|v| text(v, "name").to_owned());

@@ -328,7 +328,7 @@ pub(super) fn row(view: &View<'_>) -> Row {
     ])
 }
 
-/// Tells where a metric stands and where it should stand.
+/// Returns the table cell of a metric: current and target value.
 fn shown_target(metric: &Value, current: Option<&Value>) -> String {
     let (field, named, averaged) = match text(metric, "type") {
         "External" => ("external", false, true),

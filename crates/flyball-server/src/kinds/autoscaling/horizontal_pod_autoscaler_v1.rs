@@ -37,7 +37,7 @@ fn default(scaler: &mut Object) {
     }
 }
 
-/// Turns the first version into the second.
+/// Converts the first version to the second.
 fn to_v2(scaler: &mut Object) {
     let [metrics, current, conditions, behavior] =
         [METRICS, CURRENT_METRICS, CONDITIONS, BEHAVIOR].map(|name| take_annotation(scaler, name));
@@ -73,7 +73,7 @@ fn has_other_metrics(scaler: &Object) -> bool {
     metrics.as_ref().and_then(Value::as_array).is_some_and(|metrics| !metrics.is_empty())
 }
 
-/// Turns the second version into the first.
+/// Converts the second version to the first.
 fn from_v2(scaler: &mut Object) {
     for name in [METRICS, CURRENT_METRICS, CONDITIONS, BEHAVIOR] {
         take_annotation(scaler, name);
@@ -115,7 +115,7 @@ fn from_v2(scaler: &mut Object) {
     }
 }
 
-/// Takes an annotation out and reads it as JSON; what is none is dropped, as the real server does.
+/// Removes an annotation and returns its JSON; malformed JSON is dropped, as kube-apiserver does.
 fn take_annotation(scaler: &mut Object, name: &str) -> Option<Value> {
     let annotations = scaler.metadata_mut().inner("annotations")?;
     let text = annotations.remove(name);

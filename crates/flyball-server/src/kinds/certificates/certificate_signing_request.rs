@@ -152,7 +152,7 @@ fn prepare(request: &mut Object, old: Option<&Object>, part: Part, clock: &Clock
     }
 }
 
-/// Notes when conditions were told, and since when they hold.
+/// Sets the update and transition times of conditions.
 fn date_conditions(request: &mut Object, old: &Object, clock: &Clock) {
     for condition in request.inner_or_new("status").each("conditions") {
         condition.fill("lastUpdateTime", clock.now_rfc3339());
@@ -207,7 +207,7 @@ fn verdict(request: &Object, old: &Object, part: Part) -> Errors {
     errors
 }
 
-/// Says what is wrong with a request in PEM; only its first block counts.
+/// Returns the error of a request in PEM, of which only the first block is read.
 fn wrong_request(text: &[u8]) -> Option<String> {
     let Some(block) = pem::blocks(text).next().filter(|block| block.label == "CERTIFICATE REQUEST") else {
         return Some("PEM block type must be CERTIFICATE REQUEST".into());
@@ -219,7 +219,7 @@ fn wrong_request(text: &[u8]) -> Option<String> {
     }
 }
 
-/// Says what Go finds wrong with bytes that are no signing request: here it knows the outermost layer alone.
+/// Returns Go's error for bytes that are no signing request. It reads the outermost layer only.
 fn wrong_der(bytes: &[u8]) -> String {
     const SEQUENCE: u8 = 0x30;
     match bytes {
@@ -230,7 +230,7 @@ fn wrong_der(bytes: &[u8]) -> String {
     .into()
 }
 
-/// Says what is wrong with issued certificates in PEM; there may be none yet.
+/// Returns the error of issued certificates in PEM. There may be none yet.
 fn wrong_certificate(text: &[u8]) -> Option<String> {
     if text.is_empty() {
         return None;

@@ -87,14 +87,14 @@ const RENAMED: [(&str, &str); 7] = [
     ("deprecatedCount", "count"),
 ];
 
-/// Turns an event of the newer group into a core event.
+/// Converts an event of the newer group to a core event.
 pub(in crate::kinds) fn to_core(event: &mut Object) {
     for (new, core) in RENAMED {
         if let Some(value) = event.remove(new) {
             event.insert(core.into(), value);
         }
     }
-    // These are always told of a core event.
+    // Core events always have these fields.
     for (field, empty) in [("reportingComponent", json!("")), ("reportingInstance", json!("")), ("source", json!({}))] {
         event.entry(field).or_insert(empty);
     }
@@ -104,7 +104,7 @@ pub(in crate::kinds) fn to_core(event: &mut Object) {
     event.entry("involvedObject").or_insert_with(|| json!({}));
 }
 
-/// Turns a core event into one of the newer group.
+/// Converts a core event to one of the newer group.
 pub(in crate::kinds) fn from_core(event: &mut Object) {
     for (new, core) in RENAMED {
         if let Some(value) = event.remove(core) {

@@ -70,11 +70,11 @@ fn default(node: &mut Object) {
     if let Some(capacity) = status.get("capacity").cloned() {
         status.fill("allocatable", capacity);
     }
-    // Whoever sets one of them owns both.
+    // A client that sets one of them owns both.
     unite_pod_cidrs(node);
 }
 
-/// Brings `podCIDR`, the older field, and `podCIDRs` in line: both are one field of the internal object.
+/// Synchronizes `podCIDR`, the older field, and `podCIDRs`: both are one field of the internal type.
 fn unite_pod_cidrs(node: &mut Object) {
     let all = node.at(&["spec", "podCIDRs"]).and_then(Value::as_array).cloned().unwrap_or_default();
     let single = node.at(&["spec", "podCIDR"]).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -144,7 +144,7 @@ fn validate_as(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     errors
 }
 
-/// Taints of a node; errors tell of them as of metadata.
+/// Validates the taints of a node; the paths of errors begin with `metadata`.
 fn taints(spec: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     let list = spec.at("taints");
@@ -170,7 +170,7 @@ fn taints(spec: &Field<'_>) -> Errors {
     errors
 }
 
-/// Tells in words whether a node takes no more pods.
+/// Returns the value of the field selector `spec.unschedulable`.
 fn unschedulable(node: &Object, _: &str) -> String {
     node.at(&["spec", "unschedulable"]).and_then(Value::as_bool).unwrap_or_default().to_string()
 }

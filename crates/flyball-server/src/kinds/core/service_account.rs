@@ -13,7 +13,7 @@ pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ServiceAccount", "service
     .subresources(&[Sub::TOKEN])
     .deleted_as_object();
 
-/// Says what a service account that names secrets leads to believe.
+/// Warns of the deprecated annotation that enforces mountable secrets.
 fn warn(object: &Object, old: Option<&Object>) -> Vec<String> {
     const ENFORCED: &str = "kubernetes.io/enforce-mountable-secrets";
     let set = |object: &Object| object.annotation(ENFORCED).is_some();

@@ -13,7 +13,7 @@ pub(super) fn modes(given: &[Value]) -> Value {
     short.join(",").into()
 }
 
-/// Names the class of a volume or a claim, which an annotation named once.
+/// Returns the class of a volume or claim, also from the deprecated annotation.
 pub(super) fn class(view: &View<'_>) -> Value {
     let old = view.object.annotation("volume.beta.kubernetes.io/storage-class");
     old.unwrap_or_else(|| view.text("spec.storageClassName")).into()

@@ -1,4 +1,4 @@
-//! Events of `events.k8s.io`: core events in other words.
+//! Events of `events.k8s.io`: another form of core events.
 
 use super::GROUP;
 use crate::kinds::core::event;

@@ -1,4 +1,4 @@
-//! The flow schemas and priority levels that every cluster has from the start.
+//! The flow schemas and priority levels of every new cluster.
 //!
 //! Two of each are mandatory and may not change. See
 //! <https://kubernetes.io/docs/concepts/cluster-administration/flow-control/#defaults>.

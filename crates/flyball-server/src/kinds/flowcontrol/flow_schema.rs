@@ -1,4 +1,4 @@
-//! Flow schemas: which requests go to which priority level.
+//! Flow schemas, which map requests to priority levels.
 
 use super::{EXEMPT, GROUP, bootstrap, check_status, fixed};
 use crate::kinds::field::{Errors, Field};

@@ -1,4 +1,4 @@
-//! IP addresses, which clients make: this server allocates those of services elsewhere.
+//! IP addresses, which clients create: addresses of services are allocated without them.
 
 use super::GROUP;
 use crate::kinds::kind::Kind;

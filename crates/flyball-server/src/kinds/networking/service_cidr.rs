@@ -1,4 +1,4 @@
-//! Service CIDRs, which are stored and allocated from nowhere.
+//! Service CIDRs, which are stored but have no effect.
 
 use super::GROUP;
 use crate::kinds::kind::{Kind, Subresource as Sub};

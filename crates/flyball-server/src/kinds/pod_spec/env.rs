@@ -1,4 +1,4 @@
-//! The environment of containers, and what may be read out of a pod for it.
+//! Environment variables of containers, and their sources in fields of the pod.
 
 use super::super::field::Field;
 use super::super::rules::{path, text};

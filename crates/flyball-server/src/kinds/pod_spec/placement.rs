@@ -1,4 +1,4 @@
-//! Which nodes a pod may go to, and which it would rather go to.
+//! Placement of pods: affinity, tolerations, topology spread.
 
 use super::super::field::Field;
 use super::super::rules::{affinity, label};
@@ -121,7 +121,7 @@ pub(in crate::kinds) fn tolerations(tolerations: &Field<'_>) -> Errors {
 pub(super) fn spread(constraints: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     let pair = |value: &Value| (value["topologyKey"].to_string(), value["whenUnsatisfiable"].to_string());
-    // All but the last of those that are alike are told.
+    // Of equal ones, all but the last are reported.
     let mut later: BTreeMap<(String, String), usize> = BTreeMap::new();
     constraints.list().iter().for_each(|constraint| *later.entry(pair(constraint)).or_default() += 1);
     for constraint in constraints.items() {
@@ -159,7 +159,7 @@ pub(super) fn spread(constraints: &Field<'_>) -> Errors {
     errors
 }
 
-/// Tells what a toleration is but for how long it lasts.
+/// Returns a toleration without its duration.
 pub(in crate::kinds) fn without_time(toleration: &Value) -> Value {
     let mut toleration = toleration.clone();
     if let Some(fields) = toleration.as_object_mut() {

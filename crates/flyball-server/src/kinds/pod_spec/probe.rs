@@ -1,4 +1,4 @@
-//! Probes, and what is done when a container starts and stops.
+//! Probes and lifecycle handlers of containers.
 
 use super::super::field::Field;
 use super::super::rules::{port, text};

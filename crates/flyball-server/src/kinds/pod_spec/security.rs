@@ -1,4 +1,4 @@
-//! As whom containers run, and with which rights.
+//! Security contexts of pods and containers.
 
 use super::super::field::Field;
 use super::super::rules::path;

@@ -1,4 +1,4 @@
-//! The spec of a pod, wherever it stands.
+//! The spec of a pod or pod template.
 
 use super::super::field::Field;
 use super::super::rules::{address, label, resource, text};

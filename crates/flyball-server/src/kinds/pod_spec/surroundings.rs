@@ -1,4 +1,4 @@
-//! The part of a pod that the rules of its containers look at.
+//! The context of a container: the fields of its pod that its validation needs.
 
 use serde_json::Value;
 use std::collections::BTreeMap;

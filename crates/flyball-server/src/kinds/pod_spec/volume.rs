@@ -1,4 +1,4 @@
-//! Volumes of pods: where each takes its files from.
+//! Volumes of pods and their sources.
 
 use super::super::field::Field;
 use super::super::rules::{label, path, text};

@@ -182,7 +182,7 @@ fn container_warnings(container: &Field<'_>) -> Vec<String> {
 fn port_warnings(spec: &Field<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut known: BTreeMap<(i64, String), Ports> = BTreeMap::new();
-    // What goes beyond what an answer holds is not told, so it is not looked for: pairs grow faster than what was sent.
+    // The search ends when the warnings exceed what a response may hold: the number of pairs grows quadratically.
     let mut room = MAX_WARNINGS;
     for list in CONTAINERS {
         for container in spec.at(list).items() {

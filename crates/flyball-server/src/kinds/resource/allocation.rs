@@ -1,4 +1,4 @@
-//! The status of a claim: the devices that it got, who uses them, and what their drivers say of them.
+//! The status of a claim: its devices, their users, and what drivers report of them.
 
 use super::configuration::{self, MAX_CONFIGURATIONS, RequestNames};
 use super::{Errors, MAX_REQUESTS, by_text, condition, list, name, set, taint};
@@ -18,7 +18,7 @@ const MAX_ADDRESSES: usize = 16;
 const MAX_INTERFACE: usize = 256;
 const MAX_HARDWARE_ADDRESS: usize = 128;
 
-/// Names a device among all that there are.
+/// Returns the unique name of a device.
 fn id(of: &Value, parts: &[&str]) -> String {
     let parts = parts.iter().map(|part| of[*part].as_str().unwrap_or_default());
     parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")

@@ -1,4 +1,4 @@
-//! Capacities of devices, and how much of one a request may consume.
+//! Capacities of devices, and policies of their consumption.
 
 use super::{Errors, set};
 use crate::kinds::field::Field;

@@ -1,4 +1,4 @@
-//! Conditions as all newer kinds have them.
+//! Conditions (`metav1.Condition`).
 
 use super::Errors;
 use crate::kinds::field::Field;

@@ -1,4 +1,4 @@
-//! Parameters that drivers read, and only they understand.
+//! Opaque parameters of drivers.
 
 use super::{Errors, MAX_REQUESTS, by_text, set};
 use crate::kinds::field::Field;

@@ -1,4 +1,4 @@
-//! Classes of devices: selectors and parameters that an administrator gives a name.
+//! Device classes: named selectors and parameters.
 
 use super::GROUP;
 use super::configuration::{self, MAX_CONFIGURATIONS};

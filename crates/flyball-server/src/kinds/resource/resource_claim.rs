@@ -1,4 +1,4 @@
-//! Claims of devices: what is asked for, and what was allocated.
+//! Claims of devices: requests and allocations.
 
 use super::GROUP;
 use super::configuration::{self, MAX_CONFIGURATIONS, RequestNames};

@@ -1,4 +1,4 @@
-//! Templates of which claims are made for single pods.
+//! Templates for the claims of single pods.
 
 use super::GROUP;
 use super::{Errors, resource_claim as claim};

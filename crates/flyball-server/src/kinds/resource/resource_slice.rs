@@ -125,7 +125,7 @@ fn pool(pool: &Field<'_>) -> Errors {
     errors
 }
 
-/// Shows fields that exclude one another.
+/// Prints fields that exclude each other.
 fn shown(fields: &[&str]) -> BadValue {
     let fields: Vec<String> = fields.iter().map(|field| format!("`{field}`")).collect();
     format!("{{{}}}", fields.join(", ")).into()
@@ -137,7 +137,7 @@ fn raised(flag: &Field<'_>) -> Errors {
     lowered.then(|| flag.invalid("must be either unset or set to true")).into_iter().collect()
 }
 
-/// The nodes that have the devices are told in one way.
+/// Validates that exactly one field selects the nodes of the devices.
 fn nodes(spec: &Field<'_>) -> Errors {
     const ONE: &str = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
     let (node, selector) = (spec.at("nodeName"), spec.at("nodeSelector"));

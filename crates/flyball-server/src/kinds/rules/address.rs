@@ -1,6 +1,6 @@
-//! IP addresses and CIDR blocks, as strictly and as leniently as Kubernetes reads them.
+//! IP addresses and CIDR blocks, parsed as Kubernetes does.
 //!
-//! Fields of old kinds took addresses with leading zeros (`010.0.0.1`) once, and still keep those that they hold.
+//! Fields of old kinds accepted addresses with leading zeros (`010.0.0.1`) once; unchanged ones remain valid.
 
 use super::super::field::Field;
 use flyball_core::field::FieldError;

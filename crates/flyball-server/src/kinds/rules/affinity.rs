@@ -14,7 +14,8 @@ pub(crate) fn node_selector(field: &Field<'_>, check_values: bool) -> Vec<FieldE
     terms.items().flat_map(|term| node_selector_term(&term, check_values)).collect()
 }
 
-/// The field must hold a term of a node selector; values that no label can have are overlooked where nothing is required.
+/// The field must hold a term of a node selector; values that no label can have are overlooked where nothing is
+/// required.
 pub(crate) fn node_selector_term(term: &Field<'_>, check_values: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for requirement in term.at("matchExpressions").items() {

@@ -1,4 +1,4 @@
-//! Paths in file systems, which may not lead out of where they begin.
+//! Paths in file systems, without `..`.
 
 use super::super::field::Field;
 use flyball_core::field::FieldError;

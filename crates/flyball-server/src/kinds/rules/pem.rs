@@ -1,4 +1,4 @@
-//! PEM blocks, read as Go's `encoding/pem` does: what is no block is passed over.
+//! PEM blocks, parsed as Go's `encoding/pem` does: other text is skipped.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +15,7 @@ pub(in crate::kinds) struct Block {
     pub(in crate::kinds) content: Vec<u8>,
 }
 
-/// Goes through the blocks of a text.
+/// Iterates over the blocks of a text.
 pub(in crate::kinds) fn blocks(text: &[u8]) -> impl Iterator<Item = Block> {
     let text = String::from_utf8_lossy(text).into_owned();
     let (mut at, mut broken) = (0, 0);

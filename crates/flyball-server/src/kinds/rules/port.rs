@@ -20,7 +20,7 @@ pub(crate) fn number_or_name(field: &Field<'_>) -> Vec<FieldError> {
     }
 }
 
-/// Tells what is wrong with the name of a port.
+/// Validates the name of a port.
 pub(crate) fn name(text: &str) -> Vec<String> {
     let mut wrong: Vec<&str> = Vec::new();
     if text.len() > 15 {

@@ -1,4 +1,4 @@
-//! Resources that are counted and given out: their names and their amounts.
+//! Names and amounts of resources.
 
 use super::super::field::Field;
 use flyball_core::field::FieldError;
@@ -68,7 +68,7 @@ pub(crate) fn amount_of(value: &Value) -> Option<Quantity> {
     value.as_str()?.parse().ok()
 }
 
-/// Tells what is wrong with the name of a resource, wherever it may stand.
+/// Validates the name of a resource of any object.
 fn general_name(field: &Field<'_>, name: &str) -> Vec<FieldError> {
     let wrong: Vec<FieldError> =
         names::qualified_name(name).into_iter().map(|wrong| field.invalid_as(name, wrong)).collect();

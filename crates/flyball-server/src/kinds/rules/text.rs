@@ -1,10 +1,10 @@
-//! Texts with a form of their own: names of variables, of domains, of headers.
+//! Strings with a syntax: names of variables, domains and headers.
 
 use super::super::field::Field;
 use flyball_core::field::FieldError;
 use flyball_core::names::{self, Rule};
 
-/// Names of environment variables: all that can be printed but `=`.
+/// Validates names of environment variables: printable characters but `=`.
 pub(crate) fn env_name(text: &str) -> Vec<String> {
     if text.is_empty() {
         return vec!["environment variable name must be non-empty".into()];
@@ -14,7 +14,7 @@ pub(crate) fn env_name(text: &str) -> Vec<String> {
     if good { Vec::new() } else { vec![wrong.into()] }
 }
 
-/// Names of HTTP headers.
+/// Validates names of HTTP headers.
 pub(crate) fn header_name(text: &str) -> Vec<String> {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
         return Vec::new();

@@ -1,6 +1,6 @@
-//! URLs as the real server reads them, with what its reader says of those that are none.
+//! URLs, with Go's errors.
 //!
-//! The order of the checks is that of Go's `url.Parse`: the first thing that is wrong is the one that is told.
+//! The order of the checks is that of Go's `url.Parse`: the first error is reported.
 
 /// The parts of a URL.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Frames: what a file of the journal is made of.
 //!
-//! A file begins with a header. Each frame after it holds what was put on disk at one time and is valid as a whole or not
-//! at all. Its checksum covers where it stands and a salt of the file's own, so that nothing that objects hold, and
+//! A file begins with a header. Each frame after it holds what was put on disk at one time and is valid as a whole or
+//! not at all. Its checksum covers where it stands and a salt of the file's own, so that nothing that objects hold, and
 //! nothing left over from another file, can pass for a frame.
 //!
-//! A frame that a crash cut short is told from one that has changed on disk: records end with a byte that is not zero, and
-//! where nothing has been written there are zeros.
+//! A frame that a crash truncated is distinguished from a corrupted one: records end with a byte that is not zero, and
+//! unwritten parts of the file are zeros.
 //!
 //! ```text
 //! file   = "flyball\n"  format u32  number u64  salt [16]  sum [16]  frame*  zeros
@@ -109,7 +109,7 @@ pub(super) struct Frames<'b> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next<'b> {
     Frame(&'b [u8]),
-    /// Nothing but zeros.
+    /// Only zeros.
     End,
     /// A frame that a crash cut short: it was never acknowledged, and nothing follows it.
     Torn,
@@ -149,8 +149,8 @@ impl<'b> Frames<'b> {
 
     /// Returns whether an invalid frame was written to its end, so that it must have changed since.
     ///
-    /// A frame is written where there were zeros, it ends with another byte, and no sector of it is empty. A crash leaves
-    /// zeros at its end or in a sector that the disk had not written yet.
+    /// A frame is written where there were zeros, it ends with another byte, and no sector of it is empty. A crash
+    /// leaves zeros at its end or in a sector that the disk had not written yet.
     fn is_whole(&self, rest: &[u8]) -> bool {
         let written = rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         let first = SECTOR - self.at % SECTOR;

@@ -23,7 +23,7 @@ pub(super) struct Log {
 /// Why a frame is not on disk.
 #[derive(Debug)]
 pub(super) enum WriteError {
-    /// It was not written, and nothing else is harmed: the disk is full, for one.
+    /// The frame was not written, and the log is intact: the disk is full, for example.
     Refused(io::Error),
     /// The content of the disk is not known any more.
     Broken(io::Error),
@@ -43,7 +43,7 @@ impl Log {
         Ok(Self { file, header, length: HEADER as u64, room: HEADER as u64 })
     }
 
-    /// Goes on with a log, whose valid part is this long.
+    /// Opens a log for appending after its valid part, which has this length.
     pub(super) fn resume(path: &Path, header: Header, length: u64) -> io::Result<Self> {
         let file = owned(OpenOptions::new().write(true)).open(path)?;
         // What was torn must not be taken for damage once something else follows it.
@@ -52,7 +52,7 @@ impl Log {
         Ok(Self { file, header, length, room: length })
     }
 
-    /// Puts a frame on disk, whose payload follows [`FRAME`] bytes of room for its head.
+    /// Appends a frame and syncs it. The payload follows [`FRAME`] bytes that are reserved for its header.
     pub(super) fn append(&mut self, frame: &mut [u8]) -> Result<(), WriteError> {
         debug_assert!(frame.len() > FRAME);
         self.header.seal(self.length, frame);
@@ -70,7 +70,7 @@ impl Log {
                 Err(_) => WriteError::Broken(error),
             });
         }
-        // After a failure here the kernel may have dropped what it could not write: only reading anew would tell.
+        // After a failed sync the kernel may have dropped dirty pages: the state is known only after recovery.
         self.file.sync_data().map_err(WriteError::Broken)?;
         self.length = end;
         Ok(())
@@ -90,7 +90,7 @@ impl Log {
         None
     }
 
-    /// Gives back the room that was not used.
+    /// Truncates the file to its used length.
     pub(super) fn close(self) {
         let _ = self.file.set_len(self.length);
     }

@@ -154,7 +154,7 @@ impl Recovered {
         Ok(())
     }
 
-    /// Reads what a frame holds beyond a revision; tells whether it ends a snapshot. `None` if it makes no sense.
+    /// Reads the records of a frame after a revision; returns whether it ends a snapshot. `None` if it is malformed.
     fn read_frame(&mut self, payload: &[u8], held: Revision) -> Option<bool> {
         let mut records = Records::of(payload);
         let mut is_end = false;

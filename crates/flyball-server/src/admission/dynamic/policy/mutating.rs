@@ -1,4 +1,4 @@
-//! Mutating admission policies: they change requests.
+//! Mutating admission policies.
 
 use super::super::{Answer, Attributes, Environment, Plugin, Reinvocation, as_version, pass, write_back};
 use super::{Binding, Invocation, Policies, Policy, explain, invocations};
@@ -136,7 +136,7 @@ impl Plugin for MutatingAdmissionPolicy {
     }
 }
 
-/// Lets policies change a request, one after the other: each sees what those before it did.
+/// Runs mutating policies in order: each sees the changes of those before it.
 async fn mutate(
     env: &Environment,
     configured: (&[Mutating], &[Binding]),

@@ -1,4 +1,4 @@
-//! Validating admission policies: they refuse requests.
+//! Validating admission policies.
 
 use super::super::{Answer, Attributes, Environment, Plugin, as_version, pass};
 use super::{Binding, Invocation, Policies, Policy, explain, invocations};
@@ -84,7 +84,7 @@ impl Validation {
         }
     }
 
-    /// Says what is wrong with a request.
+    /// Returns the message of a violation.
     fn say(&self, scope: &Scope, budget: &Budget) -> String {
         let made = self.message_expression.as_ref().and_then(|expression| match expression.run(scope, budget) {
             Ok(Cel::String(text)) => Some(text.trim().to_owned()),
@@ -124,7 +124,7 @@ impl Plugin for ValidatingAdmissionPolicy {
     }
 }
 
-/// Lets policies refuse a request.
+/// Runs validating policies.
 async fn validate(
     env: &Environment,
     configured: (&[Validating], &[Binding]),
@@ -163,7 +163,7 @@ async fn validate(
     denied.map_or(Ok(()), Err)
 }
 
-/// Says that a policy refuses.
+/// Returns the error of a policy that denies a request.
 fn refusal(attributes: &Attributes<'_>, policy: &Policy, binding: Option<&Binding>, failure: Violation) -> Status {
     let bound = binding.map(|binding| format!(" with binding '{}'", binding.name)).unwrap_or_default();
     let message = format!("ValidatingAdmissionPolicy '{}'{bound} denied request: {}", policy.name, failure.message);

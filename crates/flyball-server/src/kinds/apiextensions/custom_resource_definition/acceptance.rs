@@ -1,4 +1,4 @@
-//! Which names a CRD gets, and what it is told of that.
+//! Acceptance of the names of CRDs, and the conditions that report it.
 
 use super::approval::Approval;
 use flyball_core::{Clock, Object};
@@ -60,7 +60,7 @@ impl AcceptedNames {
         accepted
     }
 
-    /// Tells whether a CRD can have all names that it wishes for.
+    /// Returns whether all names in the spec of a CRD are free.
     pub(crate) fn leaves(&self, crd: &Object) -> bool {
         let wished = crd.at(&["spec", "names"]).unwrap_or(&Value::Null);
         let names = ["plural", "singular"].map(|field| text(wished, field)).into_iter().chain(short_names(wished));

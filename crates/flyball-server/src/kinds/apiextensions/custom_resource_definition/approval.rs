@@ -32,7 +32,7 @@ impl Approval {
         })
     }
 
-    /// Returns status, reason and message of the condition that tells of it.
+    /// Returns status, reason and message of its condition.
     pub(super) fn condition(self, crd: &Object) -> (&'static str, &'static str, String) {
         let text = crd.annotation(ANNOTATION).unwrap_or_default();
         match self {

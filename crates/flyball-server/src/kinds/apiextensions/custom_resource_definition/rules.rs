@@ -1,6 +1,7 @@
 //! Rules in CEL that the schema of a CRD carries: those that cannot work, or could take too long, are refused.
 //!
-//! See <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules>.
+//! See
+//! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules>.
 
 use super::schema::{Position, Schema, flag, has, inner, text};
 use flyball_core::field::{BadValue, FieldError, Path, go_json};
@@ -32,7 +33,7 @@ pub(super) fn validate(root: &Schema, path: &Path<'_>, broken: &[FieldError]) ->
     errors
 }
 
-/// Says by how much a cost is too high.
+/// Describes by how much a cost exceeds its limit.
 fn excess(what: &str, cost: u64, limit: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     let factor = cost as f64 / limit as f64;
@@ -51,7 +52,7 @@ fn excess(what: &str, cost: u64, limit: u64) -> String {
 /// The position of a schema in the whole.
 struct At {
     is_root: bool,
-    /// Above which place old and new values cannot be told to belong together.
+    /// The nearest ancestor whose old and new items cannot be correlated.
     barrier: Option<String>,
     /// The most values that there may be, if there is a bound.
     cardinality: Option<u64>,
@@ -241,7 +242,7 @@ pub(super) enum Brackets {
     Forbidden,
 }
 
-/// Finds what a path such as `.spec.name` leads to: its steps, and the schema there; `Err` says why it leads to nothing.
+/// Resolves a path such as `.spec.name` to its steps and the schema there, or returns why it names no field.
 pub(super) fn field_at<'s>(
     schema: &'s Schema,
     path: &str,
@@ -278,7 +279,7 @@ pub(super) fn field_at<'s>(
 
 const UNEXPECTED_END: &str = "unexpected end of JSON path";
 
-/// Takes a delimiter, a quoted text or what stands between delimiters.
+/// Returns the next token: a delimiter, a quoted text, or the text up to the next delimiter.
 fn next_token<'p>(rest: &mut &'p str) -> Option<&'p str> {
     let end = match rest.as_bytes() {
         [] => return None,

@@ -160,7 +160,7 @@ fn forms(schema: &Schema, path: &Path<'_>, inside: &Inside<'_>, errors: &mut Vec
     rules::forms(schema, path, errors);
 }
 
-/// Says that a schema must be of a type, for a mark that it bears.
+/// Returns the error for a schema whose extension requires another type.
 fn wrong_type(path: &Path<'_>, ty: &str, detail: &str) -> FieldError {
     if ty.is_empty() {
         FieldError::required(path.field("type"), detail)
@@ -233,7 +233,7 @@ fn lists(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Finds keys of a list that its items do not have, or not as what tells one from another.
+/// Validates the keys of a map list: its items must have them, as scalars.
 fn map_keys(schema: &Schema, keys: &[&str], path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let (keys_path, items_path) = (path.field("x-kubernetes-list-map-keys"), path.field("items"));
     if keys.is_empty() {
@@ -294,7 +294,7 @@ fn keys_are_there(items: &Schema, keys: &[&str], path: &Path<'_>, errors: &mut V
     }
 }
 
-/// Says why a pattern is none: as Go does, or that it is more than is compiled here.
+/// Returns the error of a pattern: Go's, or that it is too large to compile.
 fn wrong_pattern(text: &str) -> Option<String> {
     if let Err(error) = regexp::check(text) {
         return Some(error.to_string());

@@ -92,7 +92,7 @@ fn shared<'s>(spec: &'s Value, field: &str) -> Option<&'s Value> {
     versions.iter().all(|version| version[field] == *first).then_some(first)
 }
 
-/// Shows versions as Go prints the internal form.
+/// Prints versions as Go prints the internal type.
 fn shown(spec: &Value) -> BadValue {
     if !spec["versions"].is_array() {
         return BadValue::Raw("null".into());

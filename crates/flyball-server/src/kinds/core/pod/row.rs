@@ -1,4 +1,4 @@
-//! The row of a pod: the state of its containers in a word.
+//! The table row of a pod, with the aggregate state of its containers.
 
 use crate::kinds::printer::{NONE, Row, View, at, int, list, text};
 use serde_json::{Value, json};
@@ -138,7 +138,7 @@ fn progress<'a>(view: &View<'a>) -> Progress<'a> {
     all
 }
 
-/// Tells how a container ended.
+/// Returns the reason for which a container ended.
 fn ended(terminated: &Value) -> String {
     match (text(terminated, "reason"), int(terminated, "signal")) {
         ("", 0) => format!("ExitCode:{}", int(terminated, "exitCode")),

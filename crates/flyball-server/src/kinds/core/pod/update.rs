@@ -1,4 +1,4 @@
-//! Changes of a pod: few are possible once it is there.
+//! Updates of a pod, most of whose fields are immutable.
 
 use crate::kinds::difference::difference;
 use crate::kinds::field::Field;
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashSet};
 
 type Errors = Vec<FieldError>;
 
-/// Brings a pod into the state that a write through a part of it may leave it in.
+/// Prepares a written pod: resets the fields that a write of this part must not change.
 pub(crate) fn prepare(pod: &mut Object, old: Option<&Object>, part: Part, clock: &Clock) {
     if let Some(grace) =
         pod.at(&["spec", "terminationGracePeriodSeconds"]).and_then(Value::as_i64).filter(|grace| *grace < 0)
@@ -56,7 +56,7 @@ pub(crate) fn prepare(pod: &mut Object, old: Option<&Object>, part: Part, clock:
     }
 }
 
-/// Puts back all but the metadata that a write is known by.
+/// Restores all but the metadata that identifies the write.
 fn restore(pod: &mut Object, old: &Object) {
     let own = ["managedFields", "resourceVersion"]
         .map(|field| (field, pod.metadata().and_then(|metadata| metadata.get(field)).cloned()));
@@ -69,7 +69,7 @@ fn restore(pod: &mut Object, old: &Object) {
     }
 }
 
-/// Takes over what a pod's containers get, and nothing else.
+/// Copies the resources of the containers, and nothing else.
 fn resize(pod: &mut Object, old: &Object) {
     let wanted = pod.clone();
     restore(pod, old);
