@@ -59,7 +59,7 @@ pub(super) fn env(variable: &Field<'_>) -> Errors {
     errors
 }
 
-/// A key of a config map or a secret.
+/// Validates a reference to a key of a config map or secret.
 fn key_of(selector: &Field<'_>) -> Errors {
     let mut errors = selector.at("name").obeys(dns_subdomain);
     errors.extend(selector.at("key").must_obey(names::config_key));
@@ -87,7 +87,7 @@ pub(super) fn env_from(sources: &Field<'_>) -> Errors {
     errors
 }
 
-/// Fields of pods by the names that one may ask for.
+/// Fields of pods that `fieldPath` may name.
 const FIELDS: &[&str] = &[
     "metadata.annotations",
     "metadata.labels",
@@ -107,7 +107,7 @@ const FIELDS: &[&str] = &[
     "spec.host",
 ];
 
-/// A field of the pod itself; which are allowed depends on where the value goes.
+/// Validates a reference to a field of the pod; `allowed` depends on the destination of the value.
 pub(super) fn object_field(selector: &Field<'_>, allowed: &[&str]) -> Errors {
     let (version, at) = (selector.at("apiVersion"), selector.at("fieldPath"));
     if let Some(missing) = version.must_be_set().or_else(|| at.must_be_set()) {
@@ -119,16 +119,15 @@ pub(super) fn object_field(selector: &Field<'_>, allowed: &[&str]) -> Errors {
     if version.text() != "v1" {
         return vec![at.invalid(format!("error converting fieldPath: unsupported pod version: {}", version.text()))];
     }
-    if !FIELDS.contains(&base) || subscript.is_some() && !matches!(base, "metadata.annotations" | "metadata.labels") {
-        let why = if subscript.is_some() && FIELDS.contains(&base) {
-            "field label does not support subscript"
-        } else {
-            "field label not supported"
-        };
-        return vec![at.invalid(format!(
-            "error converting fieldPath: {why}: {}",
-            if why.contains("subscript") { text } else { base }
-        ))];
+    let unsupported = if !FIELDS.contains(&base) {
+        Some(format!("field label not supported: {base}"))
+    } else if subscript.is_some() && !matches!(base, "metadata.annotations" | "metadata.labels") {
+        Some(format!("field label does not support subscript: {text}"))
+    } else {
+        None
+    };
+    if let Some(why) = unsupported {
+        return vec![at.invalid(format!("error converting fieldPath: {why}"))];
     }
     match subscript {
         Some((_, key)) => {
