@@ -42,7 +42,7 @@ pub struct Bounds {
     pub window_events: usize,
     /// The most bytes of past states that are kept alive so, for each resource: 16 MiB.
     pub window_bytes: usize,
-    /// Time that a client may leave what it is sent unread: 30 seconds.
+    /// Timeout of clients that do not read sent bytes: 30 seconds.
     pub slow_client_timeout: Duration,
 }
 
@@ -88,7 +88,7 @@ impl Levels {
         Self { exempt: Pool::new(limit, max_waiting), others: Pool::new(limit, max_waiting) }
     }
 
-    /// Returns what a flow has its share of.
+    /// Returns the pool of a flow.
     pub(crate) fn of(&self, flow: &Flow) -> &Pool {
         if flow.is_exempt { &self.exempt } else { &self.others }
     }
@@ -112,7 +112,7 @@ pub(crate) struct Shared {
     received: Levels,
     /// Bytes of answers.
     pub(crate) unsent: Levels,
-    /// Bytes of what bodies say.
+    /// Memory of decoded bodies, in bytes.
     read: Levels,
 }
 
@@ -150,18 +150,18 @@ impl Shared {
         self.received.of(flow).acquire(flow, bytes, self.max_wait).await
     }
 
-    /// Waits until a flow has read enough of what it was sent for an answer of so many bytes; `None` if it does not.
+    /// Waits until a flow has read enough sent bytes for a response of this size; `None` on timeout.
     pub(crate) async fn room(&self, flow: &Flow, bytes: usize) -> Option<Hold> {
         self.room_in(self.unsent.of(flow), flow, bytes).await
     }
 
-    /// Waits until there is memory for what a flow's request says; `None` if that takes too long.
+    /// Waits until there is memory for a flow's request; `None` on timeout.
     pub(crate) async fn memory(&self, flow: &Flow, bytes: usize) -> Option<Hold> {
         self.room_in(self.read.of(flow), flow, bytes).await
     }
 
     async fn room_in(&self, pool: &Pool, flow: &Flow, bytes: usize) -> Option<Hold> {
-        // More than what a user can be given waits until there is much room, and then goes beyond it.
+        // An amount beyond the share of a user waits until most is free, and then exceeds the share.
         let wait = pool.clone().wait(flow.clone(), bytes.min(pool.limit() / 4));
         let mut room = tokio::time::timeout(self.max_wait, wait).await.ok().flatten()?;
         room.resize(bytes);

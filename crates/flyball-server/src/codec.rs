@@ -101,7 +101,7 @@ impl Codec {
                 if stored.kind != resource.kind {
                     object = convert_object(resource, stored, object);
                 }
-                // What was written through another version may lack defaults of this one: they come with each read.
+                // Objects that were written through another version may lack defaults of this one: reads apply them.
                 let mut whole = object.clone();
                 stored.default(&mut whole);
                 let number = stored.schema_number;

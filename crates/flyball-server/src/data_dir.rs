@@ -76,7 +76,7 @@ pub enum DataDirError {
         /// The expected directory.
         path: PathBuf,
     },
-    /// A file is not what was written.
+    /// A file is corrupted.
     #[error("{path} is damaged at byte {at}")]
     Damaged {
         /// The file.
@@ -246,7 +246,7 @@ impl DataDir {
     }
 }
 
-/// Returns whether nothing is in a directory, or only what is left of a start that came to nothing.
+/// Returns whether a directory is empty or has only the remains of a failed start.
 fn is_fresh(path: &Path) -> Result<bool, DataDirError> {
     for entry in fs::read_dir(path).during("read", path)? {
         let name = entry.during("read", path)?.file_name();
@@ -324,7 +324,7 @@ fn lock(path: &Path) -> Result<File, DataDirError> {
 /// Replaces a file, which is on disk then, and readable by its owner only.
 pub(crate) const REPLACE: Replace = Replace { is_private: true, durability: Durability::Name, is_locked: true };
 
-/// A file that is made is its owner's only, and one that is there is no link.
+/// Restricts a new file to its owner, and rejects a link.
 pub(crate) fn owned(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
     {

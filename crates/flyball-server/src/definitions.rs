@@ -46,7 +46,7 @@ impl Definitions {
 
     /// Synchronizes the catalog and the conditions of CRDs with the stored CRDs.
     async fn sync_once(&self) {
-        // Every pass settles what the one before has made possible; each writes less than the last.
+        // Each pass may enable another one; the passes end, since each writes less than the one before.
         for _ in 0..8 {
             let all = self.cache.get(&self.registry.store);
             let mut settled = true;
@@ -76,7 +76,7 @@ impl Definitions {
         self.cache.turn()
     }
 
-    /// Serves what the stored CRDs say.
+    /// Builds and serves the catalog of the stored CRDs.
     pub(crate) fn serve(&self) {
         let _turn = self.cache.turn();
         let mut catalog = Catalog::built_in();

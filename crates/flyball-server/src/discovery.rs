@@ -112,7 +112,7 @@ pub(crate) fn answer(catalog: &Catalog, path: &[&str], accept: Option<&str>) -> 
     }
     let mut answer = plain(&value);
     if value["kind"] == "APIGroupDiscoveryList" {
-        // Clients look here for what they were given.
+        // Clients check the type of the document by this header.
         let full = HeaderValue::from_static("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
         answer.headers_mut().insert(CONTENT_TYPE, full);
     }
@@ -225,7 +225,7 @@ fn hash(resource: &Resource) -> String {
     base64::engine::general_purpose::STANDARD.encode(&digest.as_ref()[..8])
 }
 
-/// Lists all groups with all that is in them.
+/// Returns the aggregated document of all groups.
 fn aggregated(catalog: &Catalog, wanted: impl Fn(&str) -> bool) -> Value {
     let groups = catalog.groups().into_iter().filter(|(name, group)| wanted(name) && served(group).next().is_some());
     let items: Vec<Value> = groups
@@ -248,7 +248,7 @@ fn aggregated_resource(resource: &Arc<Resource>) -> Value {
     let kind = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
     let own = match resource.custom() {
         Some(_) => kind(&resource.kind.group, &resource.kind.version, &resource.kind.kind),
-        // Built-in kinds leave out what the place says.
+        // Built-in kinds omit group and version if they are those of the document.
         None => kind("", "", &resource.kind.kind),
     };
     let mut entry = Map::new();

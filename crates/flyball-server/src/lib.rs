@@ -11,7 +11,7 @@
 //! Not included: controllers (they are clients, see `flyball-cluster`), running containers, aggregated API servers,
 //! responses in protobuf (bodies may be).
 
-// From the ground up; `tests/it/architecture.rs` lists who may import whom.
+// From the ground up; `tests/it/architecture.rs` lists the allowed imports.
 mod bounds;
 mod data_dir;
 mod limits;

@@ -16,12 +16,12 @@ pub(crate) const MAX_WEIGHT: usize = 32 << 20;
 /// Texts up to this length take little, whatever they say: ninety times as much.
 const SHORT: usize = 64 << 10;
 
-/// Returns what no text of so many bytes exceeds by much once it is read, whatever it says.
+/// Returns an approximate upper bound of the memory of decoded JSON with this many bytes of text.
 pub(crate) fn at_most(bytes: usize) -> usize {
     bytes.saturating_mul(NODE / 8).min(MAX_WEIGHT)
 }
 
-/// Returns what JSON takes once it is read, if that is more than it may.
+/// Returns the memory of decoded JSON, if it exceeds the limit.
 pub(crate) fn excess(text: &[u8]) -> Option<usize> {
     // Most objects are short, and need not be looked at.
     (text.len() > SHORT).then(|| of_text(text)).filter(|weight| *weight > MAX_WEIGHT)

@@ -75,7 +75,7 @@ impl Peer {
         self.lock().has_asked
     }
 
-    /// Returns who sent the last request.
+    /// Returns the user of the last request.
     pub(crate) fn flow(&self) -> Option<Flow> {
         self.lock().flow.clone()
     }
@@ -112,7 +112,7 @@ struct State {
     is_slow: AtomicBool,
     /// The hold that is given back with the end of the answer.
     kept: OnceLock<Hold>,
-    /// Room for the answer until it is made, then what it costs by itself until it has ended.
+    /// Reserved bytes of the response until it is generated, then its fixed cost until it has ended.
     room: Mutex<Option<Hold>>,
     /// When the pieces were handed to the transport that have not been sent yet.
     unsent: Mutex<VecDeque<Instant>>,

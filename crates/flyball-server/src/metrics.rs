@@ -16,7 +16,7 @@ use std::fmt::{self, Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The most series of requests; what would be one more is counted without saying what it was about.
+/// Maximum number of series of requests; further ones are counted in a series without labels of the resource.
 const MAX_SERIES: usize = 20_000;
 
 /// Paths that requests are counted by; all others are one.
@@ -51,7 +51,7 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// Finds what a request is counted with, but for its answer.
+    /// Returns the labels of a request, without those of the response.
     pub(crate) fn of(catalog: &Catalog, parts: &Parts, query: &Query, request: &RequestInfo) -> Self {
         let verb = verb(parts, request);
         let Some(path) = &request.resource else {
@@ -62,7 +62,7 @@ impl Series {
             let subresource = PATHS.iter().filter(known).max_by_key(|path| path.len()).copied().unwrap_or_default();
             return Self { verb, subresource, ..Self::default() };
         };
-        // What clients make up makes no series.
+        // Requests of unknown resources have no labels of their own, since clients choose their names.
         let Some(resource) = catalog.get(&path.group, &path.version, &path.resource) else {
             return Self { verb, ..Self::default() };
         };

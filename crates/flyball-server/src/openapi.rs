@@ -28,7 +28,7 @@ struct Rendered {
 }
 
 impl Documents {
-    /// Returns a document of a catalog, which is rendered by the first one who asks; the others wait.
+    /// Returns a document of a catalog. The first request renders it, concurrent ones wait.
     fn get(&self, catalog: &Arc<Catalog>, name: String, render: impl FnOnce() -> Vec<u8>) -> Bytes {
         let mut rendered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let rendered = match &mut *rendered {
@@ -133,7 +133,7 @@ pub(crate) fn v2(documents: &Documents, catalog: &Arc<Catalog>, accept: Option<&
     response::answer(200, media, body)
 }
 
-/// Makes the document of all that is served.
+/// Renders the document of all served resources.
 fn all_versions(catalog: &Catalog) -> Value {
     let mut definitions = Definitions::new(Dialect::V2);
     let mut all = Map::new();

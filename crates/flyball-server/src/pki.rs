@@ -29,7 +29,7 @@ pub enum Error {
     /// A certificate or key cannot be used.
     #[error("certificates could not be used")]
     Use(#[from] ConfigError),
-    /// They cannot be kept, or what was kept cannot be read.
+    /// The files cannot be written or read.
     #[error(transparent)]
     Kept(#[from] DataDirError),
 }
@@ -55,7 +55,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// Fails if what the directory holds is no authority, or if it takes none.
+    /// Fails if the stored authority is invalid, or a new one cannot be stored.
     pub fn kept(directory: &DataDir, clock: &Clock) -> Result<Self, Error> {
         const NAMES: [&str; 2] = ["ca.key", "ca.crt"];
         let text = |name: &str| -> Result<Option<String>, Error> {

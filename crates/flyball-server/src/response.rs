@@ -38,8 +38,8 @@ impl Body {
         Self(Kind::Pieces(pieces.into_iter().filter(|piece| !piece.is_empty()).collect()))
     }
 
-    /// A body that is generated while it is sent; one of a few pieces is generated at once, so that its length is known.
-    /// `computes` is true if a piece is computed, not copied.
+    /// A body that is generated while it is sent; one of a few pieces is generated at once, so that its length is
+    /// known. `computes` is true if a piece is computed, not copied.
     pub(crate) fn lazy(mut pieces: impl Iterator<Item = Bytes> + Send + 'static, computes: bool) -> Self {
         let first: VecDeque<Bytes> = pieces.by_ref().take(3).collect();
         if first.len() < 3 {
@@ -53,7 +53,7 @@ impl Body {
         matches!(&self.0, Kind::Lazy(made, _, true) if made.is_empty())
     }
 
-    /// Returns the next piece; one that is not made yet is made for it.
+    /// Returns the next piece, which is generated if necessary.
     pub(crate) fn next_made(&mut self) -> Option<Bytes> {
         match &mut self.0 {
             Kind::Pieces(pieces) => pieces.pop_front(),
@@ -159,7 +159,7 @@ fn yaml(value: &Value) -> String {
     }
 }
 
-/// Writes what stands before and after the items of a list, which is an object with its items below `key`.
+/// Encodes the parts of a list before and after its items, which are at `key`.
 pub(crate) fn around(encoding: Encoding, list: &Map<String, Value>, key: &str) -> [String; 2] {
     let (mut parts, mut at) = ([String::new(), String::new()], 0);
     for (i, (name, value)) in list.iter().enumerate() {
@@ -188,7 +188,7 @@ pub(crate) fn item(encoding: Encoding, out: &mut BytesMut, is_first: bool, value
         Encoding::Json => out.put_slice(format!(",{value}").as_bytes()),
         Encoding::Yaml => {
             let blocks = yaml(&Value::Array(vec![value]));
-            // One that is too long for block style stands on a line of its own.
+            // An item that is too long for block style has a line of its own.
             let line = blocks.strip_prefix('[').and_then(|rest| rest.strip_suffix("]\n"));
             out.put_slice(line.map_or_else(|| blocks.clone(), |line| format!("- {line}\n")).as_bytes());
         }
@@ -282,7 +282,7 @@ fn warn(response: &mut Response<Body>, warnings: &[String]) {
     let cut = warnings.iter().map(length).sum::<usize>() > MAX_WARNINGS;
     let mut written = 0;
     for warning in warnings {
-        // The one that goes beyond the limit is written, those after it are not.
+        // The warning that crosses the limit is written, later ones are not.
         if cut && written >= MAX_WARNINGS {
             return;
         }

@@ -65,7 +65,7 @@ pub(crate) enum Error {
     /// The object has more than may be stored.
     #[error("{why}")]
     TooLarge {
-        /// Which object, what of it, and how much there may be.
+        /// The object, its size or memory, and the limit.
         why: Arc<str>,
     },
     /// The object is nested deeper than may be stored.
@@ -144,7 +144,7 @@ impl Store {
         Self { shared: Arc::new(Shared::new(image, limits)), journal: Mutex::default() }
     }
 
-    /// Makes a store that holds what a directory does. Nothing is kept yet: [`Store::keep`] follows.
+    /// Recovers the store of a directory. Writes are not journaled before [`Store::keep`].
     ///
     /// Objects have no selectable fields before [`Store::select_by`] sets them.
     pub(crate) fn recover(directory: &DataDir, limits: Limits) -> Result<(Self, RecoveredJournal), DataDirError> {
@@ -230,7 +230,7 @@ impl Store {
         self.shared.lock().image.tables.get(table)?.quarantined(key)
     }
 
-    /// Writes an object in place of `expected`, which must be what is stored now (`None`: nothing).
+    /// Replaces `expected`, which must be the stored entry (`None`: none), by a new one.
     ///
     /// `make` is given the revision and returns the entry that holds it, or refuses. It runs under the store's lock and
     /// so must be quick and must not come back to the store.

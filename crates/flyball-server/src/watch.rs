@@ -125,7 +125,7 @@ struct Watch {
     done: bool,
     /// True if the state is as the resource shows it.
     is_converted: bool,
-    /// True if the window has been read: who begins too far back is not slow.
+    /// True if the window has been read: a watch that begins before the window is not slow.
     has_read: bool,
     /// Until when it gathers changes, over a connection.
     pace: Option<Instant>,

@@ -76,7 +76,7 @@ enum Endpoint {
     Service { namespace: String, name: String, port: u16, path: String },
 }
 
-/// The time that a webhook may take, and who watches it.
+/// The timeout of a webhook, and where it is enforced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Timeout {
     /// The request that waits for the answer.
@@ -148,7 +148,7 @@ impl Client {
         }
     }
 
-    /// Finds what to connect to, and what name to expect there.
+    /// Resolves the address to connect to, and the server name to expect.
     fn resolve(&self, store: &Store) -> Result<(String, String), String> {
         match &self.endpoint {
             Endpoint::Url { host, .. } => {
@@ -207,7 +207,7 @@ impl Webhooks {
         let end = Instant::now() + timeout.duration();
         let end = DEADLINE.try_with(|deadline| end.min(*deadline)).unwrap_or(end);
         let answer = tokio::select! {
-            // What comes at the last moment comes too late, as it would by the network.
+            // A response at the deadline is too late, as over the network.
             biased;
             () = tokio::time::sleep_until(end) => Err(failed(&timeout.exceeded())),
             answer = self.caller.call(call) => answer.map_err(|why| failed(&why)),

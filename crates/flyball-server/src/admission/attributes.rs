@@ -39,7 +39,7 @@ pub(crate) struct Attributes<'a> {
     pub(crate) name: &'a str,
     pub(crate) part: Part,
     pub(super) subresource: &'static str,
-    /// The kind of what is sent, where that is not what is kept: a scale, a binding, a command for a container.
+    /// The kind of the body, if it is not that of the stored object: a scale, a binding, options of a connection.
     pub(super) sent: Option<Arc<Resource>>,
     /// The object before the write.
     pub(crate) old: Option<&'a Object>,
@@ -105,7 +105,7 @@ impl<'a> Attributes<'a> {
         Self { subresource, sent: Some(sent.clone()), options, ..attributes }
     }
 
-    /// Returns whether what is sent is acted upon, and not kept.
+    /// Returns whether the body is an action, which is not stored.
     pub(super) fn is_action(&self) -> bool {
         self.sent.is_some() && self.part != Part::Scale
     }
@@ -115,7 +115,7 @@ impl<'a> Attributes<'a> {
         if self.is(&NAMESPACE) { self.name } else { self.namespace.unwrap_or_default() }
     }
 
-    /// The name by which a refusal calls what it is about.
+    /// The name of the object in errors.
     pub(crate) fn known_name(&self) -> &str {
         if self.name.is_empty() { "Unknown" } else { self.name }
     }
@@ -151,7 +151,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// The user who writes, and the options of the write.
+/// The user of a write, and its options.
 pub(crate) struct Writer<'w> {
     pub(crate) user: &'w User,
     /// The field manager.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub(super) static KINDS: [&Kind; 1] = [&CERTIFICATE_SIGNING_REQUEST];
 
-/// CertificateApproval and CertificateSigning; also records who requests a certificate.
+/// CertificateApproval and CertificateSigning; also sets the requesting user.
 pub(super) struct Certificates {
     authorizer: Arc<Authorizer>,
 }
@@ -44,7 +44,7 @@ impl Plugin for Certificates {
     }
 }
 
-/// Writes down who asks, whatever the request itself says of it.
+/// Sets the requesting user, and overrides values of the client.
 fn record_requester(attributes: &Attributes<'_>, request: &mut Object) {
     let Some(spec) = request.get_mut("spec").and_then(Value::as_object_mut) else { return };
     for field in ["username", "uid", "groups", "extra"] {
@@ -53,7 +53,7 @@ fn record_requester(attributes: &Attributes<'_>, request: &mut Object) {
     spec.extend(attributes.user.info());
 }
 
-/// Rejects approvals and certificates by those who may not give them for the signer.
+/// Rejects approvals and certificates of users without permission for the signer.
 fn check(authorizer: &Authorizer, attributes: &Attributes<'_>, object: &Object, old: &Object) -> Result<(), Status> {
     let verb = match attributes.part {
         Part::Approval => "approve",

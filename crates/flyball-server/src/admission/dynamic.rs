@@ -48,7 +48,7 @@ async fn as_version(
     Ok((convert(object).await?, convert(old).await?))
 }
 
-/// Makes of what a webhook or a policy left what the request writes.
+/// Applies the object that a webhook or policy returned to the request.
 async fn write_back(
     codec: &Codec,
     attributes: &Attributes<'_>,

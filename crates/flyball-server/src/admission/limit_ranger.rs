@@ -52,7 +52,7 @@ fn limits(range: &Object) -> impl Iterator<Item = &Value> {
 /// Memory that default requests and limits take in a container: three maps.
 const FILL_WEIGHT: usize = 4 * NODE;
 
-/// Fills in what the containers of a new pod do not ask for.
+/// Sets default requests and limits of the containers of a new pod.
 fn admit(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
     for range in ranges(store, attributes) {
         let mut defaults = [Map::new(), Map::new()];
@@ -107,7 +107,7 @@ fn fill(container: &mut Map<String, Value>, defaults: &[Map<String, Value>; 2], 
     told
 }
 
-/// Rejects what goes beyond the bounds.
+/// Rejects objects beyond the bounds.
 fn validate(store: &Store, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
     let pods = attributes.creates(&POD);
     let claims = attributes.writes(&PERSISTENT_VOLUME_CLAIM) && attributes.operation != Operation::Delete;

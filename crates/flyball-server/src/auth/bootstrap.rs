@@ -13,7 +13,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// A role as the list has it.
 #[derive(Default)]
 struct Role {
-    /// The namespace, for one that is no cluster role.
+    /// The namespace of a role; `None` for a cluster role.
     namespace: Option<String>,
     name: String,
     /// The role that its rules are added to.
@@ -87,7 +87,7 @@ fn expand(verb: &str) -> Vec<String> {
     verbs.iter().map(|verb| (*verb).to_owned()).collect()
 }
 
-/// All rules of a role, with those that it takes over from others.
+/// Returns all rules of a role, including aggregated ones.
 fn rules_of(roles: &[Role], role: &Role) -> Vec<Rule> {
     let Some(from) = &role.from else { return role.rules.clone() };
     roles.iter().filter(|other| other.to.as_ref() == Some(from)).flat_map(|other| rules_of(roles, other)).collect()
@@ -97,7 +97,7 @@ fn rules_of(roles: &[Role], role: &Role) -> Vec<Rule> {
 /// See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#auto-reconciliation>.
 pub(crate) fn add_rules(known: &mut Object, new: &Object) -> bool {
     let is_kept_up = known.at(&["metadata", "annotations", "rbac.authorization.kubernetes.io/autoupdate"]);
-    // What others lend to a role is seen to by a controller.
+    // A controller maintains aggregated rules.
     if is_kept_up != Some(&"true".into()) || known.get("aggregationRule").is_some_and(|rule| !rule.is_null()) {
         return false;
     }
@@ -113,7 +113,7 @@ pub(crate) fn add_rules(known: &mut Object, new: &Object) -> bool {
     is_more
 }
 
-/// Returns what a cluster holds from the start, with the kind of each object.
+/// Returns the bootstrap objects of a cluster, with their kinds.
 pub(crate) fn objects() -> Vec<(&'static Kind, Object)> {
     let mut all: Vec<(&Kind, Value)> = Vec::new();
     for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {

@@ -31,7 +31,7 @@ pub(crate) enum Missing {
 /// A set of the rules that are held.
 type Set = Vec<u64>;
 
-/// Rules that are held, by what they say in one place.
+/// The held rules, by the values of one of their fields.
 struct RuleIndex<'r> {
     words: usize,
     /// Rules that name a text, for each text of the question.
@@ -88,7 +88,7 @@ struct Subject<'r> {
     path: Option<&'r str>,
 }
 
-/// Permissions that are looked for, and those that were missing.
+/// The search for missing permissions.
 struct Search<'r> {
     work: usize,
     told: usize,
@@ -149,7 +149,7 @@ impl<'r> Search<'r> {
     }
 }
 
-/// Finds which permissions of some rules none of those that are held gives.
+/// Returns the permissions of some rules that no held rule grants.
 pub(crate) fn missing(rules: &[Rule], held: &[&Rule]) -> Missing {
     let mut search = Search { work: MAX_WORK, told: 0, missing: BTreeMap::new() };
     match find_missing(&mut search, rules, held) {
@@ -167,7 +167,7 @@ pub(crate) fn missing(rules: &[Rule], held: &[&Rule]) -> Missing {
     });
     let (mut lines_told, mut left_out, mut bytes) = (Vec::new(), 0, 0);
     for rule in lines {
-        // What is left out is not written, either.
+        // Omitted permissions are not printed.
         let size: usize = [&rule.groups, &rule.resources, &rule.names, &rule.verbs, &rule.paths]
             .into_iter()
             .flatten()

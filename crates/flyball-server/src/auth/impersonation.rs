@@ -111,7 +111,7 @@ impl Mode {
         }
     }
 
-    /// Checks that the client may do what it asks for while it impersonates.
+    /// Checks that the client may do the action while it impersonates.
     fn check_request(self, authorizer: &Authorizer, client: &User, request: &RequestInfo) -> Result<(), Status> {
         if self == Self::Legacy {
             return Ok(());
@@ -120,7 +120,7 @@ impl Mode {
         authorizer.authorize(&Action { user: client, verb: &verb, on: On::of(request) })
     }
 
-    /// Checks that the client may impersonate the user, with all that is to be known of it.
+    /// Checks that the client may impersonate the user with its UID, groups and extras.
     fn check_user(self, authorizer: &Authorizer, client: &User, wanted: &User) -> Result<(), Status> {
         const AUTHENTICATION: &str = "authentication.k8s.io";
         let legacy = self == Self::Legacy;

@@ -197,7 +197,7 @@ fn token_review(auth: &Authenticator, review: &Object) -> Value {
 /// The shortest and the longest time that a token may be good for, in seconds.
 const LIFETIME: std::ops::RangeInclusive<i64> = 600..=1 << 32;
 
-/// Checks what a token is asked for, and fills in what is not said.
+/// Validates the spec of a token request, and sets defaults.
 pub(crate) fn check_token(account: &Object, request: &mut Object) -> Result<(), Status> {
     if !request.name().is_empty() && request.name() != account.name() {
         let detail = "must match the service account name if specified";

@@ -151,7 +151,7 @@ impl Issuer {
 }
 
 impl Claims {
-    /// Reads what a token says that a secret holds.
+    /// Reads the claims of a token in a secret.
     fn in_secret(claims: &Value) -> Self {
         let text = |name: &str| {
             let claim = &claims[format!("kubernetes.io/serviceaccount/{name}")];

@@ -182,7 +182,7 @@ impl Pool {
         Some(Begun::Queued(answer))
     }
 
-    /// Counts what there is already, whether or not it fits.
+    /// Acquires an amount even if it exceeds the bound.
     pub(crate) fn charge(&self, flow: &Flow, amount: usize) -> Hold {
         self.lock().give(flow, amount);
         self.hold(flow, amount)
@@ -199,7 +199,7 @@ impl Pool {
         }
         while let Some((flow, waiter)) = shares.next() {
             shares.give(&flow, waiter.amount);
-            // Who is gone gives back what it is given, which locks the pool.
+            // A waiter that is gone drops its hold, which locks the pool.
             drop(shares);
             drop(waiter.granted.send(self.hold(&flow, waiter.amount)));
             shares = self.lock();
@@ -269,7 +269,7 @@ impl Shares {
         None
     }
 
-    /// Forgets those of a flow who no longer wait.
+    /// Removes the waiters of a flow that are gone.
     fn forget_gone(&mut self, flow: &Flow) {
         let Some(share) = self.flows.get_mut(flow) else { return };
         let before = share.queue.len();

@@ -9,7 +9,7 @@ use flyball_core::{GroupVersion, GroupVersionKind, Object, Status};
 use flyball_schema::decode::MAX_REMARKS;
 use serde_json::{Map, Value};
 
-/// An object that was read, and what to warn of.
+/// A decoded object with warnings.
 #[derive(Debug)]
 pub(crate) struct Decoded {
     pub(crate) object: Object,
@@ -92,11 +92,11 @@ pub(crate) fn body(
     }
     let Document { mut duplicates, format, .. } = document;
     match format {
-        // All that the parser found is one of several errors.
+        // The findings of the parser are one of several errors.
         Format::Yaml if validation == FieldValidation::Strict && !duplicates.is_empty() => {
             duplicates = vec![format!("yaml: unmarshal errors:\n  {}", duplicates.join("\n  "))];
         }
-        // Nothing is looked at within what is not known. Both lists are short, however long the body is.
+        // Values of unknown fields are not checked. Both lists are short, however long the body is.
         Format::Json if resource.custom().is_none() => {
             let within =
                 |found: &String| unknown.iter().any(|path| found.starts_with(&format!("duplicate field \"{path}.")));
@@ -120,7 +120,7 @@ pub(crate) fn body(
     }
 }
 
-/// Rejects an object that says it is of another kind; completes one that says nothing.
+/// Rejects an object of another kind; sets the kind of one without.
 fn check_kind(resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<(), Status> {
     for field in ["apiVersion", "kind"] {
         if object.get(field).is_some_and(|value| !value.is_string() && !value.is_null()) {
@@ -181,7 +181,7 @@ pub(super) fn unhandled(given: &GroupVersionKind, resource: &Resource, why: &str
     Status::bad_request(message)
 }
 
-/// Reads JSON as an object of the resource; also returns the paths of what the schema does not know.
+/// Decodes JSON as an object of the resource; also returns the paths of unknown fields.
 pub(crate) fn read(resource: &Resource, object: Object) -> Result<(Object, Vec<String>), Status> {
     read_as(resource, object).map_err(|why| unhandled(&resource.kind, resource, &why))
 }

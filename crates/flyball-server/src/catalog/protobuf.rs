@@ -16,7 +16,7 @@ pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 /// The beginning of every body.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// A message and what it says it is.
+/// A message and its type.
 struct Envelope<'b> {
     api_version: String,
     kind: String,

@@ -65,7 +65,7 @@ impl Resource {
             table: kind.table(),
             empty: Object::try_from(flyball_schema::decode::zero(schema.node())).expect("a kind is an object"),
             schema,
-            // What is stored in other words is not what was written.
+            // 1 if the kind is stored in another form: no entry has this number, so all are converted.
             schema_number: kind.stored.is_some().into(),
             behavior: Behavior::BuiltIn(kind),
             head: head(&name),
@@ -107,7 +107,7 @@ impl Resource {
         self.as_built_in().and_then(|kind| kind.review)
     }
 
-    /// Returns whether a webhook converts what is stored in another version.
+    /// Returns whether a webhook converts objects of other stored versions.
     pub(crate) fn converts(&self) -> bool {
         self.custom().is_some_and(|custom| custom.conversion.is_some())
     }
@@ -180,7 +180,7 @@ impl Resource {
         self.as_built_in().is_some_and(|kind| kind.status_keeps_labels)
     }
 
-    /// Returns whether a change of annotations counts as one of what is wanted.
+    /// Returns whether a change of annotations increments the generation.
     pub(crate) fn generation_counts_annotations(&self) -> bool {
         self.as_built_in().is_some_and(|kind| kind.generation_counts_annotations)
     }
@@ -255,16 +255,16 @@ impl Resource {
         Facts::of(object, values)
     }
 
-    /// Leaves out of an object what its stored form does not hold: JSON holds all, protobuf no empty list.
+    /// Drops empty lists of an object that is stored as protobuf, which has none.
     pub(crate) fn drop_empty_lists(&self, object: &mut Object) {
         if self.as_built_in().is_some_and(|kind| !kind.stored_as_json) {
             object.change(|value| flyball_schema::decode::forget_empty_lists(self.schema.node(), value));
         }
     }
 
-    /// Fills in what the client left out, as far as there is memory for it.
+    /// Sets defaults, as far as the memory limit allows.
     pub(crate) fn default(&self, object: &mut Object) {
-        // Who reads takes what there is: nothing was stored that takes so much.
+        // Stored objects are within the limit.
         let _ = self.fill(object);
     }
 
@@ -321,7 +321,7 @@ impl Resource {
         if strict { validate_finalizers(object) } else { Vec::new() }
     }
 
-    /// Warns of what is allowed but unwise.
+    /// Returns the warnings of an object.
     pub(crate) fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
         match &self.behavior {
             Behavior::BuiltIn(kind) => (kind.warn)(object, old),
@@ -334,12 +334,12 @@ impl Resource {
         self.as_built_in().map_or(Checks::Again, |kind| kind.checks)
     }
 
-    /// The kind that refusals name: that of what is stored.
+    /// The kind that errors name: the stored one.
     pub(crate) fn refused_kind(&self) -> GroupVersionKind {
         GroupVersionKind { group: self.table.group.clone(), ..self.kind.clone() }
     }
 
-    /// Returns whether `metadata.generation` counts changes of what is wanted.
+    /// Returns whether `metadata.generation` counts changes of the desired state.
     pub(crate) fn counts_generations(&self) -> bool {
         self.as_built_in().is_none_or(|kind| kind.generation)
     }

@@ -77,7 +77,7 @@ fn pair((key, value): (&String, &Value)) -> String {
     format!("{key}={}", value.as_str().unwrap_or_default())
 }
 
-/// Writes what admission made of a scale into its object.
+/// Writes a scale that admission changed into its object.
 pub(crate) fn write(resource: &Resource, object: &mut Object, scale: &Object) -> Result<(), Status> {
     set(resource, object, scale.at(&["spec", "replicas"]).cloned().unwrap_or_else(|| 0.into()))
 }

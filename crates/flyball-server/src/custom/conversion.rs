@@ -15,7 +15,7 @@ const CONVERSION_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Conversion {
     client: Client,
-    /// The version of the review that the webhook takes; `None` if it takes none of those that there are.
+    /// The review version that the webhook supports; `None` if it supports none of the known ones.
     review: Option<&'static str>,
 }
 

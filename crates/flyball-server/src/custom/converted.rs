@@ -23,7 +23,7 @@ struct State {
 }
 
 impl Converted {
-    /// Returns what was made of this state of an object.
+    /// Returns the converted form of this revision of an object.
     pub(crate) fn get(&self, of: &Entry) -> Option<Arc<Entry>> {
         let state = self.0.lock().expect("nothing panics while it holds the converted objects");
         state.entries.get(&of.key).filter(|made| made.revision == of.revision).cloned()
@@ -40,7 +40,7 @@ impl Converted {
     }
 }
 
-/// Prints nothing: what was converted is no part of what a CRD declares.
+/// Prints nothing: the cache is not part of a CRD's declaration.
 impl fmt::Debug for Converted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Converted")

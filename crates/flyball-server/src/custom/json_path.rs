@@ -21,9 +21,9 @@ enum Step {
     Field(String),
     /// `[2]`, `[1:3]` or `[*]`.
     Slice(Slice),
-    /// `.*`: all that is in a list or a map.
+    /// `.*`: all values of a list or map.
     Every,
-    /// `..`: all that is in a value, however deep.
+    /// `..`: all descendants of a value.
     Within,
     /// `[0,2]` or `['a','b']`.
     Union(Vec<Step>),
@@ -83,7 +83,7 @@ impl JsonPath {
     }
 }
 
-/// Reads the name of a field, in which `\` takes the next character for what it is; also returns how long it is.
+/// Parses the name of a field, in which `\` escapes the next character; also returns its length.
 fn field(text: &str) -> (String, usize) {
     let mut name = String::new();
     let mut chars = text.char_indices();
@@ -215,7 +215,7 @@ impl Step {
     }
 }
 
-/// Gathers what is in a value, what is nearer before what is deeper.
+/// Collects the descendants of a value, breadth first.
 fn within<'v>(value: &'v Value, found: &mut Vec<&'v Value>) {
     let inner: Vec<&Value> = match value {
         Value::Array(items) => items.iter().collect(),

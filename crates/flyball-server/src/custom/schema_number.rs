@@ -6,10 +6,10 @@
 use serde_json::Value;
 use std::hash::{Hash, Hasher};
 
-/// Set in the numbers of all custom resources: 0 and 1 are what built-in kinds are written by.
+/// Set in the numbers of all custom resources: built-in kinds have 0 and 1.
 const CUSTOM: u64 = 1 << 1;
 
-/// Set if the object lacks a default of the schema, as one that was written through another version may.
+/// Set if the object lacks a default of the schema: it was written through another version.
 const INCOMPLETE: u64 = 1;
 
 /// The bits that only depend on the version.

@@ -23,7 +23,7 @@ struct State {
     changed_groups: BTreeSet<String>,
 }
 
-/// Groups to go through; what is left of them when this is dropped is handed out again.
+/// Groups to process; the remaining ones are returned to the queue on drop.
 pub(super) struct ChangedGroups<'d> {
     left: BTreeSet<String>,
     cache: &'d Cache,
@@ -60,7 +60,7 @@ impl Definition {
     /// Reads a CRD that takes the place of an earlier state.
     fn read(entry: &Entry, before: Option<&Self>) -> Self {
         let mut crd = entry.object().unwrap_or_default();
-        // What is served goes by the names that were accepted, not by those that were wished for.
+        // Resources are served under accepted names, which may differ from those in the spec.
         let names = if is_established(&crd) { crd.at(&["status", "acceptedNames"]) } else { None };
         let names = names.cloned().unwrap_or_default();
         let resources = served(&crd, &names, before);
@@ -94,7 +94,7 @@ impl Cache {
         self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what is stored now, the oldest first: who came first has the first claim to a name.
+    /// Returns the stored CRDs, oldest first: the oldest CRD has precedence for a name.
     pub(super) fn get(&self, store: &Store) -> Vec<Arc<Definition>> {
         self.load(store, |_, _| {})
     }

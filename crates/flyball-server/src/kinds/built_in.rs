@@ -40,7 +40,7 @@ pub(crate) fn built_in() -> impl Iterator<Item = &'static Kind> {
     GROUPS.iter().copied().flatten().copied()
 }
 
-/// Kinds of what is sent to subresources and of what they show.
+/// Kinds of the bodies of subresources.
 pub(crate) static ACTIONS: &[Kind] = &[
     Kind::new("autoscaling", "v1", "Scale", "scales"),
     Kind::new("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests"),

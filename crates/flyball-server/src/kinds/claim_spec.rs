@@ -78,7 +78,7 @@ fn data_source(source: &Field<'_>) -> Errors {
     errors
 }
 
-/// A field of a spec that errors take for one of the object itself.
+/// Returns a field of a spec, with a path without `spec` in errors.
 pub(super) fn at_root<'a>(name: &'a str, spec: &'a Value) -> Field<'a> {
     Field::new(Path::new(name), &spec[name])
 }

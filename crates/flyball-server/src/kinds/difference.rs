@@ -87,7 +87,7 @@ struct Part {
 struct Texts<'l> {
     before: &'l [String],
     after: &'l [String],
-    /// The positions of the lines of the second text in it, without those that stand very often.
+    /// The positions of each line in the second text, without very frequent lines.
     places: BTreeMap<&'l str, Vec<usize>>,
 }
 
@@ -161,7 +161,7 @@ impl<'l> Texts<'l> {
         joined
     }
 
-    /// Returns what became of what, from the beginning to the end.
+    /// Returns the edits in order.
     fn parts(&self) -> Vec<Part> {
         let (mut parts, mut at) = (Vec::new(), (0, 0));
         for Match { before, after, length } in self.matches() {

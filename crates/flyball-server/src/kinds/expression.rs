@@ -33,7 +33,7 @@ impl Made {
         }
     }
 
-    /// Takes what is known to be that: what may be anything is refused.
+    /// Returns whether a result has this type; `dyn` does not.
     fn takes(self, made: &Type<'_>) -> bool {
         match (self, made) {
             (Self::Bool, _) => made.is("bool"),

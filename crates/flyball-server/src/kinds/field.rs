@@ -196,17 +196,17 @@ impl Field<'_> {
         self.is_empty().then(|| self.required(""))
     }
 
-    /// The text must be one of those known.
+    /// The text must be one of the known ones.
     pub(crate) fn must_be_in(&self, known: &[&str]) -> Option<FieldError> {
         (!known.contains(&self.text())).then(|| self.not_supported(known))
     }
 
-    /// The text must be there and one of those known.
+    /// The text is required, and must be one of the known ones.
     pub(crate) fn must_be_one_of(&self, known: &[&str]) -> Option<FieldError> {
         if self.text().is_empty() { Some(self.required("")) } else { self.must_be_in(known) }
     }
 
-    /// The text, if it is given, must be one of those known.
+    /// The text, if set, must be one of the known ones.
     pub(crate) fn may_be_one_of(&self, known: &[&str]) -> Option<FieldError> {
         if self.is_set() { self.must_be_in(known) } else { None }
     }
@@ -219,13 +219,13 @@ impl Field<'_> {
         (self.int() <= 0).then(|| self.invalid_as(self.int(), "must be greater than zero"))
     }
 
-    /// The number must lie between two others, or be one of them.
+    /// The number must be within an inclusive range.
     pub(crate) fn within(&self, low: i64, high: i64) -> Option<FieldError> {
         let detail = || format!("must be between {low} and {high}, inclusive");
         (!(low..=high).contains(&self.int())).then(|| self.invalid_as(self.int(), detail()))
     }
 
-    /// The value must be what it was.
+    /// The value is immutable.
     pub(crate) fn unchanged_from(&self, old: &Field<'_>) -> Option<FieldError> {
         (self.value != old.value).then(|| self.invalid(IMMUTABLE))
     }

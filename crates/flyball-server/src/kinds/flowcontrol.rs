@@ -45,7 +45,7 @@ fn check_status(root: &Field<'_>) -> Errors {
     errors
 }
 
-/// Rejects to change what must stay as it is.
+/// Rejects a change of a mandatory object.
 fn fixed(spec: &Field<'_>, name: &str, wanted: Option<Value>) -> Option<FieldError> {
     let differs = wanted.is_some_and(|wanted| wanted != *spec.value());
     differs.then(|| spec.invalid(format!("spec of '{name}' must equal the fixed value")))

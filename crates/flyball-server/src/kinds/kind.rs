@@ -25,7 +25,7 @@ pub(crate) struct Kind {
     pub(crate) subresources: &'static [Subresource],
     /// The rule for names of objects.
     pub(crate) name_rule: Rule,
-    /// True if a PUT of what does not exist creates it.
+    /// True if a PUT of a missing object creates it.
     pub(crate) create_on_update: bool,
     /// True if an update must specify `metadata.resourceVersion`.
     pub(crate) versioned_updates: bool,

@@ -83,7 +83,7 @@ pub(super) fn named(view: &View<'_>) -> Row {
     Row::from([view.name(), view.age()])
 }
 
-/// An object as a printer looks at it; what is absent reads as empty.
+/// An object for printers; absent fields read as empty.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) object: &'a Object,

@@ -100,7 +100,7 @@ fn write(out: &mut String, ty: &str, value: &Value, outer: &Value) {
 }
 
 fn write_fields(out: &mut String, start: usize, ty: &str, fields: &Map<String, Value>, value: &Value, outer: &Value) {
-    // These two have JSON names, and leave out what is not set.
+    // These two have JSON names, and omit unset fields.
     let tagged: &[&str] = match ty {
         "LabelSelector" => &["matchLabels", "matchExpressions"],
         "ObjectMeta" => {

@@ -69,7 +69,7 @@ impl Counts {
 
 pub(super) const UNMATCHED: &str = "`selector` does not match template `labels`";
 
-/// Warns of what is unwise in the template of what makes pods.
+/// Returns the warnings of a workload's pod template.
 pub(super) fn warn(object: &Object, old: Option<&Object>) -> Vec<String> {
     let root = Field::root(object);
     let template = root.at("spec.template");

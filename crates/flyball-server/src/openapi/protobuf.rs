@@ -10,7 +10,7 @@ pub(super) const ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.
 /// The media type that is answered; the real server writes it so.
 pub(super) const GIVEN: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// A message: its fields, and the number of the one that holds extensions, keys that begin with `x-`.
+/// A message: its fields, and the number of the field for extensions (keys that begin with `x-`).
 struct Message {
     fields: &'static [(&'static str, u32, Form)],
     extensions: u32,

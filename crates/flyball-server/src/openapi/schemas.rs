@@ -54,7 +54,7 @@ fn full_name(name: &str) -> String {
     }
 }
 
-/// Schemas by name, with all that they refer to.
+/// Schemas by name, including referenced ones.
 pub(super) struct Definitions {
     dialect: Dialect,
     all: Map<String, Value>,
@@ -93,7 +93,7 @@ impl Definitions {
                 let name = format!("{}.{}.{}", group.join("."), kind.version, kind.kind);
                 let mut schema = match (&custom.openapi, self.dialect) {
                     (Some(schema), Dialect::V3) => self.custom(schema, true),
-                    // Version 2 cannot say all that a CRD may.
+                    // Version 2 lacks keywords that CRDs may use.
                     (Some(schema), Dialect::V2) => self.custom(&plainer(schema), true),
                     (None, _) => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
                 };
@@ -148,7 +148,7 @@ impl Definitions {
         }
     }
 
-    /// Adds what every object has to the schema of a custom resource.
+    /// Adds the fields of all objects to the schema of a custom resource.
     fn complete(&mut self, schema: &mut Value, embedded: bool) {
         let Some(schema) = schema.as_object_mut() else { return };
         let properties = schema.entry("properties").or_insert_with(|| json!({}));
@@ -305,7 +305,7 @@ fn is_object(node: Node<'_>) -> bool {
     matches!(node.get().shape, Shape::Struct(_))
 }
 
-/// Leaves out of a CRD's schema what version 2 of OpenAPI has no words for.
+/// Removes keywords from a CRD's schema that OpenAPI version 2 lacks.
 fn plainer(schema: &Value) -> Value {
     let Some(fields) = schema.as_object() else { return schema.clone() };
     let mut out = Map::new();

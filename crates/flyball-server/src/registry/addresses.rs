@@ -96,7 +96,7 @@ fn addresses(rng: &Rng, service: &mut Object, taken: &BTreeSet<&str>) -> Result<
     }
     let first = u32::from(RANGE.0);
     if given.is_empty() {
-        // The lower part of the range is left to those who ask for an address.
+        // The lower part of the range is reserved for requested addresses.
         let (low, all) = (256, RANGE.1 - 257);
         let start = u32::try_from(rng.below(u64::from(all))).unwrap_or(0);
         let free = (0..all)

@@ -106,7 +106,7 @@ impl Registry {
             set_finalizers(&mut object, &finalizers);
         }
         let stays = !finalizers.is_empty() || grace > 0 || resource.outlives_deletion(&live);
-        // What ends gracefully is marked even if it goes at once.
+        // Kinds with a grace period are marked even if it is zero.
         let ends = !stays && graceful.is_some();
         if !stays && !ends {
             return Ok(if options.dry_run {
@@ -127,7 +127,7 @@ impl Registry {
             return Ok(self.take_out(resource, key, entry, object).await);
         }
         let (stored_as, object) = self.codec.as_stored(resource, object).await?;
-        // What is too large can be deleted all the same.
+        // Oversized objects can be deleted.
         let make = |revision| Ok(self.codec.encode(&stored_as, key, object, revision));
         let stored = self.store.put(&resource.table, key, Some(entry), make).await;
         match stored {
@@ -165,7 +165,7 @@ impl Registry {
         Ok(Deleted::Gone(Box::new(object)))
     }
 
-    /// Deletes what a list shows; returns it as it was before.
+    /// Deletes the objects of a list; returns their state before.
     pub(crate) async fn delete_all(
         &self,
         target: &Target,
@@ -212,7 +212,7 @@ pub(crate) fn check_preconditions(resource: &Resource, options: &DeleteOptions, 
     Ok(())
 }
 
-/// Returns the finalizers that an object is to have, given what is to happen to those it owns.
+/// Returns the finalizers of a deleted object by its propagation policy.
 fn finalizers_for(resource: &Resource, live: &Object, propagation: Option<Propagation>) -> Vec<String> {
     let has = |name: &str| live.finalizers().any(|finalizer| finalizer == name);
     let policy = propagation.unwrap_or_else(|| {
@@ -249,7 +249,7 @@ fn set_finalizers(object: &mut Object, finalizers: &[String]) {
     }
 }
 
-/// Marks an object as being deleted; one that is already may have its grace shortened, not lengthened.
+/// Sets the deletion timestamp of an object; a later deletion may shorten the grace period, but not extend it.
 fn mark(object: &mut Object, live: &Object, grace: i64, now: time::Timestamp) {
     let metadata = object.metadata_mut();
     let in_force =

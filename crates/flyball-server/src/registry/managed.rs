@@ -27,7 +27,7 @@ pub(crate) struct Conversions {
     missing: Mutex<Vec<(Value, String)>>,
 }
 
-/// The most passes of counting owners: each needs what was made of what the last one asked for.
+/// Maximum number of passes over managed fields: each needs the conversions that the one before lacked.
 pub(crate) const MAX_OWNERSHIP_PASSES: usize = 16;
 
 impl Conversions {
@@ -163,7 +163,7 @@ pub(crate) fn sign(catalog: &Catalog, resource: &Resource, object: &mut Object, 
     }
 }
 
-/// Records in `new` what a plain write changed.
+/// Updates the managed fields of `new` with the changes of a write.
 pub(crate) fn update(catalog: &Catalog, resource: &Resource, live: Option<&Object>, new: &mut Object, by: &By<'_>) {
     let sent = remove_entries(new);
     let mut live = live.unwrap_or(&resource.empty).clone();
@@ -196,7 +196,7 @@ pub(crate) fn update(catalog: &Catalog, resource: &Resource, live: Option<&Objec
     }
 }
 
-/// Merges what an applier wants into what is there; the result is still to be read as an object of its kind.
+/// Merges an applied configuration into the stored object; the result must still be decoded as its kind.
 pub(crate) fn apply(
     catalog: &Catalog,
     resource: &Resource,

@@ -29,7 +29,7 @@ pub(super) fn dedup_owners(object: &mut Object, patched: bool) -> Option<String>
         false
     });
     let uids = twice.join(", ");
-    // Of a patch the real server only looks at what admission leaves.
+    // For a patch, kube-apiserver checks only the result of admission.
     let late = if patched { " after mutating admission happens" } else { "" };
     (!twice.is_empty()).then(|| {
         format!(
@@ -172,7 +172,7 @@ fn validate_common(object: &Object) -> Vec<FieldError> {
     errors
 }
 
-/// Validates what others write on an object: labels, annotations, owners.
+/// Validates labels, annotations and owners.
 fn validate_notes(object: &Object) -> Vec<FieldError> {
     let annotations = object.at(&["metadata", "annotations"]).and_then(Value::as_object);
     let mut errors = validate_labels(object.labels(), &METADATA.field("labels"));

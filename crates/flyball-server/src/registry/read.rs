@@ -263,10 +263,10 @@ fn cut(snapshot: Snapshot, selection: &Selection, page: Option<Page>, limit: usi
         return Listed { revision, entries, next: None, remaining: None };
     }
     let entries: Vec<Arc<Entry>> = rest.by_ref().filter(|entry| selection.matches(entry)).take(limit).collect();
-    // A full page ends the search: whether any of what follows is selected is for the next request to find out.
+    // A full page ends the search: whether a further object is selected is left to the next request.
     let left = rest.count();
     let next = entries.last().filter(|_| left > 0).map(|last| Page { revision, after: last.key.to_string() });
-    // With a selector the real server does not count what is left.
+    // With a selector, kube-apiserver does not count the remaining objects.
     let remaining = next.as_ref().and_then(|_| selection.is_everything().then_some(left));
     Listed { revision, entries, next, remaining }
 }

@@ -33,7 +33,7 @@ pub(crate) fn patch(resource: &Arc<Resource>, patch: Patch, validation: FieldVal
     }))
 }
 
-/// Merges a scale into what an object wants.
+/// Merges a scale into the desired state of an object.
 pub(crate) fn apply(resource: &Resource, scale: &Object) -> Result<Change, Status> {
     let mut wanted = Object::default();
     wanted.set_kind(&resource.kind);

@@ -14,7 +14,7 @@ use flyball_core::time::Timestamp;
 use flyball_core::{Clock, Object, ObjectKey, Rng};
 use std::sync::{Arc, LazyLock};
 
-/// An object but for what differs from server to server.
+/// An object without the fields that differ between servers.
 struct Template {
     resource: Arc<Resource>,
     key: ObjectKey,
@@ -128,7 +128,7 @@ impl Registry {
                 self.store.seed(&resource.table, key, |revision| template.entry(&uid, &now, revision));
                 continue;
             };
-            // What cannot be read is left as it is.
+            // Quarantined objects are not replaced.
             let (Ok(mut known), Ok(fresh)) = (entry.object(), template.entry("", &now, 0).object()) else { continue };
             if bootstrap::add_rules(&mut known, &fresh) {
                 self.store.seed(&resource.table, key, |revision| self.codec.encode(resource, key, known, revision));

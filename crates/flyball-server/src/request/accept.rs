@@ -44,7 +44,7 @@ impl Form {
         }
     }
 
-    /// Makes a view, with those within it, one of the version wanted.
+    /// Sets the requested version of a view and of its items.
     pub(crate) fn versioned(self, mut view: Value) -> Value {
         if self.beta {
             for (list, inner) in [("items", ""), ("rows", "/object")] {
@@ -113,7 +113,7 @@ pub(crate) fn negotiate(header: Option<&str>, offered: &str) -> Result<Form, Sta
         .map_err(|known_media| if known_media { unsuitable(BUILT_IN) } else { not_acceptable(offered) })
 }
 
-/// Chooses the form of a list: who asks for one may as well watch.
+/// Chooses the form of a list. The error of unknown media types lists those of watches, too.
 pub(crate) fn negotiate_list(header: Option<&str>, offered: &str) -> Result<Form, Status> {
     choose(header, |_| true).map_err(|known| if known { unsuitable(BUILT_IN) } else { not_listable(offered) })
 }
@@ -128,7 +128,7 @@ fn not_listable(offered: &str) -> Status {
     not_acceptable(&if offered == BUILT_IN { format!("{BUILT_IN}, {STREAMS}") } else { offered.to_owned() })
 }
 
-/// Rejects a request that knows a type of answer, but not one that suits it.
+/// Returns the 406 for a request that accepts known media types, but none that this endpoint supports.
 fn unsuitable(types: &str) -> Status {
     let message = format!("only the following media types are accepted: {types}");
     Status::new(406, Reason::NotAcceptable, message)

@@ -15,13 +15,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Lists of so many items grow by a quarter at a time: doubled, they would take twice what they are counted with.
+/// Lists of this many items grow by a quarter: doubled, they would take twice their counted memory.
 const LONG_LIST: usize = 16 << 10;
 
 /// The depth to which YAML may nest: less than JSON, since its parser uses more of the stack.
 const YAML_DEPTH: usize = 64;
 
-/// The most events that aliases in YAML may repeat: a reference to an anchor stands for all that the anchor holds.
+/// Maximum number of events that aliases in YAML repeat: an alias repeats all events of its anchor.
 const YAML_ALIAS_EVENTS: usize = 100_000;
 
 /// The format of a body.
@@ -86,7 +86,7 @@ pub(crate) fn places(bytes: &[u8], remarks: &[String]) -> Vec<usize> {
     });
     let found = RefCell::new(Found { places: vec![usize::MAX; remarks.len()], count: 0 });
     let finder = Finder { subjects: subjects.collect(), is_root: true, found: &found };
-    // What is no JSON has been refused before.
+    // Malformed JSON has been rejected before.
     drop(finder.deserialize(&mut serde_json::Deserializer::from_slice(bytes)));
     found.into_inner().places
 }
@@ -105,7 +105,7 @@ fn read_json(bytes: &[u8]) -> Result<Document, Error> {
 }
 
 pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
-    // Most YAML that clients send is JSON, which is read faster and deeper as what it is.
+    // Most YAML bodies are JSON, whose parser is faster and allows more depth.
     if bytes.trim_ascii_start().starts_with(b"{") {
         match read_json(bytes) {
             Ok(document) if document.duplicates.is_empty() => {
@@ -239,7 +239,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_f64<E: serde::de::Error>(self, v: f64) -> Result<Value, E> {
-        // Go writes a float without a fraction as a whole number, and so whole is what it is.
+        // Go writes a float without a fraction as an integer.
         if v.fract() == 0.0 && v.abs() < 9e15 {
             return Ok(Value::Number((v as i64).into()));
         }

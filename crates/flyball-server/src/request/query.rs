@@ -5,7 +5,7 @@
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads a query; what cannot be decoded stands as it is.
+    /// Parses a query; undecodable parts are kept as they are.
     pub(crate) fn parse(text: &str) -> Self {
         let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));

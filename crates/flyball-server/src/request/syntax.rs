@@ -7,7 +7,7 @@ pub(crate) fn json_error(text: &[u8]) -> String {
     let mut scanner = Scanner { text, at: 0, depth: 0, out_of_range: None };
     match scanner.value().and_then(|()| scanner.end()) {
         Err(error) => error,
-        // Well formed: what is no number to `serde_json` is one that is too large.
+        // Well formed: `serde_json` rejects only numbers that are too large.
         Ok(()) => match scanner.out_of_range {
             Some((from, to)) => {
                 let number = String::from_utf8_lossy(&text[from..to.min(from + MAX_SHOWN)]);

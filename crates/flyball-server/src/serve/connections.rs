@@ -54,7 +54,7 @@ impl Connections {
     }
 }
 
-/// Finds which of too many connections is closed: the idlest; if none is idle, one of the user who has most.
+/// Chooses the connection to close: the one that is idle for longest; if none is idle, one of the user with most.
 fn victim(all: &[Arc<Peer>]) -> Option<&Arc<Peer>> {
     let idlest = all.iter().min_by_key(|peer| peer.rank())?;
     if idlest.rank().0 < 2 {

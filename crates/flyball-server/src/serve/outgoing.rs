@@ -25,7 +25,7 @@ pub(super) struct Outgoing {
     link: Link,
     /// The piece that was taken from the body and not handed over.
     next: Bytes,
-    /// Room for the pieces that are made and not handed over, `next` included, and for the one that is being made.
+    /// Reserved bytes of generated pieces that are not sent, including `next`, and of the one that is being generated.
     made: Hold,
     /// Until there is room for more.
     wait: Option<BoxFuture<'static, Option<Hold>>>,
@@ -51,7 +51,7 @@ impl Outgoing {
         // Watches are counted by themselves.
         let by_itself = if link.is_watch() { 0 } else { UNFINISHED };
         let mut made = match link.keep_room(None) {
-            // It was waited for, and is counted as what it is now.
+            // The reservation is replaced by the actual size.
             Some(mut room) => {
                 room.resize(by_itself + body.made());
                 room
@@ -67,7 +67,7 @@ impl Outgoing {
         Self { body, link, next: Bytes::new(), made, wait: None, turns, making: None }
     }
 
-    /// Waits until the user may be sent more. What is made already need not wait.
+    /// Waits until the user may have more unsent bytes. Generated pieces do not wait.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let computes = self.turns.is_some() && self.body.computes();
         if self.made.amount() > 0 || self.wait.is_none() && !computes && self.made.has_room() {

@@ -1,8 +1,8 @@
 //! Fair shares of the runtime's threads among connections.
 //!
 //! The runtime polls tasks in the order in which they are woken. A client that opens a thousand streams of HTTP/2 at
-//! once would have its thousand requests polled before the next request of other clients. Here a connection begins a few
-//! requests in each round of the runtime's tasks. It must not know requests.
+//! once would have its thousand requests polled before the next request of other clients. Here a connection begins a
+//! few requests in each round of the runtime's tasks. It must not know requests.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

@@ -8,7 +8,7 @@ use crate::request::options::{Write, WriteOptions};
 use flyball_core::{Object, Status};
 use std::sync::Arc;
 
-/// The body of an action, and who sent it.
+/// The body of an action, with its user.
 pub(super) struct ActionBody<'c> {
     pub(super) object: Object,
     pub(super) writer: Writer<'c>,
@@ -45,7 +45,7 @@ impl<'c> ActionBody<'c> {
         Ok(Self { object, writer: writer(call, options), kind })
     }
 
-    /// Makes of the query what is sent with a request to connect.
+    /// Returns the options of a connect request, from its query.
     pub(super) fn options(call: &'c Call, kind: &str, object: Object) -> Self {
         Self { object, writer: writer(call, WriteOptions::default()), kind: Catalog::action(kind) }
     }

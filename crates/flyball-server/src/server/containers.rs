@@ -1,5 +1,5 @@
-//! Access to the containers of a pod: logs, commands, streams. Containers do not run here, so every request is rejected,
-//! after the checks that do not need a container, and after admission.
+//! Access to the containers of a pod: logs, commands, streams. Containers do not run here, so every request is
+//! rejected, after the checks that do not need a container, and after admission.
 
 use super::action_body::ActionBody;
 use super::call::Call;
@@ -56,7 +56,7 @@ pub(super) async fn answer(
     Err(Status::new(501, None, why))
 }
 
-/// Reads what is wanted of a container, or of what is behind a proxy, from the URL.
+/// Reads the options of a log, connection or proxy request from the URL.
 fn options(call: &Call, kind: &str) -> Result<Object, Status> {
     let query = &call.query;
     let mut options = Map::new();
@@ -96,7 +96,7 @@ fn options(call: &Call, kind: &str) -> Result<Object, Status> {
     Object::try_from(Value::Object(options)).map_err(|_| Status::internal("options are an object"))
 }
 
-/// Rejects what no log can be cut to, whether or not there is the pod.
+/// Rejects invalid options of a log request, also for a missing pod.
 fn check_log_options(call: &Call, pod: &ObjectKey) -> Result<(), Status> {
     let query = &call.query;
     let number =

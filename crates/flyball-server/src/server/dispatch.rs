@@ -144,7 +144,7 @@ where
     let watches = reads && info.verb == "watch";
     let slot = if watches { None } else { Some(server.shared.slot(class, &flow).await.ok_or(Refused::Busy)?) };
     if let Some(link) = &connection {
-        // Nothing is answered to one who leaves unread what there is, for as long as that is too much.
+        // A client with too many unread bytes gets no response until it has read them.
         let length = expected_length(server, &info, bytes.len());
         link.keep_room(Some(server.shared.room(&flow, length).await.ok_or(Refused::Busy)?));
         if watches {

@@ -28,7 +28,7 @@ pub(super) fn open(options: Options, directory: DataDir) -> Result<Arc<Component
     select(registry, progress);
     registry.seed();
     registry.store.keep(directory, &kept)?;
-    // What was to follow from the last writes to CRDs may not have come to pass.
+    // The last writes to CRDs may not have been processed before the stop.
     registry.note_definitions_changed();
     Ok(server)
 }
@@ -93,7 +93,7 @@ impl Snapshot {
     /// Makes a server that goes on from here on its own: with the same objects, versions, history, CRDs and tokens, but
     /// with the clock, the randomness and the webhooks of these options. Their secret is not used.
     ///
-    /// It is in memory alone, wherever the snapshot was taken.
+    /// The new server is in memory only.
     pub fn fork(&self, options: Options) -> Server {
         let store = Store::of(self.image.image(), Limits::of(&options.bounds));
         let server = Components::new(store, self.catalog.clone(), self.issuer.clone(), self.rbac.image(), options);
@@ -108,7 +108,7 @@ impl Server {
     /// Takes a snapshot. It takes microseconds, however many objects there are; what is written first to a resource
     /// afterwards pays for a copy of that resource's keys.
     ///
-    /// What is under way is in it or not, each write as a whole.
+    /// It includes each concurrent write completely or not at all.
     pub fn snapshot(&self) -> Snapshot {
         let Components { registry, authenticator, .. } = &*self.0;
         Snapshot {
@@ -159,7 +159,7 @@ mod tests {
         (code, serde_json::from_slice(&body).unwrap_or_default())
     }
 
-    /// Stores something past all that would refuse it, as an older release might have.
+    /// Stores an object without validation, as an older release might have.
     async fn plant(server: &Server, name: &str, body: String) {
         let (table, key) = (GroupResource::new("", "configmaps"), ObjectKey::new(Some("default"), name));
         let make = |revision: Revision| {

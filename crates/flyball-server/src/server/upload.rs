@@ -68,7 +68,7 @@ where
         if let (Some((shared, flow)), Some(hold)) = (counted, &mut hold)
             && length > hold.amount()
         {
-            // All of it if its length is known: who holds much and waits for more may wait for others like it.
+            // If the length is known, all of it: requests that hold a part and wait for more may wait for each other.
             let wanted = exact.unwrap_or(2 * hold.amount()).clamp(length, MAX_BODY_BYTES);
             hold.add(shared.receive(flow, wanted - hold.amount()).await.ok_or(Refused::Busy)?);
         }

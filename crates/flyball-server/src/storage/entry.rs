@@ -213,7 +213,7 @@ impl Entry {
         Self { key, revision, body, facts, schema, depth }
     }
 
-    /// Rejects an entry that is larger than may be, unless it is no larger than the one before in what it exceeds.
+    /// Rejects an entry beyond the limits, unless it exceeds them no more than the one before.
     pub(crate) fn bounded(self, before: Option<&Self>) -> Result<Self, Error> {
         let grows = |size: fn(&Self) -> usize| before.is_none_or(|before| size(before) < size(&self));
         let (bytes, depth) = (self.body.len(), self.depth);

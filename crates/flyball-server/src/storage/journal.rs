@@ -4,8 +4,8 @@
 //! while it was busy as one frame, so that many writers share the wait for the disk. A log that has grown beyond the
 //! objects themselves is replaced by a snapshot, which another thread writes while the next log goes on.
 //!
-//! It must not know HTTP and kinds. Invariant: a write is not visible before it is on disk, and [`Journal::recover`] finds
-//! every acknowledged write after any crash of the process or the machine.
+//! It must not know HTTP and kinds. Invariant: a write is not visible before it is on disk, and [`Journal::recover`]
+//! finds every acknowledged write after any crash of the process or the machine.
 
 mod compact;
 mod frame;
@@ -47,7 +47,7 @@ fn file_name(kind: Kind, number: u64) -> String {
     format!("{number:012}.{ending}")
 }
 
-/// A journal whose thread runs until it is dropped; then it ends with what was handed to it on disk.
+/// A journal. Its thread runs until it is dropped, and then writes the queue to disk.
 #[derive(Debug)]
 pub(super) struct Journal {
     shared: Arc<Shared>,
@@ -55,7 +55,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Reads what a directory holds.
+    /// Recovers a directory.
     pub(crate) fn recover(directory: &DataDir) -> Result<Recovered, DataDirError> {
         recover::recover(directory.path(), directory.progress())
     }

@@ -15,7 +15,7 @@ pub(crate) struct WriteNotifier {
 }
 
 impl WriteNotifier {
-    /// Wakes all who wait now.
+    /// Wakes all current waiters.
     pub(crate) fn notify(&self) {
         self.over_connections.notify_waiters();
         self.in_process.notify_waiters();

@@ -45,7 +45,8 @@ impl Image {
         if revision < self.start { Err(Error::Compacted { asked: revision, oldest: self.start }) } else { Ok(()) }
     }
 
-    /// Applies a change, and returns the notifier to call after the lock is released, since woken watches read the store.
+    /// Applies a change, and returns the notifier to call after the lock is released, since woken watches read the
+    /// store.
     #[must_use]
     fn apply(&mut self, table: &GroupResource, key: &ObjectKey, change: Change, limits: &Limits) -> Arc<WriteNotifier> {
         if !self.tables.contains_key(table) {

@@ -101,7 +101,7 @@ impl Table {
         }
     }
 
-    /// Returns all that is to be kept, whether it can be read or not.
+    /// Returns all entries for a snapshot, including quarantined ones.
     pub(super) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.objects.values().chain(self.quarantine.values())
     }
@@ -110,7 +110,7 @@ impl Table {
         self.quarantine.get(key).cloned()
     }
 
-    /// Changes what the objects are selected by.
+    /// Replaces the selectable fields of the objects.
     pub(super) fn select_by(&mut self, mut facts: impl FnMut(&Entry) -> Facts) {
         for entry in Arc::make_mut(&mut self.objects).values_mut() {
             let facts = facts(entry);

@@ -62,7 +62,7 @@ impl Conditions {
     }
 }
 
-/// Makes what expressions see of a request.
+/// Creates the variables of expressions for a request.
 pub(super) fn scope(
     env: &Environment,
     attributes: &Attributes<'_>,
@@ -88,7 +88,7 @@ pub(super) fn scope(
     scope
 }
 
-/// Decides what expressions ask about who may do what.
+/// Evaluates the `authorizer` variable of expressions.
 fn decider(authorizer: &Arc<Authorizer>, user: &User) -> Arc<Decide> {
     let (authorizer, user) = (authorizer.clone(), user.clone());
     Arc::new(move |question: &Question| {

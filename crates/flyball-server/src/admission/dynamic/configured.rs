@@ -22,7 +22,7 @@ impl<T> Configured<T> {
         Self { table: kind.table(), read, parsed: Mutex::new(Parsed { entries: Vec::new(), values: Arc::default() }) }
     }
 
-    /// Returns what is configured, by name.
+    /// Returns the current configuration, by name.
     pub(super) fn get(&self, store: &Store) -> Arc<Vec<T>> {
         let entries = store.list(&self.table, None).entries;
         let mut parsed = self.parsed.lock().expect("reading a configuration does not panic");

@@ -118,7 +118,7 @@ impl Constraints {
     }
 
     fn selects_object(&self, object: Option<&Object>, old: Option<&Object>) -> bool {
-        // What is wanted of a connection has no metadata, and is selected by nothing.
+        // Options of a connection have no metadata, so no selector matches them.
         let selects = |object: Option<&Object>| {
             object.is_some_and(|it| it.metadata().is_some() && self.objects.matches(|label| it.label(label)))
         };
@@ -149,7 +149,7 @@ impl Constraints {
         } else {
             self.rules.iter().find_map(|rule| self.version_for(rule, env, attributes))
         };
-        // What has no namespace is refused only where the namespace is asked for.
+        // A missing namespace is an error only if a selector needs it.
         if found.is_some() {
             namespace?;
         }
@@ -171,7 +171,7 @@ impl Constraints {
         catalog.resources().filter(same).find(|other| rule.covers(attributes, other)).cloned()
     }
 
-    /// Returns whether the request's namespace is selected; what is in none always is.
+    /// Returns whether the namespace of the request is selected; cluster-scoped objects always match.
     fn selects_namespace(
         &self,
         env: &Environment,

@@ -27,14 +27,14 @@ struct Policy {
     name: String,
     constraints: Constraints,
     conditions: Conditions,
-    /// True if what cannot be worked out is let pass.
+    /// True if evaluation errors are ignored.
     ignored: bool,
-    /// The kind of what it takes as parameters, by version and name.
+    /// The kind of its parameters, by version and name.
     params: Option<(String, String)>,
     variables: Vec<(String, Expression)>,
 }
 
-/// The requests for which a policy holds, and what comes of a failure.
+/// The requests that a policy matches, and its failure policy.
 struct Binding {
     name: String,
     policy: String,
@@ -57,14 +57,14 @@ impl<P> Policies<P> {
         Self { policies: Configured::new(policies, read), bindings: Configured::new(bindings, Binding::read) }
     }
 
-    /// Returns what is configured; `None` if there is no policy.
+    /// Returns the current policies; `None` if there are none.
     fn get(&self, store: &Store) -> Option<PoliciesAndBindings<P>> {
         let policies = self.policies.get(store);
         (!policies.is_empty()).then(|| (policies, self.bindings.get(store)))
     }
 }
 
-/// A policy that is to look at a request, by one of its bindings and with one parameter.
+/// A policy that matches a request, with one of its bindings and one parameter.
 struct Invocation<'p, P> {
     policy: &'p P,
     binding: &'p Binding,

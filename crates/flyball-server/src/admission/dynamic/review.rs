@@ -39,7 +39,7 @@ pub(super) fn describe(attributes: &Attributes<'_>, shown_as: &Resource) -> Map<
     request
 }
 
-/// The kind of what a request sends: that to a scale or an action has its own.
+/// The kind of the body of a request: scales and actions have their own.
 fn kind_of(attributes: &Attributes<'_>, resource: &Resource) -> GroupVersionKind {
     attributes.sent.as_ref().map_or_else(|| resource.kind.clone(), |sent| sent.kind.clone())
 }
@@ -106,7 +106,7 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// Reads what came back, and checks that it answers what was asked.
+    /// Decodes a response, and checks that it belongs to the request.
     pub(super) fn read(version: &str, uid: &str, mutating: bool, review: &Value) -> Result<Self, String> {
         use base64::Engine;
         let strict = version == "v1";

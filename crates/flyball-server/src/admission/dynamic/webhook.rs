@@ -32,10 +32,10 @@ struct Webhook {
     /// True if a request goes on if the webhook cannot be asked.
     ignored: bool,
     timeout: Duration,
-    /// True if it wants to see what others changed after it.
+    /// True if it is reinvoked after later changes.
     reinvoked: bool,
     side_effects: bool,
-    /// The version of the review that it takes; `None` if it takes none of those that there are.
+    /// The review version that it supports; `None` if it supports none of the known ones.
     review: Option<&'static str>,
 }
 

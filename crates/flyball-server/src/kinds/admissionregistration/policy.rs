@@ -44,7 +44,7 @@ pub(super) fn head(spec: &Field<'_>) -> Errors {
     errors
 }
 
-/// Reads the variables of a policy, each of which knows those before it; returns what its other expressions see.
+/// Compiles the variables of a policy, each of which sees those before it; returns the variables of other expressions.
 pub(super) fn variables(spec: &Field<'_>, params: bool, errors: &mut Errors) -> Variables<'static> {
     let mut known = expression::variables();
     known.push(("namespaceObject", cel::namespace()));

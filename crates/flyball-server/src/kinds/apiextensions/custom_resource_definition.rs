@@ -47,7 +47,7 @@ fn versions(crd: &Object) -> &[Value] {
     crd.at(&["spec", "versions"]).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Warns of formats that are not known, and so not checked; an update only of those that it brings.
+/// Warns of unknown formats, which are not validated; an update only of those that it adds.
 pub(crate) fn warn(crd: &Object, old: Option<&Object>) -> Vec<String> {
     let known: BTreeSet<&str> = old.map(unrecognized_formats).unwrap_or_default().into_iter().collect();
     let formats = unrecognized_formats(crd).into_iter().filter(|format| !known.contains(format));
@@ -78,7 +78,7 @@ fn collect_unrecognized<'s>(schema: &'s Schema, found: &mut Vec<&'s str>) {
     schema::inner(schema, &Path::ROOT, &mut |schema, _, _| collect_unrecognized(schema, found));
 }
 
-/// Fills in what the client left out.
+/// Sets defaults.
 fn default(crd: &mut Object) {
     let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) else { return };
     if let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) {

@@ -202,7 +202,7 @@ fn metric_from_v2(metric: &Value, words: &Words) -> String {
     let source =
         |name: &'static str, write: &dyn Fn(&Value) -> String| (name, given(metric, &format!("/{name}")).map(write));
     let path = |name: &str| format!("/{}/{name}", words.field);
-    // What is measured is written although it is nothing.
+    // The current value is written even if it is empty.
     let measured = |of: &Value, name: &str| if is_current { amount(of, &path(name)) } else { text(of, &path(name)) };
     let resource = |of: &Value, container: bool| {
         object(&[

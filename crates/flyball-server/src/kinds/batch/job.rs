@@ -115,7 +115,7 @@ fn prepare(job: &mut Object, old: Option<&Object>, _: Part, _: &Clock) {
     }
     let labels = labels.clone();
     spec.inner_or_new("selector").inner_or_new("matchLabels").entry(CONTROLLER[1]).or_insert_with(|| uid.into());
-    // What has no labels shows those of its pods, as every reader fills them in.
+    // A job without labels has those of its pods, since defaults are applied by every read.
     if unlabelled {
         job.metadata_mut().insert("labels".into(), Value::Object(labels));
     }
@@ -196,7 +196,7 @@ fn template(spec: &Field<'_>, old: &Field<'_>, job: &Field<'_>) -> Option<FieldE
     if !suspended {
         return (*now.value() != then).then(|| now.invalid_as(internal("PodTemplateSpec", now.value()), IMMUTABLE));
     }
-    // What a suspended job's containers get may change.
+    // The resources of a suspended job's containers may change.
     let inner = now.at("spec");
     for list in ["containers", "initContainers"] {
         let given = inner.at(list);
@@ -363,7 +363,7 @@ fn indexed(spec: &Field<'_>) -> Errors {
     errors
 }
 
-/// Warns of names that become host names, and of what is unwise in pods.
+/// Warns of names that are invalid as host names, and of pod templates.
 fn warn(job: &Object, old: Option<&Object>) -> Vec<String> {
     warn_of_template(job, old, &["spec", "template"])
 }

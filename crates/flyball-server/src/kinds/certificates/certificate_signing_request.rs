@@ -120,7 +120,8 @@ fn conditions<'a>(request: &'a Object, kind: &str) -> Vec<&'a Value> {
     all.filter(|condition| condition["type"] == kind).collect()
 }
 
-/// A request stays what it was; approval changes its conditions alone, and signing leaves the verdict.
+/// Resets what a write must not change: the spec; approval changes conditions only, and signing keeps approval
+/// conditions.
 fn prepare(request: &mut Object, old: Option<&Object>, part: Part, clock: &Clock) {
     let Some(old) = old else { return };
     if part != Part::Status {
@@ -188,7 +189,7 @@ fn verdict(request: &Object, old: &Object, part: Part) -> Errors {
         let text = object.at(&["status", "certificate"]).and_then(Value::as_str).unwrap_or_default();
         wrong_certificate(&STANDARD.decode(text).unwrap_or_default())
     };
-    // What was stored before it was checked may stay.
+    // Unchanged values that were stored before this rule are valid.
     if let (Some(why), None) = (pem(request), pem(old)) {
         errors.push(certificate.invalid(why));
     }

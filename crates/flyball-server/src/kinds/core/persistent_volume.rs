@@ -236,7 +236,7 @@ fn volume_spec(spec: &Field<'_>) -> Errors {
     errors
 }
 
-/// Warns of what volumes better do not do.
+/// Returns the warnings of a volume.
 fn warn(volume: &Object, _: Option<&Object>) -> Vec<String> {
     let recycled = volume.at(&["spec", "persistentVolumeReclaimPolicy"]).is_some_and(|policy| policy == "Recycle");
     let why = "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.";

@@ -67,7 +67,7 @@ fn default(claim: &mut Object) {
     data_source(spec);
 }
 
-/// Of a data source and a reference to one, the one that is missing follows the other.
+/// Copies `dataSource` to `dataSourceRef`, or the reverse, if one is absent.
 ///
 /// A source that is neither a claim nor a snapshot counts for nothing: only references may be that.
 fn data_source(spec: &mut Map<String, Value>) {
@@ -90,7 +90,7 @@ fn data_source(spec: &mut Map<String, Value>) {
 
 fn prepare(claim: &mut Object, old: Option<&Object>, _: Part, _: &Clock) {
     if old.is_none() {
-        // What stands in another namespace is no source yet.
+        // Sources in other namespaces are not supported.
         let elsewhere = claim.at(&["spec", "dataSourceRef", "namespace"]).and_then(Value::as_str);
         if elsewhere.is_some_and(|namespace| !namespace.is_empty())
             && let Some(spec) = claim.get_mut("spec").and_then(Value::as_object_mut)

@@ -32,7 +32,7 @@ fn validate(object: &Object, _: Option<&Object>, _: Part) -> Errors {
     pod_spec::check_template(&root.at("template"))
 }
 
-/// Warns of what is unwise in a template that stands for itself.
+/// Returns the warnings of a pod template.
 fn warn(object: &Object, old: Option<&Object>) -> Vec<String> {
     let root = Field::root(object);
     let template = root.at("template");

@@ -39,7 +39,7 @@ const COLUMNS: &[Heading] = &[
 ];
 
 fn default(secret: &mut Object) {
-    // What is given as text is kept with the rest, over it.
+    // `stringData` is merged into `data`, and overrides it.
     if let Some(Value::Object(texts)) = secret.remove("stringData") {
         let data = secret.inner_or_new("data");
         for (key, text) in texts {

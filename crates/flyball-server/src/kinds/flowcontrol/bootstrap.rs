@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const USERS: [&str; 2] = ["system:unauthenticated", "system:authenticated"];
 
-/// A limit: shares, what may be lent of them, and how many queues with hands of what size there are, if any.
+/// A limit: shares, lendable percentage, and queues with hand size, if any.
 type Limit = (&'static str, i64, i64, Option<(i64, i64)>);
 
 const LEVELS: [Limit; 7] = [
@@ -41,13 +41,13 @@ pub(super) fn flow_schemas() -> impl Iterator<Item = Value> {
     })
 }
 
-/// Returns what the spec of a flow schema must be, if it is mandatory.
+/// Returns the required spec of a flow schema, if it is mandatory.
 pub(super) fn mandatory_schema(name: &str) -> Option<Value> {
     let is_mandatory = matches!(name, "exempt" | "catch-all");
     schemas().into_iter().find(|(known, _)| is_mandatory && *known == name).map(|(_, spec)| spec)
 }
 
-/// Returns what the spec of a priority level must be, if it is mandatory.
+/// Returns the required spec of a priority level, if it is mandatory.
 pub(super) fn mandatory_level(name: &str) -> Option<Value> {
     match name {
         "exempt" => Some(exempt_level()),

@@ -73,7 +73,7 @@ fn is_latest(image: &str) -> bool {
     let last = name.rsplit('/').next().unwrap_or_default();
     match last.split_once(':') {
         Some((_, tag)) => tag == "latest",
-        // What names no image names no version either.
+        // A container without an image has no tag.
         None => !digest && !image.is_empty() && is_reference(name),
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn container(context: &Field<'_>, host_users: bool) -> Errors {
     errors
 }
 
-/// A profile is named if, and only if, it is one of the node's own.
+/// Validates a seccomp or AppArmor profile: only `Localhost` has the name of a profile.
 fn profile(profile: &Field<'_>, what: &str) -> Errors {
     if !profile.is_set() {
         return Errors::new();

@@ -67,7 +67,7 @@ fn required(source: &Field<'_>, names: &[&str]) -> Errors {
     names.iter().filter_map(|name| source.at(name).must_be_set()).collect()
 }
 
-/// Volumes must be good; gives with what is wrong those that are.
+/// Validates volumes; returns the valid ones with the errors.
 pub(super) fn volumes<'a>(volumes: &'a Field<'a>, pod: &str) -> (Vec<&'a Value>, Errors) {
     let (mut good, mut errors) = (Vec::new(), Errors::new());
     let mut names: BTreeSet<&str> = BTreeSet::new();

@@ -82,7 +82,7 @@ fn warn_of_annotation(annotations: &Field<'_>, name: &str, why: &str) -> Option<
     annotation.value().is_string().then(|| format!("{}: {why}", annotation.path()))
 }
 
-/// Warns of annotations that say what fields of a container say today.
+/// Warns of annotations that fields of a container have replaced.
 fn annotated_warnings(annotations: &Field<'_>, container: &Field<'_>, confined: bool) -> Vec<String> {
     let security = container.at("securityContext");
     let name = container.value()["name"].as_str().unwrap_or_default();
@@ -165,7 +165,7 @@ fn container_warnings(container: &Field<'_>) -> Vec<String> {
     let mut names: BTreeSet<&str> = BTreeSet::new();
     for variable in container.at("env").items() {
         let name = variable.value()["name"].as_str().unwrap_or_default();
-        // What takes up the earlier value is meant so.
+        // A value that refers to the earlier one is intended.
         let refers = variable.at("value").text().contains(&format!("$({name})"));
         if names.contains(name) && !refers {
             warnings.push(format!(
@@ -182,7 +182,7 @@ fn container_warnings(container: &Field<'_>) -> Vec<String> {
 fn port_warnings(spec: &Field<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut known: BTreeMap<(i64, String), Ports> = BTreeMap::new();
-    // The search ends when the warnings exceed what a response may hold: the number of pairs grows quadratically.
+    // The search ends when the warnings exceed the limit of a response: the number of pairs grows quadratically.
     let mut room = MAX_WARNINGS;
     for list in CONTAINERS {
         for container in spec.at(list).items() {
@@ -220,7 +220,7 @@ fn port_warnings(spec: &Field<'_>) -> Vec<String> {
     warnings
 }
 
-/// The ports of one number and protocol, by what they are on the node.
+/// The ports with one number and protocol, by their host port.
 #[derive(Default)]
 struct Ports {
     /// The port of the node, its address, and where it stands.
@@ -230,7 +230,7 @@ struct Ports {
 }
 
 impl Ports {
-    /// Finds those that a port clashes with, in the order in which they came.
+    /// Returns the earlier ports that conflict with a port, in order.
     fn clashing(&self, host: i64, ip: &str) -> Vec<usize> {
         if host == 0 {
             return (0..self.all.len()).collect();

@@ -51,7 +51,7 @@ impl<'a> RequestNames<'a> {
         }
     }
 
-    /// The field must name a request, or one of its subrequests.
+    /// The field must name a request or subrequest.
     pub(super) fn check(&self, field: &Field<'_>) -> Errors {
         const UNKNOWN: &str =
             "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";

@@ -72,7 +72,7 @@ fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     }
 }
 
-/// Checks what a new claim asks for.
+/// Validates the requests of a new claim.
 pub(super) fn spec(spec: &Field<'_>) -> Errors {
     let devices = spec.at("devices");
     let names = RequestNames::of(devices.value());

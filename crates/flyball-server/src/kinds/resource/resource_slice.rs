@@ -214,7 +214,7 @@ fn device(device: &Field<'_>, before: Option<&Value>, per_device: bool) -> Error
         errors.push(device.invalid_as(count as u64, why));
     }
     errors.extend(name::entries(&attributes, attribute));
-    // What is stored already may stay as it is.
+    // Unchanged stored values are valid.
     let stored = |field: &Field<'_>, key: &str| before.is_some_and(|before| before[key] == *field.value());
     if !stored(&capacities, "capacity") {
         let shared = device.at("allowMultipleAllocations").flag();

@@ -98,7 +98,7 @@ pub(crate) fn check(field: &Field<'_>) -> Vec<FieldError> {
     errors
 }
 
-/// The same for a field that keeps what it held before.
+/// The same for a field whose unchanged values remain valid.
 pub(crate) fn check_new(field: &Field<'_>, old: &[&str]) -> Vec<FieldError> {
     if old.contains(&field.text()) { Vec::new() } else { check(field) }
 }
@@ -133,7 +133,7 @@ pub(crate) fn check_block(field: &Field<'_>) -> Vec<FieldError> {
     vec![field.invalid(wrong)]
 }
 
-/// The same for a field that keeps what it held before.
+/// The same for a field whose unchanged values remain valid.
 pub(crate) fn check_new_block(field: &Field<'_>, old: &[&str]) -> Vec<FieldError> {
     if old.contains(&field.text()) { Vec::new() } else { check_block(field) }
 }

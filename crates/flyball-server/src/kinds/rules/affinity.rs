@@ -60,7 +60,7 @@ fn field_requirement(requirement: &Field<'_>) -> Vec<FieldError> {
     errors
 }
 
-/// Labels of nodes that have another name by now, and what to say of each.
+/// Deprecated labels of nodes, with the warning of each.
 const OLD_LABELS: &[(&str, &str)] = &[
     ("app.kubernetes.io/created-by", "deprecated since v1.9"),
     ("beta.kubernetes.io/arch", "deprecated since v1.14; use \"kubernetes.io/arch\" instead"),
@@ -75,7 +75,7 @@ const OLD_LABELS: &[(&str, &str)] = &[
     ("scheduler.alpha.kubernetes.io/preferAvoidPods", "deprecated since v1.22; use Taints and Tolerations instead"),
 ];
 
-/// Returns what to say of a label of nodes that is no longer used.
+/// Returns the warning of a deprecated label of nodes.
 pub(crate) fn old_label(key: &str) -> Option<&'static str> {
     OLD_LABELS.iter().find(|(old, _)| *old == key).map(|(_, message)| *message)
 }

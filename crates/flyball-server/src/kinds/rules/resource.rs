@@ -37,7 +37,7 @@ pub(crate) fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
-/// Returns whether a resource is one of Kubernetes' own.
+/// Returns whether a resource is Kubernetes' own.
 pub(crate) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
@@ -47,7 +47,7 @@ pub(crate) fn may_overcommit(name: &str) -> bool {
     is_native(name) && !is_huge_page(name)
 }
 
-/// Returns whether a resource is one that a device plugin gives out.
+/// Returns whether a resource is provided by a device plugin.
 pub(crate) fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && names::qualified_name(&format!("requests.{name}")).is_empty()
 }

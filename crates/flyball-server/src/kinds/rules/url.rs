@@ -89,7 +89,7 @@ fn check_host(host: &str) -> Result<(), String> {
     for (at, c) in host.char_indices() {
         if c == '%' {
             let escape = escape(host, at)?;
-            // Only what is not ASCII, and the mark of a zone, may be escaped in a host.
+            // In a host, only non-ASCII bytes and the separator of a zone may be escaped.
             if escape.as_bytes()[1] < b'8' && escape != "%25" {
                 return Err(format!("invalid URL escape {escape:?}"));
             }

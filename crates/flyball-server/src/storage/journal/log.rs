@@ -7,7 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// Bytes by which a file grows at a time: one that does not grow takes half as long to put on disk.
+/// Bytes by which a file is extended: syncing takes half as long if the file size does not change.
 const ROOM: u64 = 4 << 20;
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Log {
     /// Opens a log for appending after its valid part, which has this length.
     pub(super) fn resume(path: &Path, header: Header, length: u64) -> io::Result<Self> {
         let file = owned(OpenOptions::new().write(true)).open(path)?;
-        // What was torn must not be taken for damage once something else follows it.
+        // A truncated frame must not look corrupted once other frames follow it.
         file.set_len(length)?;
         file.sync_all()?;
         Ok(Self { file, header, length, room: length })

@@ -30,7 +30,7 @@ fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Writes what an object is now.
+/// Encodes the current state of an object.
 pub(super) fn put(out: &mut Vec<u8>, table: &GroupResource, entry: &Entry) {
     out.push(1);
     number(out, entry.revision);
@@ -41,7 +41,7 @@ pub(super) fn put(out: &mut Vec<u8>, table: &GroupResource, entry: &Entry) {
     bytes(out, &entry.body);
 }
 
-/// Writes what happened to an object.
+/// Encodes a change of an object.
 pub(super) fn change(out: &mut Vec<u8>, table: &GroupResource, change: &Change) {
     match change {
         Change::Put(entry) => put(out, table, entry),
@@ -62,7 +62,7 @@ pub(super) fn end(out: &mut Vec<u8>, revision: Revision, count: u64) {
     number(out, count);
 }
 
-/// The records of a payload; reading stops at what is none.
+/// The records of a payload, up to the first malformed one.
 pub(super) struct Records<'b>(&'b [u8]);
 
 impl<'b> Records<'b> {

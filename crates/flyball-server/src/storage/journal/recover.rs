@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(crate) struct Recovered {
     /// The revision of the last write, 0 if there was none.
     pub(crate) revision: Revision,
-    /// The objects. What they are selected by is not known yet.
+    /// The objects, without selectable fields.
     pub(crate) tables: BTreeMap<GroupResource, Objects>,
     pub(super) tail: Tail,
     /// Bytes of the snapshot.
@@ -39,14 +39,14 @@ pub(super) struct Tail {
 struct Written {
     number: u64,
     is_last: bool,
-    /// The snapshot holds what came up to this revision.
+    /// The revision of the snapshot.
     held: Revision,
 }
 
-/// Reads what a directory holds, and removes what is no longer needed.
+/// Recovers a directory, and removes obsolete files.
 pub(super) fn recover(folder: &Path, progress: &Progress) -> Result<Recovered, DataDirError> {
     let (snapshots, mut logs) = files(folder)?;
-    // One that was made, but not begun, holds nothing.
+    // A log without a header is empty.
     while let Some(number) = logs.last().copied() {
         let path = folder.join(file_name(Kind::Log, number));
         let bytes = fs::read(&path).during("read", &path)?;
@@ -75,7 +75,7 @@ pub(super) fn recover(folder: &Path, progress: &Progress) -> Result<Recovered, D
             return Err(DataDirError::Missing { path });
         }
     }
-    // A crash may have come between a snapshot and the removal of what it replaces.
+    // A crash may have come between a snapshot and the removal of obsolete files.
     for (kind, numbers) in [(Kind::Snapshot, &snapshots), (Kind::Log, &logs)] {
         for number in numbers.range(..first) {
             let path = folder.join(file_name(kind, *number));
@@ -85,7 +85,7 @@ pub(super) fn recover(folder: &Path, progress: &Progress) -> Result<Recovered, D
     Ok(recovered)
 }
 
-/// Finds the numbers of the snapshots and logs, and removes what was not written to its end.
+/// Returns the numbers of the snapshots and logs, and removes incomplete files.
 fn files(folder: &Path) -> Result<(BTreeSet<u64>, BTreeSet<u64>), DataDirError> {
     let (mut snapshots, mut logs) = (BTreeSet::new(), BTreeSet::new());
     for entry in fs::read_dir(folder).during("read", folder)? {

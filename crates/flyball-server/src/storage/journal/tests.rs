@@ -29,7 +29,7 @@ impl Folder {
         Ok(store)
     }
 
-    /// Reads what there is and leaves it as it is.
+    /// Recovers a copy of the directory.
     fn read(&self) -> Result<State, DataDirError> {
         let directory = DataDir::open(&self.0)?;
         Store::recover(&directory, limits()).map(|(store, _)| state(&store))
@@ -112,7 +112,7 @@ async fn writers_of_one_object_take_turns() {
     assert_eq!(state(&store).1, BTreeMap::from([("ns/counter".to_owned(), 80)]));
 }
 
-/// Writes ten times, one frame each, and returns the log and what the store held at which length of it.
+/// Writes ten frames; returns the log and the content of the store at each length.
 async fn ten_writes(folder: &Folder) -> (Vec<u8>, Vec<(usize, State)>) {
     let mut states = Vec::new();
     let length = || usize::try_from(fs::metadata(folder.log()).unwrap().len()).unwrap();

@@ -15,7 +15,7 @@ use futures_util::future::Either;
 struct Mutating {
     policy: Policy,
     mutations: Vec<Mutation>,
-    /// True if it wants to see what others changed after it.
+    /// True if it is reinvoked after later changes.
     reinvoked: bool,
 }
 
@@ -146,7 +146,7 @@ async fn mutate(
     old: Option<&Object>,
 ) -> Result<(), Status> {
     let mut failures: Vec<String> = Vec::new();
-    // What cannot be worked out is invalid; a policy that is not configured to be is a refusal.
+    // An evaluation error is an invalid object; a misconfigured policy is a denial.
     let mut reason = Reason::Invalid;
     for found in invocations(env, configured, attributes, Some(object), old).await {
         let invocation = match found {

@@ -19,7 +19,7 @@ pub(super) enum Approval {
 }
 
 impl Approval {
-    /// Returns what a CRD says of its approval; nothing if it needs none.
+    /// Returns the approval of a CRD; `None` if it needs none.
     pub(super) fn of(crd: &Object) -> Option<Self> {
         let group = crd.at(&["spec", "group"]).and_then(Value::as_str).unwrap_or_default();
         let is_own = |own: &&&str| group.strip_suffix(**own).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
@@ -61,7 +61,7 @@ fn is_url(text: &str) -> bool {
     })
 }
 
-/// APIs of Kubernetes itself need an approval; a CRD that has none keeps what it had.
+/// Validates that APIs of Kubernetes' own groups are approved. Existing CRDs without approval remain valid.
 pub(super) fn validate(crd: &Object, old: Option<&Object>) -> Option<FieldError> {
     let approval = Approval::of(crd)?;
     if old.is_some_and(|old| Approval::of(old) == Some(approval)) {

@@ -87,7 +87,7 @@ impl Rules {
             return;
         }
         let list = path.field("x-kubernetes-validations");
-        // At the root, and where an object stands within another, rules see who the object is.
+        // At the root and in embedded objects, rules see `apiVersion`, `kind` and names.
         let whole = at.is_root || flag(schema, "x-kubernetes-embedded-resource");
         let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
         for (i, rule) in rules.enumerate() {
@@ -121,7 +121,7 @@ impl Rules {
     }
 }
 
-/// Returns the most values directly below one of a schema, if there is a bound.
+/// Returns the maximum number of direct children of a value, if it is bounded.
 fn most(schema: &Schema) -> Option<u64> {
     let bound = |field: &str| schema.get(field).and_then(Value::as_i64).map(|n| u64::try_from(n).unwrap_or_default());
     match text(schema, "type") {

@@ -23,7 +23,7 @@ pub(super) enum Position {
     Root,
     Field,
     Items,
-    /// Inside `anyOf` and its like: what may be said there is only about values.
+    /// Inside `anyOf` and its like, where only constraints of values are allowed.
     Values,
 }
 

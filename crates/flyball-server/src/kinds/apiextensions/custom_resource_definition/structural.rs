@@ -302,7 +302,7 @@ fn wrong_pattern(text: &str) -> Option<String> {
     Some(pattern::states(text).err()?.to_string())
 }
 
-/// Finds places of which the schema does not say what stands there, or says it where it may not.
+/// Validates the types and patterns of a schema and of its inner schemas.
 fn types(schema: &Schema, path: &Path<'_>, place: Position, errors: &mut Vec<FieldError>) {
     let int_or_string = flag(schema, "x-kubernetes-int-or-string");
     if let Some(why) = schema.get("pattern").and_then(Value::as_str).and_then(wrong_pattern) {
@@ -320,7 +320,7 @@ fn types(schema: &Schema, path: &Path<'_>, place: Position, errors: &mut Vec<Fie
         if inner_place == Position::Values && int_or_string && only_types(inner_schema) {
             return;
         }
-        // What is said of other fields has been refused as a whole.
+        // Other fields of metadata were rejected before.
         if place == Position::Values && inner_path.to_string() == map {
             return;
         }
@@ -329,7 +329,7 @@ fn types(schema: &Schema, path: &Path<'_>, place: Position, errors: &mut Vec<Fie
     });
 }
 
-/// Finds what may be said of a place alone, where only values are spoken of.
+/// Validates a schema inside of `anyOf` and its like, which may only constrain values.
 fn about_values(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let given = |field: &str| match schema.get(field) {
         Some(Value::Bool(set)) => *set || field == "additionalProperties",
@@ -363,7 +363,7 @@ fn about_values(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) 
     }
 }
 
-/// Finds what a place lacks, or what contradicts the sort of place that it is.
+/// Validates the keywords of a schema node against its type.
 fn about_places(schema: &Schema, path: &Path<'_>, place: Position, errors: &mut Vec<FieldError>) {
     let ty = text(schema, "type");
     let embedded = flag(schema, "x-kubernetes-embedded-resource");
@@ -479,7 +479,7 @@ fn default_of(schema: &Value, default: &Value, at: &Path<'_>, errors: &mut Vec<F
     if unknown.is_err() || pruned.get("x") != Some(default) {
         errors.push(FieldError::invalid(&place, default.clone(), "must not have unknown fields"));
     }
-    // Objects within it say what they are.
+    // Embedded objects have `apiVersion` and `kind`.
     let nameless = super::embedded::validate_embedded(node, default, at, false);
     if !nameless.is_empty() {
         errors.extend(nameless);

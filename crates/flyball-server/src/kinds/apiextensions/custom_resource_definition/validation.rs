@@ -30,7 +30,7 @@ pub(in crate::kinds) fn validate(crd: &Object, old: Option<&Object>, part: Part)
             return errors;
         }
     }
-    // What costs too much is not looked at any further.
+    // Rules beyond the cost limit are not checked further.
     if let Some(error) = validate_patterns(&spec) {
         return vec![error];
     }
@@ -85,7 +85,7 @@ fn validate_scope(spec: &Value) -> Option<FieldError> {
     }
 }
 
-/// Returns what all versions share of a field; `None` if they do not all have the same.
+/// Returns the value of a field that all versions share; `None` if it differs.
 fn shared<'s>(spec: &'s Value, field: &str) -> Option<&'s Value> {
     let versions = spec["versions"].as_array()?;
     let first = &versions.first()?[field];
@@ -158,7 +158,7 @@ fn validate_versions(spec: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// A name must be a label; all that is wrong with it is one error.
+/// Validates a name as a label, with a single error.
 fn label(name: &str, path: &Path<'_>) -> Option<FieldError> {
     let wrong = names::dns_1035_label(name);
     (!wrong.is_empty()).then(|| FieldError::invalid(path, name, wrong.join(",")))
@@ -215,7 +215,7 @@ static PARTS: [PartOfVersion; 4] = [
     PartOfVersion { field: "selectableFields", label: "selectableFields", check: validate_selectable },
 ];
 
-/// Validates what all versions have the same of.
+/// Validates the fields that all versions share.
 fn validate_shared(spec: &Value) -> Vec<FieldError> {
     let Some(first) = spec["versions"].as_array().and_then(|versions| versions.first()) else { return Vec::new() };
     let shared = PARTS.iter().filter(|part| shared(spec, part.field).is_some());

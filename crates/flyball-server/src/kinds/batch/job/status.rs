@@ -3,7 +3,7 @@
 use crate::kinds::field::{Errors, Field};
 use flyball_core::Object;
 
-/// The status of a job: it counts up, and what has ended stays so.
+/// Validates the status of a job: counters do not decrease, and a finished job stays finished.
 pub(super) fn status(job: &Field<'_>, old: Option<&Object>) -> Errors {
     let status = job.at("status");
     let mut errors = Errors::new();

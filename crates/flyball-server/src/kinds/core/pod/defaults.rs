@@ -28,7 +28,7 @@ pub(super) fn default(pod: &mut Object) {
     }
 }
 
-/// Of `podIP` and `podIPs`, the one that is missing follows the other.
+/// Copies `podIP` to `podIPs`, or the reverse, if one is absent.
 pub(super) fn addresses(status: &mut Inner) {
     for (one, all) in [("podIP", "podIPs"), ("hostIP", "hostIPs")] {
         let single = status.text(one).to_owned();
@@ -58,7 +58,7 @@ pub(super) fn requests_from_limits(container: &mut Inner) {
     }
 }
 
-/// Works out what the pod as a whole asks for, if it says something of the whole.
+/// Computes the pod-level requests, if the pod sets pod-level resources.
 pub(super) fn pod_requests(spec: &mut Inner) {
     let sums = |field: &str, spec: &Inner| {
         let mut sums: BTreeMap<String, Quantity> = BTreeMap::new();

@@ -268,7 +268,7 @@ fn change(pod: &Field<'_>, old: &Field<'_>) -> Errors {
     errors
 }
 
-/// A spec with all that may change put back.
+/// Returns a spec in which all mutable fields are restored.
 fn munged(spec: &Value, old: &Value) -> Value {
     let mut spec = spec.clone();
     let Some(fields) = spec.as_object_mut() else { return spec };
@@ -360,7 +360,7 @@ fn addresses(list: &Field<'_>) -> Errors {
     errors
 }
 
-/// Warns of what is allowed but unwise.
+/// Returns the warnings of a pod.
 pub(crate) fn warn(pod: &Object, old: Option<&Object>) -> Vec<String> {
     let mut warnings = Vec::new();
     let wrong = dns_label(pod.name());
