@@ -1,7 +1,7 @@
 //! How long a controller needs for N objects, from process start to the last reconcile.
 //!
-//! `flyball`, `kube::runtime::Controller` and a bare client (`floor`) take turns against one embedded API server, each in a
-//! process of its own, over TLS. Medians are printed, and how often the floor fits into them.
+//! `flyball`, `kube::runtime::Controller` and a bare client (`floor`) take turns against one embedded API server, each
+//! in a process of its own, over TLS. Medians are printed, and how often the floor fits into them.
 
 use crate::{Result, connect};
 use flyball_cluster::{Cluster, Endpoint, Options};

@@ -1,9 +1,10 @@
 //! A contestant for harnesses that compare frameworks, spoken to by environment variables and lines.
 //!
-//! `KUBECONFIG`, `NAMESPACE`, `KIND` (`widgets` or `pods`), `WORKLOAD` (`noop`, `latency`, `write` or `queue`), `N` and `CONCURRENCY`
-//! say what to do; `FLYBALL_THREADS` says on how many threads: on one unless given, as operators do. With `queue` it prints what the
-//! work queue does in a second on two threads, and ends. Else it prints `ready T` and `reconciled N T`, in nanoseconds since 1970; on
-//! the line `dump` it prints a `latency` line for each size that it saw for the first time, `total` and `end`; it ends with its input.
+//! `KUBECONFIG`, `NAMESPACE`, `KIND` (`widgets` or `pods`), `WORKLOAD` (`noop`, `latency`, `write` or `queue`), `N` and
+//! `CONCURRENCY` say what to do; `FLYBALL_THREADS` says on how many threads: on one unless given, as operators do. With
+//! `queue` it prints what the work queue does in a second on two threads, and ends. Else it prints `ready T` and
+//! `reconciled N T`, in nanoseconds since 1970; on the line `dump` it prints a `latency` line for each size that it saw
+//! for the first time, `total` and `end`; it ends with its input.
 
 use flyball::bench::MeasuredQueue;
 use flyball::{Action, Context, Controller, ObjectKey, Operator, Reconcile, Resource, Result};
@@ -117,8 +118,8 @@ fn set_up<R: Reconcile<Resource: Resource>>(controller: Controller<R>) -> Result
     })
 }
 
-/// Prints how many keys the queue takes in and hands out: all in first, then all out; and one in while another goes out, with no
-/// more than a thousand in between.
+/// Prints how many keys the queue takes in and hands out: all in first, then all out; and one in while another goes
+/// out, with no more than a thousand in between.
 async fn queues(n: usize) -> Result<(), Box<dyn Error>> {
     let keys: Arc<Vec<ObjectKey>> =
         Arc::new((0..n).map(|i| ObjectKey::new(Some("ns"), &format!("widget-{i}"))).collect());

@@ -1,8 +1,9 @@
 //! The real `ansible-playbook`, as a child process.
 //!
-//! It gets a folder of its own with variables, an inventory of the one host `localhost`, and a kubeconfig that leads to a [proxy] in this
-//! process, through which it is the operator and makes objects that belong to the object which is reconciled. It tells what it does as
-//! ansible-runner would, line by line, by a callback plugin. The folder goes when the run is over, and the process with it.
+//! It gets a folder of its own with variables, an inventory of the one host `localhost`, and a kubeconfig that leads to
+//! a [proxy] in this process, through which it is the operator and makes objects that belong to the object which is
+//! reconciled. It tells what it does as ansible-runner would, line by line, by a callback plugin. The folder goes when
+//! the run is over, and the process with it.
 
 mod events;
 mod folder;

@@ -9,7 +9,7 @@ pub enum Error {
     /// A file or folder cannot be read.
     #[error("{}: cannot be read: {reason}", path.display())]
     Read {
-        /// Which one.
+        /// Path of the file.
         path: PathBuf,
         /// Why.
         reason: std::io::ErrorKind,
@@ -17,7 +17,7 @@ pub enum Error {
     /// A file says what it may not.
     #[error("{}: {problem}", path.display())]
     File {
-        /// Which one.
+        /// Path of the file.
         path: PathBuf,
         /// The problem and the remedy.
         problem: String,
@@ -27,9 +27,9 @@ pub enum Error {
     Entry {
         /// The file.
         path: PathBuf,
-        /// Which entry, from 1 on, and its kind if it says one.
+        /// Number of the entry, from 1 on, and its kind if it has one.
         entry: String,
-        /// Which field; empty for the entry as a whole.
+        /// Name of the field; empty for the entry as a whole.
         field: String,
         /// The problem and the remedy.
         problem: String,

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 
-/// Which program runs roles and playbooks.
+/// The executor of roles and playbooks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Executor {
     /// The one that is built in, and nothing else: within the process, and the only one that can be simulated.
@@ -17,7 +17,8 @@ pub enum Executor {
     BuiltIn,
     /// `ansible-playbook`, as found on the `PATH`, with the collections that are installed there.
     AnsiblePlaybook,
-    /// The one that is built in for roles of which it knows all that they use; `ansible-playbook`, if there is one, for others.
+    /// The one that is built in for roles of which it knows all that they use; `ansible-playbook`, if there is one, for
+    /// others.
     Auto,
 }
 

@@ -31,7 +31,7 @@ impl Fields {
         }
     }
 
-    /// Takes a field; `null` counts as absent.
+    /// Removes a field and returns it; `null` counts as absent.
     pub(crate) fn remove(&mut self, name: &'static str) -> Option<Value> {
         self.known.push(name);
         self.left.remove(name).filter(|value| !value.is_null())
@@ -73,7 +73,7 @@ impl Fields {
         }
     }
 
-    /// Takes a list of names; none if there is no such field.
+    /// Removes a list of names and returns it; empty if there is no such field.
     pub(crate) fn names(&mut self, name: &'static str) -> Result<BTreeSet<String>, Mistake> {
         let mistake = || Mistake::new(name, "it is not a list of texts, such as [a, b]");
         match self.remove(name) {

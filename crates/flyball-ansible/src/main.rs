@@ -11,7 +11,7 @@ use std::process::ExitCode;
 #[derive(Debug, clap::Args)]
 #[command(version)]
 struct Flags {
-    /// Which kinds are reconciled by which roles
+    /// File that maps kinds to roles and playbooks
     #[arg(long, default_value = "watches.yaml", value_name = "FILE")]
     watches_file: PathBuf,
     /// Executor of roles and playbooks

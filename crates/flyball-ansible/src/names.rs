@@ -1,9 +1,9 @@
-//! Which fields of a spec may become variables of a run.
+//! Rules for the fields of a spec that become variables of a run.
 //!
-//! Variables of an object outrank all that a role sets, with `ansible-playbook` as with the built-in executor. So the names
-//! that Ansible acts on, those of the operator, and those that the role sets for itself are refused here, before an executor is chosen.
-//! This module knows names only; it must not look at values. Invariant: no accepted name has a meaning other than the one that the
-//! role gives it as an input.
+//! Variables of an object outrank all that a role sets, with `ansible-playbook` as with the built-in executor. So the
+//! names that Ansible acts on, those of the operator, and those that the role sets for itself are refused here, before
+//! an executor is chosen. This module knows names only; it must not look at values. Invariant: no accepted name has a
+//! meaning other than the one that the role gives it as an input.
 
 use crate::snake::snake;
 use flyball::GroupVersionKind;
@@ -41,8 +41,8 @@ const MAGIC_PREFIXES: [&str; 3] = ["ansible", "become", "discovered"];
 /// Beginnings of names that Ansible may set in some release, and that a role may mean as inputs if it says so.
 const RESERVED_PREFIXES: [&str; 4] = ["delegate", "inventory", "play", "role"];
 
-/// Keywords of plays and tasks, and functions of templates: `ansible.vars.reserved` lists them. A role that means one of them as an
-/// input says so in its defaults.
+/// Keywords of plays and tasks, and functions of templates: `ansible.vars.reserved` lists them. A role that means one
+/// of them as an input says so in its defaults.
 const RESERVED: [&str; 75] = [
     "action",
     "always",
@@ -162,7 +162,7 @@ pub(crate) struct Names {
     pub(crate) allowed: BTreeSet<String>,
 }
 
-/// Tells why no field ever becomes the variable of this name, whatever `allowVariables` says; `None` if one may.
+/// Returns the reason why no field may become the variable of this name, even with `allowVariables`; `None` if one may.
 pub(crate) fn never_allowed(name: &str, own: &[String]) -> Option<Reason> {
     if is_meta(name) || own.iter().any(|own| own == name) {
         return Some(Reason::Operator);
@@ -186,7 +186,7 @@ fn is_identifier(name: &str) -> bool {
 }
 
 impl Names {
-    /// Tells why a field may not become the variable of this name; `None` if it may.
+    /// Returns the reason why a field may not become the variable of this name; `None` if it may.
     pub(crate) fn refuses(&self, field: &str, name: &str) -> Option<Reason> {
         let spellings = [folded(field), folded(name), folded(&snake(field))];
         let is_any = |names: &[&str]| spellings.iter().any(|spelling| names.contains(&spelling.as_str()));
@@ -221,8 +221,8 @@ fn folded(name: &str) -> String {
     name.trim_start_matches(['_', '-', ' ']).replace(['-', ' ', '.'], "_").to_ascii_lowercase()
 }
 
-/// Returns the names of the variables that the operator sets: name and namespace, under the name that releases before 1.0 gave it
-/// too, the whole object, and its spec.
+/// Returns the names of the variables that the operator sets: name and namespace, under the name that releases before
+/// 1.0 gave it too, the whole object, and its spec.
 pub(crate) fn own_names(kind: &GroupVersionKind) -> [String; 4] {
     let key = format!("_{}_{}", kind.group, kind.kind.to_lowercase()).replace(['.', '-'], "_");
     let spec = format!("{key}_spec");

@@ -1,7 +1,8 @@
 //! Polls futures on threads for blocking work.
 //!
-//! A run evaluates templates between its requests, for as long as its budget lasts, and the operator has one thread for all else: the other
-//! reconciles, the watches and the lease. So each poll of a run is a piece of blocking work. The runtime's own threads only wait for it.
+//! A run evaluates templates between its requests, for as long as its budget lasts, and the operator has one thread for
+//! all else: the other reconciles, the watches and the lease. So each poll of a run is a piece of blocking work. The
+//! runtime's own threads only wait for it.
 
 use futures_util::future::{BoxFuture, pending};
 use std::panic::resume_unwind;
@@ -17,8 +18,8 @@ use tracing::Span;
 /// The time that a run computes before it counts as a slow one.
 const QUICK_TIME: Duration = Duration::from_millis(20);
 
-/// The slots of an operator's polls: as many as cores, in the order in which they are asked for. Slow runs share half of
-/// them, so that a quick run does not wait for slow ones.
+/// The slots of an operator's polls: as many as cores, in the order in which they are asked for. Slow runs share half
+/// of them, so that a quick run does not wait for slow ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots {
     all: Arc<Semaphore>,

@@ -1,4 +1,4 @@
-//! Makes an operator of a `watches.yaml`.
+//! Builds an operator from a `watches.yaml`.
 
 use crate::ansible::AnsiblePlaybook;
 use crate::error::{Error, Result};
@@ -23,20 +23,22 @@ use std::time::Duration;
 /// Timeout of a run: as long as its tasks may wait.
 const DEADLINE: Duration = Duration::from_secs(1800);
 
-/// Creates an operator: a controller for each entry, whose objects are brought by the role or playbook to where they should be.
+/// Creates an operator: a controller for each entry, whose objects are brought by the role or playbook to where they
+/// should be.
 ///
-/// It is named after the `projectName` in the file `PROJECT`, or after the project's folder. The definitions in `config/crd/bases` or
-/// `deploy/crds` are those that it [installs](Operator::manifests). What it watches, and its rights, follow from what the roles say: every kind
-/// whose `apiVersion` and `kind` stand in a task, a template or a variable is one that it owns; those of `k8s_info` alone it
-/// reads.
+/// It is named after the `projectName` in the file `PROJECT`, or after the project's folder. The definitions in
+/// `config/crd/bases` or `deploy/crds` are those that it [installs](Operator::manifests). What it watches, and its
+/// rights, follow from what the roles say: every kind whose `apiVersion` and `kind` stand in a task, a template or a
+/// variable is one that it owns; those of `k8s_info` alone it reads.
 ///
 /// The executor runs the roles and playbooks. The built-in one has the modules `k8s`, `k8s_info`,
-/// `k8s_status`, `set_fact`, `debug`, `assert`, `fail`, `meta`, `pause` and `requeue_after`, and blocks, loops, conditions, retries, includes, roles and handlers.
+/// `k8s_status`, `set_fact`, `debug`, `assert`, `fail`, `meta`, `pause` and `requeue_after`, and blocks, loops,
+/// conditions, retries, includes, roles and handlers.
 ///
 /// # Errors
 ///
-/// When a role, playbook or definition cannot be read; when a task has a module, an argument or a keyword, or a template a filter, that the
-/// built-in executor does not have. The error names file and task.
+/// When a role, playbook or definition cannot be read; when a task has a module, an argument or a keyword, or a
+/// template a filter, that the built-in executor does not have. The error names file and task.
 pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     let definitions = definitions(watches.folder())?;
     let name = name(watches.folder());
@@ -174,7 +176,7 @@ impl Executors<'_> {
     }
 }
 
-/// Says which updates of objects matter: those of what is wanted, not those of what is told.
+/// Returns the predicate for updates: changes of the desired state trigger a reconcile, changes of the status do not.
 fn updates(watch: &Watch) -> Predicate<DynamicObject> {
     let annotations = match watch.watch_annotations {
         true => Predicate::annotations(),

@@ -88,7 +88,7 @@ pub(crate) struct Task {
     pub(crate) listen: Vec<String>,
 }
 
-/// For which items a task is run.
+/// The loop of a task.
 #[derive(Clone, Debug)]
 pub(crate) struct Repeat {
     pub(crate) over: Over,

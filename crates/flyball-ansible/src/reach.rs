@@ -1,10 +1,10 @@
 //! Access of a run outside the namespace of its object.
 //!
-//! Roles have the rights of the operator in all namespaces, and the object that they run for may choose the names in them. So a run
-//! for a namespaced object reaches its own namespace, and others that the role or `watches.yaml` names literally. An object there, or one in no
-//! namespace, is changed only if it is marked as made for this one, or if the role names it literally. Such objects, and those that give
-//! rights, are written only if a task or `watches.yaml` names their kind: text of a user can become another document of a template. Both
-//! executors ask here.
+//! Roles have the rights of the operator in all namespaces, and the object that they run for may choose the names in
+//! them. So a run for a namespaced object reaches its own namespace, and others that the role or `watches.yaml` names
+//! literally. An object there, or one in no namespace, is changed only if it is marked as made for this one, or if the
+//! role names it literally. Such objects, and those that give rights, are written only if a task or `watches.yaml`
+//! names their kind: text of a user can become another document of a template. Both executors ask here.
 
 use crate::job::Job;
 use crate::playbook::{Kinds, Literals, SERVICE_ACCOUNT_TOKEN};
@@ -79,7 +79,8 @@ impl Reach {
         }
     }
 
-    /// Refuses to write an object elsewhere, or one that gives rights, if neither a task nor `watches.yaml` names its kind.
+    /// Refuses to write an object elsewhere, or one that gives rights, if neither a task nor `watches.yaml` names its
+    /// kind.
     pub(crate) fn write(
         &self,
         group: &str,

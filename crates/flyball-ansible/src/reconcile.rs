@@ -1,4 +1,4 @@
-//! Brings an object to where its role wants it: runs the role, and tells in the status how that went.
+//! Reconciles an object: runs its role or playbook, and writes the result to the status.
 
 use crate::executor::Execute;
 use crate::job::{Job, Outcome};
@@ -35,7 +35,7 @@ pub(crate) struct Roles {
     pub(crate) kinds: Arc<Kinds>,
     /// Whom fields belong to that were patched.
     pub(crate) manager: String,
-    /// Which fields may become variables.
+    /// Rules for fields that become variables.
     pub(crate) names: Arc<Names>,
     /// Threads for work that takes long on large objects; without them, it is done in place.
     pub(crate) slots: Option<Slots>,
@@ -65,8 +65,8 @@ impl Reconcile for Roles {
         let refused = variables::explain(&given.refused);
         let outcome = self.run(object, given.vars, cx, &*self.executor).await;
         self.write_status(object, &outcome, refused.as_deref(), cx).await?;
-        // After a run that changed something comes another one, so that the status tells how things are and not how they came
-        // about. Waits grow, for roles that change something each time.
+        // After a run that changed something comes another one, so that the status tells how things are and not how
+        // they came about. Waits grow, for roles that change something each time.
         let confirms = self.watch.manage_status && outcome.wrote;
         let again = outcome.requeue_after.or(period);
         ended(outcome)?;

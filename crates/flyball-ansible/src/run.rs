@@ -1,8 +1,8 @@
 //! The built-in executor: runs plays, task by task, on the cluster of the operator.
 //!
 //! It does what `ansible-playbook` does for the one host `localhost`, with the modules that work on Kubernetes; see
-//! <https://docs.ansible.com/ansible/latest/reference_appendices/playbooks_keywords.html>. Nothing outlives a run but what is in the
-//! cluster, and nothing is read but that: so a run that was cut off is simply run again.
+//! <https://docs.ansible.com/ansible/latest/reference_appendices/playbooks_keywords.html>. Nothing outlives a run but
+//! what is in the cluster, and nothing is read but that: so a run that was cut off is simply run again.
 
 mod frame;
 mod k8s;

@@ -1,6 +1,7 @@
 //! The names of variables: spec keys in snake case, as operator-sdk's ansible operator makes them.
 //!
-//! Roles in the field rely on its results, odd ones included, so `mTLS` is `mtls` and `OAuth2Token` is `_o_auth2_token`. See
+//! Roles in the field rely on its results, odd ones included, so `mTLS` is `mtls` and `OAuth2Token` is
+//! `_o_auth2_token`. See
 //! <https://sdk.operatorframework.io/docs/building-operators/ansible/development-tips/#extra-vars-sent-to-ansible>.
 
 use serde_json::{Map, Value};
@@ -13,8 +14,8 @@ const WORDS: [&str; 3] = ["HTTP", "URL", "IP"];
 static NUMBER: LazyLock<regex::Regex> =
     LazyLock::new(|| regex::Regex::new(r"([a-zA-Z])([0-9]+)([a-zA-Z][0-9]+)").expect("it is one"));
 
-/// Puts the keys of an object into snake case, at every depth. Of keys that become the same, the one that is it already counts,
-/// or else the first.
+/// Converts the keys of an object to snake case, at every depth. On collisions, a key that is in snake case already
+/// wins, else the first.
 pub(crate) fn snake_keys(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -32,7 +33,7 @@ pub(crate) fn snake_keys(value: &Value) -> Value {
     }
 }
 
-/// Puts a key into snake case.
+/// Converts a key to snake case.
 pub(crate) fn snake(key: &str) -> String {
     let spaced = NUMBER.replace_all(key, "$1 $2 $3");
     let text = spaced.trim_matches(' ');

@@ -1,14 +1,14 @@
 //! The status of an object, as operator-sdk's ansible operator writes it.
 //!
-//! Three conditions, `Running`, `Successful` and `Failure`, tell how the last run ended; the counts of its tasks stand in
-//! `ansibleResult`. A run that ended as the one before it leaves the status alone, time of completion included.
+//! Three conditions, `Running`, `Successful` and `Failure`, tell how the last run ended; the counts of its tasks stand
+//! in `ansibleResult`. A run that ended as the one before it leaves the status alone, time of completion included.
 
 use crate::job::{Outcome, TaskError};
 use crate::run::merge;
 use serde_json::{Map, Value, json};
 
-/// Returns the conditions while the first run for what an object says is under way; `None` if they say so already, or tell of an
-/// earlier run for the same.
+/// Returns the conditions while the first run for what an object says is under way; `None` if they say so already, or
+/// tell of an earlier run for the same.
 pub(crate) fn running(before: &Value, generation: i64) -> Option<Vec<Value>> {
     let known = condition(before, "Running");
     if known.is_some_and(|known| known["observedGeneration"].as_i64() >= Some(generation)) {
@@ -115,7 +115,7 @@ fn result(known: Option<&Value>, outcome: &Outcome, now: &str) -> Value {
     result
 }
 
-/// Puts conditions beside those of others, which stay.
+/// Merges conditions with those of other controllers, which are kept.
 fn joined(before: &Value, asked: &[Value], own: Vec<Value>) -> Vec<Value> {
     let others = before["conditions"].as_array().cloned().unwrap_or_default();
     let mut all = Map::from_iter([("conditions".to_owned(), Value::Array(others))]);

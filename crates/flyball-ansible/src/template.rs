@@ -1,4 +1,5 @@
-//! Jinja as Ansible uses it: expressions that give values, texts with expressions in them, variables that are templates.
+//! Jinja as Ansible uses it: expressions that give values, texts with expressions in them, variables that are
+//! templates.
 //!
 //! Only what the author of a role wrote is ever a template. What came out of one, what a task returned and what users
 //! write into objects is [data](Var::Data), whatever it looks like.
@@ -25,7 +26,8 @@ use std::sync::LazyLock;
 
 /// The fuel of one evaluation, which is tried with the least first. A loop of a thousand turns takes some ten thousand.
 ///
-/// The engine does not say how much fuel an expression took, or anything that failed. So a [`Budget`] is charged by the step.
+/// The engine does not say how much fuel an expression took, or anything that failed. So a [`Budget`] is charged by the
+/// step.
 const FUEL: [u64; 5] = [64, 512, 4_096, 32_768, 262_144];
 /// The bytes that are as much work as one unit of fuel, as the engine has it.
 pub(crate) const BYTES_PER_FUEL: usize = 64;
@@ -80,7 +82,7 @@ fn undefined() -> Error {
     Error::new(ErrorKind::UndefinedError, "a value is undefined")
 }
 
-/// Says what a filter was given and cannot take.
+/// Creates the error for an invalid argument of a filter.
 fn refuse(problem: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, problem.into())
 }
@@ -94,7 +96,7 @@ fn check_size(what: &str, size: usize) -> Result<(), Error> {
     }
 }
 
-/// Takes fuel for all that is in a value, before something is done to all of it.
+/// Charges fuel for a value by its size, before it is processed.
 fn weigh(state: &State<'_, '_>, value: &Value) -> Result<(), Error> {
     weigh_within(state, value, MAX_DEPTH)
 }
@@ -122,7 +124,8 @@ fn weigh_within(state: &State<'_, '_>, value: &Value, depth: usize) -> Result<()
 /// Returns how much fuel it takes to go through a value.
 ///
 /// # Errors
-/// It is nested too deep: what goes through it recurses, and tasks may nest a variable once more in each turn of a loop.
+/// It is nested too deep: what goes through it recurses, and tasks may nest a variable once more in each turn of a
+/// loop.
 fn weight(value: &serde_json::Value) -> Result<u64, String> {
     weight_within(value, MAX_DEPTH)
 }
@@ -175,7 +178,7 @@ struct Quotes {
 }
 
 impl Quotes {
-    /// Takes the next letter, and returns whether it belongs to a quoted text.
+    /// Processes the next character, and returns true if it belongs to a quoted text.
     fn is_quoted(&mut self, letter: char) -> bool {
         match (self.open, letter) {
             _ if self.escaped => self.escaped = false,

@@ -26,8 +26,8 @@ pub(crate) struct RunVariables {
     pub(crate) refused: Vec<(String, Reason)>,
 }
 
-/// Returns the variables of a run: name and namespace, the fields of the spec, the whole object, and what `watches.yaml` says, which
-/// is stronger.
+/// Returns the variables of a run: name and namespace, the fields of the spec, the whole object, and what
+/// `watches.yaml` says, which is stronger.
 ///
 /// What comes from the object is data; only what the operator's author wrote are templates.
 pub(crate) fn of(object: &DynamicObject, watch: &Watch, names: &Names, finalizes: bool) -> RunVariables {
@@ -69,7 +69,7 @@ fn of_object(object: &DynamicObject, watch: &Watch, names: &Names) -> (BTreeMap<
     (vars, refused)
 }
 
-/// Says which fields became no variables; `None` if all did.
+/// Describes the fields that became no variables; `None` if all did.
 pub(crate) fn explain(refused: &[(String, Reason)]) -> Option<String> {
     if refused.is_empty() {
         return None;

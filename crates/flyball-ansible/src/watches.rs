@@ -17,13 +17,15 @@ use std::time::Duration;
 /// A `watches.yaml`, as operator-sdk's ansible operator reads it.
 ///
 /// Every entry names a kind by `group`, `version` and `kind`, and a `role` or a `playbook` that reconciles it; see the
-/// [fields]. References to environment variables, `$NAME` and `${NAME}`, are replaced where the variable exists. Roles are looked for
-/// below `ANSIBLE_ROLES_PATH`, in the folder `roles` beside the file, and as a path that begins beside the file.
+/// [fields]. References to environment variables, `$NAME` and `${NAME}`, are replaced where the variable exists. Roles
+/// are looked for below `ANSIBLE_ROLES_PATH`, in the folder `roles` beside the file, and as a path that begins beside
+/// the file.
 ///
-/// Four fields are not operator-sdk's. `allowVariables` lists names that fields of the spec may have as variables although Ansible
-/// or the role uses them. `allowNamespaces` lists namespaces, or `*`, in which namespaced objects may have things done besides their
-/// own. `allowKinds` lists group, version and kind of objects outside of that namespace, or of RBAC, that templates and variables may
-/// name; otherwise a task has to. `passEnvironment` lists environment variables of the operator that roles get to see.
+/// Four fields are not operator-sdk's. `allowVariables` lists names that fields of the spec may have as variables
+/// although Ansible or the role uses them. `allowNamespaces` lists namespaces, or `*`, in which namespaced objects may
+/// have things done besides their own. `allowKinds` lists group, version and kind of objects outside of that namespace,
+/// or of RBAC, that templates and variables may name; otherwise a task has to. `passEnvironment` lists environment
+/// variables of the operator that roles get to see.
 ///
 /// [fields]: https://sdk.operatorframework.io/docs/building-operators/ansible/reference/watches/
 #[derive(Clone, Debug)]
@@ -91,8 +93,9 @@ impl Watches {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read or is invalid YAML; when an entry has a field that does not exist, lacks one, has both a role and
-    /// a playbook or neither, or names one that is not there; when two entries are of one kind. The error names file, entry and field.
+    /// When the file cannot be read or is invalid YAML; when an entry has a field that does not exist, lacks one, has
+    /// both a role and a playbook or neither, or names one that is not there; when two entries are of one kind. The
+    /// error names file, entry and field.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let text = yaml::text(path)?;
@@ -131,8 +134,8 @@ impl Watches {
         Ok(watches)
     }
 
-    /// Evaluates templates of the built-in executor on the runtime's own thread, so that simulations repeat. What takes long to evaluate holds
-    /// up the operator then; otherwise it has other threads.
+    /// Evaluates templates of the built-in executor on the runtime's own thread, so that simulations repeat. What takes
+    /// long to evaluate holds up the operator then; otherwise it has other threads.
     pub fn repeatable(self) -> Self {
         Self { repeats: true, ..self }
     }
@@ -198,7 +201,8 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
         allow_kinds,
         pass_environment: fields.names("passEnvironment")?,
     };
-    // What users write is never taken for a template, whatever this says; and nothing is left of runs that could be kept.
+    // What users write is never taken for a template, whatever this says; and nothing is left of runs that could be
+    // kept.
     fields.boolean("markUnsafe")?;
     fields.number("maxRunnerArtifacts")?;
     fields.finish()?;
@@ -316,7 +320,8 @@ fn find_role(folder: &Path, role: &str) -> Result<PathBuf, Mistake> {
     }
 }
 
-/// Returns where a role may be: as a path, below `ANSIBLE_ROLES_PATH`, among the project's roles, as a path in the project.
+/// Returns where a role may be: as a path, below `ANSIBLE_ROLES_PATH`, among the project's roles, as a path in the
+/// project.
 pub(crate) fn role_places(folder: &Path, role: &str) -> Vec<PathBuf> {
     if Path::new(role).is_absolute() {
         return vec![role.into()];

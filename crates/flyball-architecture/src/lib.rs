@@ -1,8 +1,9 @@
 //! Structural tests for the crates of this workspace: `tests/it/architecture.rs` of each crate calls it.
 //!
-//! [`Sources`] reads the source text of one crate, without building it, and checks the arrows between its modules. An arrow
-//! is a path in an import, a type, an expression, an attribute or the body of a macro that leads from one module into another.
-//! Re-exports are followed: `crate::Store` is an arrow to `cache` if `lib.rs` says `pub use cache::Store`.
+//! [`Sources`] reads the source text of one crate, without building it, and checks the arrows between its modules. An
+//! arrow is a path in an import, a type, an expression, an attribute or the body of a macro that leads from one module
+//! into another. Re-exports are followed: `crate::Store` is an arrow to `cache` if `lib.rs` says `pub use
+//! cache::Store`.
 //!
 //! Code under `cfg(test)` has no arrows. A path to an item of an ancestor, or of a descendant, is not an arrow either:
 //! parents and children are one unit. Calls of methods are not seen, since their text names no module.
@@ -11,6 +12,7 @@ mod arrow;
 mod document;
 mod scan;
 mod tree;
+mod width;
 mod words;
 
 #[cfg(test)]
@@ -30,6 +32,7 @@ pub struct Sources {
     files: BTreeSet<String>,
     scan: Scan,
     arrows: Vec<Arrow>,
+    wide_lines: Vec<String>,
 }
 
 impl Sources {
@@ -47,20 +50,21 @@ impl Sources {
     fn parse(files: BTreeMap<String, String>) -> Self {
         let scan = Scan::new(&files);
         let arrows = arrow::arrows(&scan.modules);
-        Self { files: files.into_keys().collect(), scan, arrows }
+        let wide_lines = files.iter().flat_map(|(file, text)| width::errors(file, text)).collect();
+        Self { files: files.into_keys().collect(), scan, arrows, wide_lines }
     }
 
     /// Fails on arrows between top-level modules that the table does not list.
     ///
-    /// Each module has a row with the modules that it may import, and the table itself has no cycle: read from the first row
-    /// to the last it is the drawing of the layers. `lib.rs` is exempt.
+    /// Each module has a row with the modules that it may import, and the table itself has no cycle: read from the
+    /// first row to the last it is the drawing of the layers. `lib.rs` is exempt.
     #[track_caller]
     pub fn check_layers(&self, table: &[(&str, &[&str])]) {
         report(self.layer_errors(table));
     }
 
-    /// Fails if the section of this heading in a Markdown file does not show the table: a row for each module, in the same order,
-    /// with its name in the first column and the modules that it may import in the second.
+    /// Fails if the section of this heading in a Markdown file does not show the table: a row for each module, in the
+    /// same order, with its name in the first column and the modules that it may import in the second.
     #[track_caller]
     pub fn check_document(path: impl AsRef<Path>, heading: &str, table: &[(&str, &[&str])]) {
         let path = path.as_ref();
@@ -82,15 +86,22 @@ impl Sources {
 
     /// Fails on banned names of types, functions and constants, and on doc comments that begin with a question word.
     ///
-    /// The list allows a number of findings for each file, for example `("src/queue.rs", 2)`. It may only shrink: a number
-    /// that is too high fails as well.
+    /// The list allows a number of findings for each file, for example `("src/queue.rs", 2)`. It may only shrink: a
+    /// number that is too high fails as well.
     #[track_caller]
     pub fn check_words(&self, allowed: &[(&str, usize)]) {
         report(words::errors(&self.scan.words, allowed));
     }
 
-    /// Fails where an identifier occurs in or below these modules, for example `["storage", "apply::update"]`. `crate` stands
-    /// for all of them.
+    /// Fails on lines below `src` with more than 120 columns, other than string literals, and rows of tables and URLs
+    /// in comments.
+    #[track_caller]
+    pub fn check_width(&self) {
+        report(self.wide_lines.clone());
+    }
+
+    /// Fails where an identifier occurs in or below these modules, for example `["storage", "apply::update"]`. `crate`
+    /// stands for all of them.
     #[track_caller]
     pub fn check_absent(&self, modules: &[&str], identifier: &str) {
         report(self.occurrences(modules, identifier));

@@ -1,4 +1,4 @@
-//! From source text to modules: follows the `mod` lines of a crate, and reads the tokens of its files.
+//! Parser from source text to modules: follows the `mod` lines of a crate, and reads the tokens of its files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};

@@ -253,3 +253,22 @@ fn documents_show_the_table_of_layers() {
     );
     assert_eq!(document::errors("", "here", table), ["there is no heading \"here\""]);
 }
+
+#[test]
+fn wide_lines_are_reported_unless_they_cannot_be_broken() {
+    let wide = |before: &str, filler: &str, after: &str| {
+        let text = format!("fn f() {{}}\n{before}{}{after}\nfn g() {{}}\n", filler.repeat(60));
+        sources(&[("lib.rs", &text)]).wide_lines
+    };
+    assert_eq!(wide("// ", "a ", ""), ["src/lib.rs:2: 123 columns, 120 at most"]);
+    for (before, after) in [("/// ", "\nstruct A;"), ("//! \"", "\""), ("const A: [u8; 0] = [", "];"), ("// é ", "")] {
+        assert_eq!(wide(before, "  ", after).len(), 1, "{before}");
+    }
+    for (before, after) in
+        [("const A: &str = \"", "\";"), ("const A: &str = \"\n// ", "\";"), ("//! | ", ""), ("/// <https://a.io/", ">")]
+    {
+        assert_eq!(wide(before, "ab", after), Vec::<String>::new(), "{before}");
+    }
+    assert_eq!(wide("// ", "a", ""), Vec::<String>::new());
+    assert_eq!(wide("", "é", &"é".repeat(60)), Vec::<String>::new(), "120 characters of two bytes each");
+}

@@ -54,8 +54,8 @@ impl Modules {
         self.0.keys().filter(|path| path.len() == 1).map(|path| &*path[0])
     }
 
-    /// Returns the first module outside `from` and its ancestors that a path written in `from` leads through; else the one
-    /// that has the item. `None` if the path leads out of the crate.
+    /// Returns the first module outside `from` and its ancestors that a path written in `from` leads through; else the
+    /// one that has the item. `None` if the path leads out of the crate.
     pub(crate) fn target(&self, from: &[String], path: &[String]) -> Option<ModulePath> {
         self.start(Some(from), from, path, MAX_REEXPORTS)
     }

@@ -53,7 +53,7 @@ pub enum ChartError {
     /// A file cannot be read.
     #[error("error reading {path}: {message}")]
     Read {
-        /// Which.
+        /// Path of the file.
         path: String,
         /// Message of the operating system.
         message: String,
@@ -61,7 +61,7 @@ pub enum ChartError {
     /// A file is larger than charts may have.
     #[error("chart file {path:?} is larger than the maximum file size {bound}")]
     Large {
-        /// Which.
+        /// Path of the file.
         path: String,
         /// Limit in bytes.
         bound: u64,
@@ -184,7 +184,7 @@ impl Chart {
         }
     }
 
-    /// Tells which subcharts `Chart.yaml` names that are not there.
+    /// Fails if subcharts that `Chart.yaml` names are missing.
     ///
     /// # Errors
     /// Helm's message about them.

@@ -111,9 +111,9 @@ impl TemplateArgs {
 /// Output of `helm template`: the text and the log.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Output {
-    /// For standard output.
+    /// Text for standard output.
     pub text: String,
-    /// For standard error.
+    /// Warnings for standard error.
     pub warnings: Vec<String>,
 }
 

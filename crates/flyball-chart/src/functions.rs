@@ -1,7 +1,7 @@
 //! Functions of templates: Go's built-in ones, sprig's, and Helm's own.
 //!
-//! See <https://helm.sh/docs/chart_template_guide/function_list/> and <https://masterminds.github.io/sprig/>. A function's
-//! parameters have types, because Go checks them before it calls.
+//! See <https://helm.sh/docs/chart_template_guide/function_list/> and <https://masterminds.github.io/sprig/>. A
+//! function's parameters have types, because Go checks them before it calls.
 
 mod builtins;
 mod case;
@@ -52,13 +52,13 @@ pub(crate) struct Function {
 /// Treatment of arguments by a function, which decides which parts of the result are data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Handling {
-    /// Gives what it was given, or something that no text is part of. It looks at no more than one item.
+    /// Returns an argument, or a value without text. It reads at most one item.
     Moves,
     /// The same, but it goes through lists and maps, without looking into what they hold.
     Copies,
     /// Builds a text, and keeps track of which parts of it are data.
     Marks,
-    /// Makes something else: if anything that it was given is data, then so is all that it makes.
+    /// Returns a new value: if any argument is data, the whole result is data.
     Makes,
 }
 
@@ -127,7 +127,8 @@ const COPIES: &[&str] = &[
     "values",
 ];
 
-/// Functions that know which parts of what they make are data, or that look into lists and maps and give what is in them.
+/// Functions that know which parts of what they make are data, or that look into lists and maps and give what is in
+/// them.
 const MARKS: &[&str] = &[
     "cat",
     "deepCopy",

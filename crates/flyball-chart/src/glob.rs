@@ -1,4 +1,5 @@
-//! Patterns for files: those of `.Files.Glob` (gobwas/glob), and those of `path/filepath` for `.helmignore` and `--show-only`.
+//! Patterns for files: those of `.Files.Glob` (gobwas/glob), and those of `path/filepath` for `.helmignore` and
+//! `--show-only`.
 
 use regex::Regex;
 

@@ -2,12 +2,14 @@
 //!
 //! A [`Chart`] is opened from a folder or an archive; with [`Values`], a [`Release`] and [`Capabilities`] it renders to
 //! [`Rendered`]: manifests in the order in which they are installed, hooks, and notes. Rendering is a function of its
-//! arguments: the clock, the seed and the cluster that templates may look up objects in are handed in with [`RenderOptions`].
+//! arguments: the clock, the seed and the cluster that templates may look up objects in are handed in with
+//! [`RenderOptions`].
 //!
-//! The reference is Helm 3: `tests/cases` holds charts with the output of Helm itself, which this crate repeats byte for byte.
-//! So messages are Helm's and Go's, and YAML is read and written here and not by the workspace's library.
+//! The reference is Helm 3: `tests/cases` holds charts with the output of Helm itself, which this crate repeats byte
+//! for byte. So messages are Helm's and Go's, and YAML is read and written here and not by the workspace's library.
 //!
-//! No input makes this crate panic, or take more than its [`Budget`]: charts, values and stored texts may come from anybody.
+//! No input makes this crate panic, or take more than its [`Budget`]: charts, values and stored texts may come from
+//! anybody.
 
 mod capabilities;
 mod chart;

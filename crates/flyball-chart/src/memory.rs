@@ -1,8 +1,8 @@
 //! Counts the bytes that the values of a rendering hold.
 //!
-//! A rendering runs on one thread from its beginning to its end, and everything that it makes belongs to that thread. So the count is one
-//! number for each thread: each holder adds its bytes when it is made and takes them away when it is dropped. Who wants to know what one
-//! rendering holds compares with the number from before it.
+//! A rendering runs on one thread from its beginning to its end, and everything that it makes belongs to that thread.
+//! So the count is one number for each thread: each holder adds its bytes when it is made and takes them away when it
+//! is dropped. Who wants to know what one rendering holds compares with the number from before it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Weak;

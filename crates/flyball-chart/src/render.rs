@@ -1,4 +1,5 @@
-//! Renders a chart: values are coalesced and checked, templates executed, and what they give is cut into manifests and hooks.
+//! Renders a chart: values are coalesced and checked, templates executed, and what they give is cut into manifests and
+//! hooks.
 
 mod brief;
 pub(crate) mod coalesce;
@@ -49,8 +50,8 @@ pub struct Manifest {
     pub text: String,
     /// The document; null if the text has nothing but comments.
     pub object: serde_json::Value,
-    /// The document without data: where values that are not trusted stand, it has [placeholders](crate::outline_difference). Null if it is the data that
-    /// make it what it is.
+    /// The document without data: where values that are not trusted stand, it has
+    /// [placeholders](crate::outline_difference). Null if it is the data that make it what it is.
     pub outline: serde_json::Value,
 }
 
@@ -148,8 +149,8 @@ pub struct RenderOptions<'c> {
     pub sub_notes: bool,
     /// Limits of the rendering.
     pub budget: Budget,
-    /// `tpl` evaluates texts of values that are [not trusted](Values::untrusted), and of the cluster. Whoever writes these then
-    /// runs templates.
+    /// `tpl` evaluates texts of values that are [not trusted](Values::untrusted), and of the cluster. Whoever writes
+    /// these then runs templates.
     pub evaluates_data: bool,
 }
 
@@ -186,7 +187,8 @@ impl Chart {
     /// Without options, the clock stands still and random values are the same each time; see [`Chart::render_with`].
     ///
     /// # Errors
-    /// What Helm says: a template that does not parse or fails, values that the schema forbids, output that is not YAML.
+    /// What Helm says: a template that does not parse or fails, values that the schema forbids, output that is not
+    /// YAML.
     pub fn render(
         &self,
         values: &Values,

@@ -7,13 +7,13 @@ use std::cell::Cell;
 use std::fmt;
 use std::io;
 
-/// A secret that random values are drawn from: passwords, keys and certificates among them. With the seed they are drawn again; from
-/// other values, however many, nobody finds it.
+/// A secret that random values are drawn from: passwords, keys and certificates among them. With the seed they are
+/// drawn again; from other values, however many, nobody finds it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Seed([u8; 32]);
 
 impl Seed {
-    /// Takes one from the operating system.
+    /// Creates a seed from the operating system.
     ///
     /// # Errors
     ///
@@ -24,7 +24,8 @@ impl Seed {
         Ok(seed)
     }
 
-    /// Draws one that a simulation can repeat. It is not good for secrets: who knows other numbers of that source can draw it as well.
+    /// Draws one that a simulation can repeat. It is not good for secrets: who knows other numbers of that source can
+    /// draw it as well.
     pub fn from_rng(rng: &Rng) -> Self {
         let mut seed = Self::default();
         seed.0.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&rng.next().to_le_bytes()));

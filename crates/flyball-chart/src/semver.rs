@@ -136,7 +136,8 @@ pub(crate) struct Constraints(Vec<Vec<Constraint>>);
 struct Constraint {
     operator: String,
     version: Version,
-    /// From where on numbers are missing or `x`: 3 if none is, 2 the patch, 1 minor and patch, 0 all.
+    /// Number of given parts: 3 if all are, 2 without the patch, 1 without minor and patch, 0 if none; `x` counts as
+    /// missing.
     numbers: u8,
 }
 

@@ -1,7 +1,8 @@
 //! Texts that know which of their bytes are data.
 //!
-//! Data are the bytes that come from a custom resource or from the cluster. They are never evaluated: for `tpl` they are text, whatever they
-//! say. Who makes a text of other texts must carry the marks on, with a [`Writer`]; what cannot be carried on exactly marks the whole.
+//! Data are the bytes that come from a custom resource or from the cluster. They are never evaluated: for `tpl` they
+//! are text, whatever they say. Who makes a text of other texts must carry the marks on, with a [`Writer`]; what cannot
+//! be carried on exactly marks the whole.
 
 use crate::memory::Held;
 use std::ops::{Deref, Range};

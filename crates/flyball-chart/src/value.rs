@@ -1,6 +1,7 @@
 //! Values of templates: Go's values, as far as templates can distinguish them.
 //!
-//! Maps are shared: `set` changes the map that everybody sees, as in Go. Texts are bytes, since `trunc` cuts where it likes.
+//! Maps are shared: `set` changes the map that everybody sees, as in Go. Texts are bytes, since `trunc` cuts where it
+//! likes.
 
 pub(crate) mod object;
 
@@ -318,7 +319,8 @@ impl Type {
 }
 
 impl Value {
-    /// Returns true if any text of it is data. The value is one that [`World::weigh`](crate::world::World::weigh) found small enough.
+    /// Returns true if any text of it is data. The value is one that [`World::weigh`](crate::world::World::weigh) found
+    /// small enough.
     pub(crate) fn is_data(&self) -> bool {
         match self {
             Value::Str(text) => text.is_data(),
@@ -548,7 +550,8 @@ impl Map {
 }
 
 impl Value {
-    /// Creates a value of what somebody gave: a text is data, unless the same text stands at the same place of what is trusted.
+    /// Creates a value of what somebody gave: a text is data, unless the same text stands at the same place of what is
+    /// trusted.
     pub(crate) fn untrusted(json: &serde_json::Value, trusted: Option<&serde_json::Value>) -> Value {
         match json {
             serde_json::Value::String(text) => match trusted.and_then(serde_json::Value::as_str) {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Values {
     map: Map<String, Value>,
-    /// Of values that somebody else gave: those that the author of the operator laid over them.
+    /// Overrides by the author of the operator, if the values are untrusted.
     trusted: Option<Map<String, Value>>,
 }
 
@@ -52,8 +52,8 @@ impl From<Map<String, Value>> for Values {
 }
 
 impl Values {
-    /// Takes values that somebody else gave than the one who renders the chart, such as the spec of a custom resource: their texts are data,
-    /// which templates handle and never evaluate. What is set afterwards is trusted.
+    /// Creates untrusted values, such as the spec of a custom resource: their texts are data, which templates process
+    /// and never evaluate. Values that are set afterwards are trusted.
     pub fn untrusted(map: Map<String, Value>) -> Self {
         Self { map, trusted: Some(Map::new()) }
     }

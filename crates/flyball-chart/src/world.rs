@@ -21,7 +21,8 @@ const VALUE_SIZE: usize = 64;
 const STEPS_PER_CHECK: u64 = 20_000;
 /// After how many further bytes the budget's guard is asked again.
 const BYTES_PER_CHECK: usize = 1 << 20;
-/// Watches over a rendering: it is told how many steps were taken and how many bytes are held, and ends the rendering with a message.
+/// Watches over a rendering: it is told how many steps were taken and how many bytes are held, and ends the rendering
+/// with a message.
 pub type Guard = Arc<dyn Fn(u64, usize) -> Result<(), String> + Send + Sync>;
 
 /// The limits of one rendering.
@@ -40,12 +41,12 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// For charts and values of the one who renders them: bounds that no chart is meant to reach.
+    /// Creates a world for trusted charts and values, with limits that no chart should reach.
     pub fn trusted() -> Self {
         Self { steps: 20_000_000_000, bytes: 2 << 30, output: 64 << 20, depth: 10_000, guard: None }
     }
 
-    /// For values of somebody else: about a second, and 64 MiB.
+    /// Creates a world for untrusted values, with limits of about a second and 64 MiB.
     pub fn untrusted() -> Self {
         Self { steps: 50_000_000, bytes: 64 << 20, output: 8 << 20, depth: 1_000, guard: None }
     }
@@ -59,8 +60,8 @@ impl std::fmt::Debug for Budget {
 
 /// Finds objects of a cluster for `lookup`.
 ///
-/// With an empty name, the answer is a list of the kind; with an empty namespace, of all namespaces. `None` means that there
-/// is no such object, which templates see as an empty map. See
+/// With an empty name, the answer is a list of the kind; with an empty namespace, of all namespaces. `None` means that
+/// there is no such object, which templates see as an empty map. See
 /// <https://helm.sh/docs/chart_template_guide/functions_and_pipelines/#using-the-lookup-function>.
 pub trait Lookup {
     /// Finds one object, or a list.
@@ -75,7 +76,8 @@ pub trait Lookup {
         name: &str,
     ) -> Result<Option<serde_json::Value>, String>;
 
-    /// Finds what the chart itself names, in texts that stand in the call: no values have a say in it. The same, unless it matters.
+    /// Finds what the chart itself names, in texts that stand in the call: no values have a say in it. The same, unless
+    /// it matters.
     ///
     /// # Errors
     /// As [`Lookup::lookup`].
@@ -196,8 +198,8 @@ impl<'w> World<'w> {
         self.charge(weight.saturating_add(length as u64 / 4), length.saturating_mul(VALUE_SIZE))
     }
 
-    /// Counts what a function takes that goes through values with all that they hold, and returns how many steps that are. A value that
-    /// is shared counts each time.
+    /// Counts what a function takes that goes through values with all that they hold, and returns how many steps that
+    /// are. A value that is shared counts each time.
     ///
     /// # Errors
     /// As [`World::charge`], or the values are nested too deep; that bounds what recursion over them takes.
@@ -210,8 +212,8 @@ impl<'w> World<'w> {
         Ok(steps + 1)
     }
 
-    /// Counts what a function takes that looks at each letter of texts, and makes something of each value: some 10 ns for a letter, where
-    /// going through it takes a fraction of one.
+    /// Counts what a function takes that looks at each letter of texts, and makes something of each value: some 10 ns
+    /// for a letter, where going through it takes a fraction of one.
     ///
     /// # Errors
     /// As [`World::weigh`].

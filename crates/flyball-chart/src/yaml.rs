@@ -1,6 +1,7 @@
 //! YAML as Helm reads and writes it: go-yaml behind sigs.k8s.io/yaml, that is YAML 1.1, with its messages.
 //!
-//! Messages are part of what Helm prints, and what `yes` means of what it does; so this is not the workspace's YAML library.
+//! Messages are part of what Helm prints, and what `yes` means of what it does; so this is not the workspace's YAML
+//! library.
 
 mod decode;
 mod emit;
@@ -146,7 +147,10 @@ fn check_encoding(bytes: &[u8]) -> Result<&str, Error> {
             return Err(Error::Yaml("invalid Unicode character".to_owned()));
         }
     };
-    let is_good = |c: char| matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..);
+    let is_good = |c: char| {
+        matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}')
+            || matches!(c, '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
+    };
     if !text.chars().all(is_good) {
         return Err(Error::Yaml("control characters are not allowed".to_owned()));
     }

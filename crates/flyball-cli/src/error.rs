@@ -37,12 +37,12 @@ impl Error {
         Self { kind: ErrorKind::Failure, what: what.into(), source: None, hints: Vec::new() }
     }
 
-    /// Says what failed because of something else.
+    /// Creates an error with a cause.
     pub(crate) fn caused(what: impl Into<String>, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self { source: Some(source.into()), ..Self::new(what) }
     }
 
-    /// Says that the command line makes no sense: what clap cannot know, for it is seen later.
+    /// Creates a usage error that clap cannot detect.
     pub(crate) fn usage(what: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Usage, ..Self::new(what) }
     }
@@ -56,7 +56,7 @@ impl Error {
         &self.hints
     }
 
-    /// Says what to do about it.
+    /// Adds a hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
@@ -107,7 +107,7 @@ fn text_of(error: &(dyn StdError + 'static)) -> String {
     text.strip_suffix(&format!(" (os error {number})")).map(str::to_owned).unwrap_or(text)
 }
 
-/// Says what was being done when something failed.
+/// Adds the failed action to an error.
 pub(crate) trait ResultExt<T> {
     fn when(self, what: impl Into<String>) -> Result<T>;
 }

@@ -3,8 +3,8 @@
 //! See <https://github.com/opencontainers/image-spec> for what is in them, and
 //! <https://github.com/opencontainers/distribution-spec> for how they get to a registry.
 //!
-//! The same project gives the same bytes: files are in order, belong to root and carry the time of `SOURCE_DATE_EPOCH`, which is
-//! the beginning of 1970 unless it says otherwise.
+//! The same project gives the same bytes: files are in order, belong to root and carry the time of `SOURCE_DATE_EPOCH`,
+//! which is the beginning of 1970 unless it says otherwise.
 
 pub(crate) mod credentials;
 pub(crate) mod elf;
@@ -165,7 +165,8 @@ pub(crate) fn index(images: &[Image], labels: &BTreeMap<String, String>) -> Blob
     Blob::json(INDEX, &index)
 }
 
-/// Makes what attaches a document to an image, see <https://github.com/opencontainers/image-spec/blob/main/manifest.md#guidelines-for-artifact-usage>.
+/// Creates the manifest that attaches a document to an image, see
+/// <https://github.com/opencontainers/image-spec/blob/main/manifest.md#guidelines-for-artifact-usage>.
 pub(crate) fn attachment(kind: &str, document: &Value, subject: &Descriptor, epoch: Timestamp) -> Vec<Blob> {
     let (document, empty) = (Blob::json(kind, document), Blob::new(EMPTY, b"{}".to_vec()));
     let subject = json!({"mediaType": subject.media_type, "digest": subject.digest, "size": subject.size});

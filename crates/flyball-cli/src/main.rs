@@ -24,7 +24,8 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Objects are of sizes for which glibc searches lists: with its allocator, a write costs the control plane half as much again.
+/// Objects are of sizes for which glibc searches lists: with its allocator, a write costs the control plane half as
+/// much again.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -66,7 +67,7 @@ fn log(verbose: u8, serves: bool) {
         let crates = ["flyball", "flyball_server", "flyball_cluster", "vmgroup"];
         Targets::new().with_default(others[at]).with_targets(crates.map(|name| (name, ours[at])))
     });
-    let coloured = render::terminal::shows_colours(&std::io::stderr());
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(coloured);
+    let colored = render::terminal::shows_colors(&std::io::stderr());
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colored);
     tracing_subscriber::registry().with(lines).with(filter).init();
 }

@@ -41,8 +41,8 @@ impl Found {
     }
 }
 
-/// Judges an operator by its definitions and its samples, and by running it with them on a control plane of its own. No step of that
-/// takes longer than `timeout`; nothing stays of it.
+/// Judges an operator by its definitions and its samples, and by running it with them on a control plane of its own. No
+/// step of that takes longer than `timeout`; nothing stays of it.
 ///
 /// # Errors
 ///

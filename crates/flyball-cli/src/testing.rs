@@ -1,7 +1,7 @@
 //! Output of `cargo test` as data: test programs, tests and results.
 //!
-//! On a stable toolchain a test program speaks to people only. Its lines have been the same for years; what is not understood
-//! is passed over, and a program that ends before it has told of all its tests is noticed.
+//! On a stable toolchain a test program speaks to people only. Its lines have been the same for years; what is not
+//! understood is passed over, and a program that ends before it has told of all its tests is noticed.
 
 mod junit;
 mod run;
@@ -109,7 +109,7 @@ impl Test {
 }
 
 impl Report {
-    /// Tells what came of a scorecard, which took so long.
+    /// Creates the report of a scorecard with this duration.
     pub(crate) fn of_scorecard(checks: &[Check], took: Duration) -> Self {
         let mut program =
             Program { name: "the operator's program".into(), suite: Suite::Scorecard, ..Program::default() };
@@ -125,7 +125,7 @@ impl Report {
         Self { programs: vec![program], ..Self::default() }
     }
 
-    /// Takes in another directory.
+    /// Adds the report of another directory.
     pub(crate) fn add(&mut self, other: Self) {
         self.programs.extend(other.programs);
     }
@@ -149,7 +149,7 @@ impl Report {
         has_any.map(count).collect()
     }
 
-    /// Takes in a line of what cargo and the test programs say.
+    /// Parses a line of output of cargo and the test programs.
     pub(crate) fn hear(&mut self, line: &str) {
         let line = &plain(line);
         let trimmed = line.trim_start();
@@ -198,7 +198,7 @@ impl Report {
         }
     }
 
-    /// Takes note that nothing more comes: programs that did not come to their end have failed.
+    /// Handles the end of the output: unfinished test programs have failed.
     pub(crate) fn end(&mut self) {
         let open = self.open.take();
         for program in &mut self.programs {
@@ -272,12 +272,12 @@ fn outcome(end: &str) -> Option<Outcome> {
     }
 }
 
-/// Takes colours off.
+/// Removes color codes.
 fn plain(line: &str) -> String {
-    let mut in_colour = false;
+    let mut in_color = false;
     let keep = |c: &char| {
-        let skip = in_colour || *c == '\x1b';
-        in_colour = skip && !c.is_ascii_alphabetic();
+        let skip = in_color || *c == '\x1b';
+        in_color = skip && !c.is_ascii_alphabetic();
         !skip
     };
     line.chars().filter(keep).collect()

@@ -20,8 +20,8 @@ impl Reconcile for {{kind}}Reconciler {
 
     /// Brings the cluster to the state that the `{{kind}}` describes.
     ///
-    /// Called when the `{{kind}}` or an object that it owns may have changed, and possibly more often. It must be idempotent:
-    /// apply the desired state, whatever the actual state is.
+    /// Called when the `{{kind}}` or an object that it owns may have changed, and possibly more often. It must be
+    /// idempotent: apply the desired state, whatever the actual state is.
     async fn reconcile(&self, {{variable}}: &{{type}}, cx: &Context<{{type}}>) -> Result<Action> {
 {{body}}        let ready = Condition::new("Ready", true, "Applied").message(format!("{{child}} {} exists", child.name_any()));
         cx.set_status(&{{kind}}Status { conditions: vec![ready] }).await?;

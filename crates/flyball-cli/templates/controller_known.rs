@@ -16,8 +16,8 @@ impl Reconcile for {{kind}}Reconciler {
 
     /// Brings the cluster to the state that the `{{kind}}` describes.
     ///
-    /// Called when the `{{kind}}` may have changed, and possibly more often. It must be idempotent: compare the actual state
-    /// with the desired state and apply the difference.
+    /// Called when the `{{kind}}` may have changed, and possibly more often. It must be idempotent: compare the actual
+    /// state with the desired state and apply the difference.
     async fn reconcile(&self, _{{variable}}: &{{type}}, _cx: &Context<{{type}}>) -> Result<Action> {
         Ok(Action::done())
     }

@@ -31,7 +31,7 @@ impl Cluster {
         Self::around(Server::new(options), clock, rng)
     }
 
-    /// Goes on with the cluster that a data directory holds, and keeps all that is written there: see [`Server::open`].
+    /// Opens the cluster in a data directory, which stores all further writes: see [`Server::open`].
     ///
     /// # Errors
     ///
@@ -106,26 +106,26 @@ impl Cluster {
         self.snapshot().fork(options)
     }
 
-    /// Has this certificate, in PEM, published in every namespace, so that pods know the server by it.
+    /// Publishes this certificate, in PEM, in every namespace, so that pods can verify the server.
     pub fn with_certificate(mut self, pem: impl Into<String>) -> Self {
         self.certificate = Some(pem.into());
         self
     }
 
-    /// Has the containers on simulated nodes do what these rules say, the first of those that say something about one.
+    /// Sets the rules for containers on simulated nodes. The first rule that matches a container applies.
     pub fn with_rules(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
         self.rules = rules.into_iter().collect();
         self
     }
 
-    /// Has the containers on simulated nodes run in this program, and not in [`Simulated`].
+    /// Sets the program that runs the containers on simulated nodes, instead of [`Simulated`].
     pub fn with_program(mut self, program: Arc<dyn Program>) -> Self {
         self.program = Some(program);
         self
     }
 
-    /// Calls this with each panic of a controller that concerns an object alone: its place and its message. It is in the log as
-    /// well. Forks do not take it over.
+    /// Calls this with each panic of a controller that concerns an object alone: its place and its message. It is in
+    /// the log as well. Forks do not take it over.
     pub fn on_panic(mut self, tell: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
         self.on_panic = Some(Arc::new(tell));
         self

@@ -46,7 +46,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Controller {
-    /// Gives aggregated cluster roles their rules.
+    /// Sets the rules of aggregated cluster roles.
     ClusterRoleAggregation,
     /// Creates jobs at set times.
     CronJob,
@@ -92,11 +92,11 @@ pub enum Controller {
     RootCaPublisher,
     /// Finds nodes for pods.
     Scheduler,
-    /// Puts the `default` service account into every namespace.
+    /// Creates the `default` service account in every namespace.
     ServiceAccount,
     /// Fills and deletes secrets that hold the tokens of service accounts.
     ServiceAccountToken,
-    /// Gives services addresses at which they are balanced.
+    /// Assigns addresses to services of type `LoadBalancer`.
     ServiceLb,
     /// Keeps the pods of stateful sets.
     StatefulSet,
@@ -104,7 +104,7 @@ pub enum Controller {
     TtlAfterFinished,
     /// Checks the expressions of admission policies against the kinds that they are about.
     ValidatingAdmissionPolicyStatus,
-    /// Makes and deletes volumes of simulated storage.
+    /// Provisions and deletes volumes of simulated storage.
     VolumeProvisioner,
 }
 
@@ -229,8 +229,8 @@ impl Controllers {
     }
 }
 
-/// Reads names separated by commas, as kube-controller-manager's `--controllers` does: `*` stands for all, `-NAME` takes one
-/// out.
+/// Reads names separated by commas, as kube-controller-manager's `--controllers` does: `*` stands for all, `-NAME`
+/// takes one out.
 impl FromStr for Controllers {
     type Err = UnknownController;
 
@@ -298,11 +298,12 @@ pub(crate) struct Environment<'a> {
     pub(crate) certificate: Option<&'a str>,
     pub(crate) metrics: &'a Metrics,
     pub(crate) on_panic: Option<Arc<OnPanic>>,
-    /// Makes what runs the containers of simulated nodes.
+    /// Creates the program that runs the containers of simulated nodes.
     pub(crate) program: &'a (dyn Fn(&Rng) -> Arc<dyn Program> + Sync),
 }
 
-/// Runs controllers until the future is dropped. Nearly all of them are one operator, so that they share watches and caches.
+/// Runs controllers until the future is dropped. Nearly all of them are one operator, so that they share watches and
+/// caches.
 ///
 /// Boxed here, so that they are compiled here: what an `async fn` does is compiled by each crate that awaits it.
 pub(crate) fn run<'a>(controllers: &'a Controllers, environment: Environment<'a>) -> BoxFuture<'a, ()> {

@@ -40,7 +40,7 @@ pub enum EndpointError {
     Certificates(#[from] pki::Error),
 }
 
-/// Holds the port that the cluster was last reached at.
+/// Name of the file with the last port.
 const PORT: &str = "port";
 
 /// Returns the port that a cluster was last reached at, 0 if it never was.
@@ -60,7 +60,8 @@ async fn listen(port: u16) -> Result<(TcpListener, SocketAddr), EndpointError> {
 }
 
 impl Endpoint {
-    /// Listens on a port, 0 for any free one, and makes an authority, a server certificate and one for an administrator.
+    /// Listens on a port, 0 for any free one, and makes an authority, a server certificate and one for an
+    /// administrator.
     ///
     /// # Errors
     ///

@@ -45,8 +45,8 @@ impl Inventory {
         self
     }
 
-    /// Says what was not left alone until a later moment: it is gone, or another one of its name, or containers of it were
-    /// restarted. What is new, or was only written to, is not harmed.
+    /// Returns the objects that were deleted, replaced, or whose containers restarted before `later`. New and updated
+    /// objects are not listed.
     pub fn harmed(&self, later: &Self) -> Vec<String> {
         let harmed = |(name, was): (&String, &Identity)| match later.0.get(name) {
             None => vec![format!("{name} is gone")],

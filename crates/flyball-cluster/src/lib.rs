@@ -1,11 +1,11 @@
 //! A whole control plane in one process: the API server and the controllers that a cluster cannot be without.
 //!
-//! A [`Cluster`] is a value. In process its [clients](Cluster::client) need neither a socket nor a thread, and made from
-//! a seed it repeats, byte for byte, whatever happens in it: that is what simulations stand on. An [`Endpoint`] puts it
-//! behind TLS, where kubectl and any other client finds it by a kubeconfig.
+//! A [`Cluster`] is a value. In process its [clients](Cluster::client) need neither a socket nor a thread, and made
+//! from a seed it repeats, byte for byte, whatever happens in it: that is what simulations stand on. An [`Endpoint`]
+//! puts it behind TLS, where kubectl and any other client finds it by a kubeconfig.
 //!
-//! The server (`flyball-server`) and the runtime (`flyball`) do not know one another; they meet here. The controllers are
-//! written with `flyball` as users write theirs, and use nothing that a real cluster does not have.
+//! The server (`flyball-server`) and the runtime (`flyball`) do not know one another; they meet here. The controllers
+//! are written with `flyball` as users write theirs, and use nothing that a real cluster does not have.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 const PREFIX: &str = "flyball.dev/";
 
-/// Metrics that the [horizontal pod autoscaler](https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/) of a
-/// cluster takes for measured; clones are the same.
+/// Metrics that the [horizontal pod
+/// autoscaler](https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/) of a cluster takes
+/// for measured; clones are the same.
 ///
 /// Whoever has a client annotates objects: a pod with `flyball.dev/cpu-usage: 300m`. In process, [`set`](Self::set)
 /// does the same without a request, and takes precedence. The names after `flyball.dev/` are:

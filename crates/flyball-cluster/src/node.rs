@@ -1,8 +1,9 @@
 //! Simulated nodes: they take pods and tell of them what a kubelet would tell, while nothing runs.
 //!
-//! A node is simulated if it says so by its annotation, [`SIMULATED`]. One controller introduces such nodes and keeps their
-//! leases, another stands in for their kubelets: it looks at a pod, asks a [`Program`] how its containers are, and writes
-//! down what follows. What a program is, is nobody else's business; [`Simulated`] is the one that runs nothing.
+//! A node is simulated if it says so by its annotation, [`SIMULATED`]. One controller introduces such nodes and keeps
+//! their leases, another stands in for their kubelets: it looks at a pod, asks a [`Program`] how its containers are,
+//! and writes down what follows. What a program is, is nobody else's business; [`Simulated`] is the one that runs
+//! nothing.
 
 mod addresses;
 mod containers;

@@ -1,13 +1,13 @@
 //! Finds nodes for pods, as kube-scheduler does.
 //!
 //! Watches keep a picture of the cluster, [`State`], up to date; a loop takes one pod after the other from its queue,
-//! decides by the picture alone, and sends what was decided to the API server. What was sent counts at once, whenever the
-//! watches tell of it. See <https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/>.
+//! decides by the picture alone, and sends what was decided to the API server. What was sent counts at once, whenever
+//! the watches tell of it. See <https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/>.
 //!
-//! What is not here: preemption, extenders, profiles, dynamic resources. Where no node is ready, nothing is said of pods at
-//! all: a cluster without nodes is like one without a scheduler.
+//! What is not here: preemption, extenders, profiles, dynamic resources. Where no node is ready, nothing is said of
+//! pods at all: a cluster without nodes is like one without a scheduler.
 
-mod neighbours;
+mod neighbors;
 mod nodes;
 mod pods;
 mod queue;
@@ -204,7 +204,7 @@ impl Scheduler {
         api.create_subresource::<Binding, serde_json::Value>("binding", &name, &params, &binding).await.map(drop)
     }
 
-    /// Says of a pod that it has no node, unless that has been said; returns whether it was said now.
+    /// Sets the condition that a pod is unschedulable; returns false if it was set before.
     async fn condemn(&self, pending: &Pending, why: &str) -> bool {
         let conditions = pending.pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let before = conditions.into_iter().find(|condition| condition.type_ == "PodScheduled");

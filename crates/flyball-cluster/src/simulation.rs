@@ -1,7 +1,7 @@
 //! Faults drawn from a seed and a trace of all requests, between clients and the server of a simulation.
 //!
-//! On a single-threaded runtime with paused time, with a [`simulated_clock`] and everything else drawn from one seed, two
-//! runs leave equal [`Trace`]s.
+//! On a single-threaded runtime with paused time, with a [`simulated_clock`] and everything else drawn from one seed,
+//! two runs leave equal [`Trace`]s.
 
 use crate::Cluster;
 use bytes::Bytes;
@@ -41,12 +41,13 @@ pub struct Faults {
     pub lost: f64,
     /// The stream of a watch breaks off before a frame.
     pub cut: f64,
-    /// A frame of a watch comes late, by up to [`LATEST`](Self::LATEST): so what happened to one kind is seen before what happened earlier
-    /// to another.
+    /// A frame of a watch comes late, by up to [`LATEST`](Self::LATEST): so what happened to one kind is seen before
+    /// what happened earlier to another.
     pub late: f64,
     /// A frame of a watch comes twice.
     pub repeated: f64,
-    /// A watch that goes on from somewhere, or the next page of a list, is answered with 410 as if the server had forgotten the place.
+    /// A watch that goes on from somewhere, or the next page of a list, is answered with 410 as if the server had
+    /// forgotten the place.
     pub expired: f64,
     /// A request arrives late, by up to [`LATEST`](Self::LATEST).
     pub slow: f64,

@@ -1,4 +1,5 @@
-//! Tests of operators: a cluster in one line, the operator on it with no more rights than it declares, and what it asked.
+//! Test harness for operators: a cluster in the test process, and the operator on it with only its declared
+//! permissions.
 //!
 //! ```
 //! # use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
@@ -35,19 +36,21 @@
 //!
 //! # Guarantees
 //!
-//! - Each test has a cluster of its own, in process: no socket, no thread, and, where [tokio's time is
-//!   paused](https://docs.rs/tokio/latest/tokio/time/fn.pause.html), an hour takes as long as what happens in it. The same
-//!   seed gives the same run.
-//! - The operator is a service account with the roles of its [manifests](flyball::Operator::manifests) and no others. A
-//!   test in which it was denied something fails when it ends, and says what was missing and, in a debug build, at which
-//!   line of the operator it was asked for. What it may do and never did is [told](Test::unused_permissions); over all
-//!   tests, by `flyball test --rbac`, for which each test adds a line to the file that `FLYBALL_TEST_PERMISSIONS` names.
-//! - Tests whose names begin with `chaos_` are the operator's chaos suite, which `flyball lint` runs. What counts is what they do:
-//!   [`explore_crashes`] and [`Test::assert_outage_is_harmless`] each add a line to the file that `FLYBALL_TEST_CHAOS` names.
-//! - With `FLYBALL_TEST_KUBECONFIG` naming a kubeconfig, the same test runs on that cluster, in real time, in a namespace
-//!   that is made for it and deleted afterwards. The operator is then limited to that namespace; definitions and cluster
-//!   roles stay. [Faults](Setup::faults), [nodes](Setup::nodes), [programs](Setup::program) and controllers are those of the
-//!   cluster. What the operator changes elsewhere is not checked there.
+//! - Each test has its own cluster, in process, without sockets and threads. If [tokio's time is
+//!   paused](https://docs.rs/tokio/latest/tokio/time/fn.pause.html), idle time passes at once. The same seed gives the
+//!   same run.
+//! - The operator runs as a service account with only the roles of its [manifests](flyball::Operator::manifests). A
+//!   denied request fails the test at its end, with the missing permission and, in a debug build, the line of the
+//!   operator that sent the request. [`Test::unused_permissions`] returns the granted permissions that were not used;
+//!   `flyball test --rbac` reports them over all tests, from the lines that each test adds to the file in
+//!   `FLYBALL_TEST_PERMISSIONS`.
+//! - Tests whose names begin with `chaos_` are the operator's chaos suite, which `flyball lint` runs. It counts the
+//!   injected faults: [`explore_crashes`] and [`Test::assert_outage_is_harmless`] each add a line to the file in
+//!   `FLYBALL_TEST_CHAOS`.
+//! - If `FLYBALL_TEST_KUBECONFIG` is the path of a kubeconfig, the same test runs on that cluster, in real time, in a
+//!   namespace that is created for it and deleted afterwards. The operator is limited to that namespace; definitions
+//!   and cluster roles stay. [Faults](Setup::faults), [nodes](Setup::nodes), [programs](Setup::program) and controllers
+//!   are those of the cluster. Changes of the operator in other namespaces are not checked.
 
 mod explore;
 mod neighbors;
@@ -94,7 +97,7 @@ const TOKEN_SECONDS: i64 = 24 * 3600;
 /// Downtime of an operator after a crash.
 const RESTART: Duration = Duration::from_secs(1);
 
-/// Creates the operator, once for each time that it is started.
+/// Constructor of the operator, called at each start.
 type Make = dyn Fn() -> Operator + Send + Sync;
 
 /// Builder of a [`Test`]: seed, nodes, controllers, faults.
@@ -163,14 +166,14 @@ impl Setup {
         self
     }
 
-    /// Expects the operator to change objects of another namespace. Any other change outside of the namespace of the test fails it,
-    /// unless it is one of an object that the test made, of a kind that the operator defines, or of what such objects own.
+    /// Allows the operator to change objects of another namespace. Other changes outside of the test's namespace fail
+    /// the test, except for objects that the test created, kinds that the operator defines, and objects that these own.
     pub fn allows_changes_in(mut self, namespace: impl Into<String>) -> Self {
         self.allowed.namespaces.insert(namespace.into());
         self
     }
 
-    /// Expects the operator to change objects of a kind wherever they are, such as cluster roles.
+    /// Allows the operator to change objects of a kind in any namespace and in none, such as cluster roles.
     pub fn allows_changes_of<K: kube::Resource<DynamicType: Default>>(mut self) -> Self {
         let kind = K::DynamicType::default();
         for name in [K::plural(&kind), K::kind(&kind)] {
@@ -185,7 +188,8 @@ impl Setup {
         self
     }
 
-    /// Crashes the operator after the API server processed this request; the response is lost. It restarts after a second.
+    /// Crashes the operator after the API server processed this request; the response is lost. It restarts after a
+    /// second.
     pub fn crash_after(mut self, request: u64) -> Self {
         self.crash = Some(Crash::After(request));
         self
@@ -195,7 +199,7 @@ impl Setup {
     ///
     /// # Panics
     ///
-    /// When the operator's manifests are refused, or the cluster of `FLYBALL_TEST_KUBECONFIG` is out of reach.
+    /// If the operator's manifests are rejected, or the cluster of `FLYBALL_TEST_KUBECONFIG` is unreachable.
     pub async fn start(self) -> Test {
         let log = Log::default();
         if self.faults != Faults::NONE {
@@ -240,7 +244,7 @@ impl Installed {
 
     /// Runs the operator until it is stopped, and again after each crash.
     async fn run(self: Arc<Self>, stop: oneshot::Receiver<()>) -> Result<(), RunError> {
-        // The end of the test stops it as well.
+        // Dropping the test stops it as well.
         let mut stopped = pin!(async { drop(stop.await) });
         loop {
             let run = self.runs.fetch_add(1, Ordering::Relaxed);
@@ -260,7 +264,7 @@ impl Installed {
                     return ended;
                 }
                 () = self.log.crashes() => {
-                    // Nobody answers for an operator that is not there.
+                    // The webhooks of a stopped operator do not respond.
                     self.target.silence(&self.operator, &self.namespace);
                     sleep(RESTART).await;
                 }
@@ -270,7 +274,7 @@ impl Installed {
 }
 
 impl Test {
-    /// Tests an operator, which is made anew for each time that it is started.
+    /// Returns the setup for a test of an operator, which is constructed at each start.
     pub fn of(operator: impl Fn() -> Operator + Send + Sync + 'static) -> Setup {
         let (controllers, faults) = (Controllers::all(), Faults::default());
         Setup {
@@ -285,17 +289,17 @@ impl Test {
         }
     }
 
-    /// Returns a client that may do everything. What is made with it belongs to the scenario, and the operator may change it.
+    /// Returns a client with all permissions. The operator may change objects that it creates.
     pub fn client(&self) -> Client {
         self.installed.target.user(&self.installed.log)
     }
 
-    /// Creates a service account in the namespace of the test that may do there what these rules say and nothing else, and returns a client
-    /// that bears its token for a day. What is made with it belongs to the scenario.
+    /// Creates a service account with only these permissions in the namespace of the test, and returns a client with
+    /// its token, which is valid for a day. The operator may change objects that the client creates.
     ///
     /// # Panics
     ///
-    /// When it has the name of the operator's account, or one of its objects is refused.
+    /// If it has the name of the operator's account, or one of its objects is rejected.
     #[doc(alias = "impersonate")]
     pub async fn account(&self, name: &str, rules: &[PolicyRule]) -> Client {
         assert_ne!(name, self.installed.operator, "the service account {name} is the operator's");
@@ -330,12 +334,11 @@ impl Test {
         Api::namespaced(self.client(), &self.installed.namespace)
     }
 
-    /// Applies manifests as a user would, in YAML or JSON, one after the other; to the namespace of the test where they
-    /// name none.
+    /// Applies manifests in YAML or JSON, one after the other. Objects without a namespace go to that of the test.
     ///
     /// # Panics
     ///
-    /// When they are no YAML, or are refused.
+    /// If they are invalid YAML, or are rejected.
     pub async fn apply(&self, manifests: &str) {
         let documents: Vec<Value> = serde_saphyr::from_multiple(manifests)
             .unwrap_or_else(|error| panic!("the manifests cannot be read: {error}\n{manifests}"));
@@ -348,7 +351,7 @@ impl Test {
     ///
     /// # Panics
     ///
-    /// When it is not true within an hour of paused time, or five minutes on a real cluster; when the operator failed.
+    /// If it is not true within an hour of paused time, or five minutes on a real cluster, or if the operator failed.
     pub async fn eventually(&self, what: &str, condition: impl AsyncFn() -> bool) {
         let (_, timeout) = self.installed.target.convergence_times();
         let end = Instant::now() + timeout;
@@ -359,12 +362,13 @@ impl Test {
         }
     }
 
-    /// Waits until the operator has written nothing for a while: a minute, or five seconds on a real cluster.
+    /// Waits until the operator has converged: it has written nothing for a minute, or for five seconds on a real
+    /// cluster.
     ///
     /// # Panics
     ///
-    /// When it goes on writing for an hour, or five minutes on a real cluster; when it failed; when it panicked; when an object
-    /// failed all that while, again and again, with errors that are not [expected](Self::expect_errors).
+    /// If it still writes after an hour, or after five minutes on a real cluster, if it failed or panicked, or if an
+    /// object failed repeatedly with errors that are not [expected](Self::expect_errors).
     pub async fn assert_converges(&self) {
         let (quiet, timeout) = self.installed.target.convergence_times();
         let end = Instant::now() + timeout;
@@ -379,11 +383,11 @@ impl Test {
         }
     }
 
-    /// Lets the operator come to rest, restarts it, so that it reconciles everything again, and expects it to write nothing.
+    /// Waits until the operator has converged, restarts it, and asserts that it writes nothing.
     ///
     /// # Panics
     ///
-    /// When it writes, with what it wrote.
+    /// If it writes; the message contains the writes.
     pub async fn assert_idempotent(&mut self) {
         self.assert_converges().await;
         let before = self.requests();
@@ -396,25 +400,25 @@ impl Test {
         assert!(since.writes == 0, "{} writes where nothing had changed{}", since.writes, self.last_writes());
     }
 
-    /// Ends the operator in the middle of whatever it does, as a crash or a node's end does; nothing runs, and nobody answers
-    /// for its webhooks, until it is [started](Self::restart) again.
+    /// Kills the operator at once, without a graceful shutdown. Its webhooks do not respond until it is
+    /// [restarted](Self::restart).
     pub async fn crash(&mut self) {
         if let Some(Running { ended, .. }) = self.running.take() {
             ended.abort();
-            // It was told to end, and that is how it ends.
+            // An aborted task returns an error.
             let _ = ended.await;
         }
         self.installed.target.silence(&self.installed.operator, &self.installed.namespace);
     }
 
-    /// Stops the operator in order, if it runs, and starts it.
+    /// Shuts the operator down gracefully, if it runs, and starts it.
     ///
     /// # Panics
     ///
-    /// When it had ended with an error.
+    /// If it had ended with an error.
     pub async fn restart(&mut self) {
         if let Some(Running { stop, ended }) = self.running.take() {
-            // If it is gone, it is asked below why.
+            // If it has exited, its result is checked below.
             let _ = stop.send(());
             let ended = ended
                 .await
@@ -426,41 +430,39 @@ impl Test {
         self.running = Some(Running { stop, ended });
     }
 
-    /// Returns true if the operator has crashed as it was [told](Setup::crash_before).
+    /// Returns true if the crash of [`Setup::crash_before`] or [`Setup::crash_after`] has happened.
     pub fn crashed(&self) -> bool {
         self.installed.log.crashed().is_some()
     }
 
-    /// Returns what the operator asked of the API server so far. Leases, by which replicas elect a leader, do not count as
-    /// writes.
+    /// Returns the requests of the operator so far. Updates of leader election leases do not count as writes.
     pub fn requests(&self) -> Requests {
         self.installed.log.requests()
     }
 
-    /// Returns what the operator was denied so far. If there is anything, the test fails at its end.
+    /// Returns the denied requests of the operator so far. If there are any, the test fails at its end.
     pub fn denials(&self) -> Vec<Denial> {
         self.installed.log.denials()
     }
 
-    /// Takes the denials as expected, and returns them.
+    /// Accepts the denials so far, and returns them.
     pub fn expect_denials(&self) -> Vec<String> {
         self.installed.log.take_denials()
     }
 
-    /// Takes the panics of the operator and of the control plane so far as expected, and returns them: controller, object and message. Any
-    /// other one fails the test.
+    /// Accepts the panics of the operator and the control plane so far, and returns them: controller, object and
+    /// message. Other panics fail the test.
     pub fn expect_panics(&self) -> Vec<String> {
         self.installed.log.take_panics()
     }
 
-    /// Expects reconciles to fail with errors that contain this text even when everything has come to rest. Other errors that
-    /// repeat then fail the test; those that [wait](flyball::Error::wait) for a change, or are
-    /// [final](flyball::Error::terminal), do not repeat.
+    /// Allows repeated errors of reconciles that contain this text. Other repeated errors fail the test. Errors that
+    /// [wait](flyball::Error::wait) for a change or are [terminal](flyball::Error::terminal) do not repeat.
     pub fn expect_errors(&self, part: &str) {
         self.installed.log.expect_errors(part);
     }
 
-    /// Returns what the operator's [rules](Operator::rules) permit and it has not done so far.
+    /// Returns the permissions of the operator's [rules](Operator::rules) that it has not used so far.
     pub fn unused_permissions(&self) -> Vec<Permission> {
         let used = self.requests().counts;
         let mut granted = Permission::granted(&self.rules);
@@ -468,7 +470,7 @@ impl Test {
         granted
     }
 
-    /// Returns a record of all that passed between the operator and the API server; empty on a real cluster.
+    /// Returns the trace of all requests and responses of the operator; empty on a real cluster.
     pub fn trace(&self) -> String {
         self.installed.target.trace()
     }
@@ -478,7 +480,7 @@ impl Test {
         !self.installed.target.is_shared()
     }
 
-    /// Applies what has to be in the cluster before the operator, and lets its service account have the roles.
+    /// Applies the operator's manifests, and binds its roles to its service account.
     async fn install(&self, manifests: &[Value]) {
         for manifest in manifests {
             self.apply_object(manifest).await;
@@ -532,7 +534,7 @@ impl Test {
         loop {
             let applied = api.patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(manifest)).await;
             match applied {
-                // A webhook of the operator does not answer: as a user does, try again once it has restarted.
+                // A webhook of the operator does not respond: retry after its restart, as a user would.
                 Err(kube::Error::Api(status)) if status.code == 500 && self.installed.log.is_restarting() => {
                     sleep(RESTART).await;
                 }
@@ -542,7 +544,7 @@ impl Test {
         }
     }
 
-    /// An operator that could not run does nothing, which must not look like having nothing to do.
+    /// Fails if the operator is not running, which must not count as converged.
     fn assert_works(&self) {
         if let Some(error) = self.installed.log.failure() {
             panic!("the operator {} could not run: {error}", self.installed.operator);
@@ -568,7 +570,7 @@ impl Test {
         )
     }
 
-    /// An operator that fails at each attempt writes nothing, which must not look like having nothing to do.
+    /// Fails if reconciles fail repeatedly, which must not count as converged.
     fn assert_no_failures(&self, period: Duration) {
         let failing = self.installed.log.failing_for(period);
         assert!(
@@ -615,7 +617,7 @@ impl Drop for Test {
         assert!(panics.is_empty(), "{}", self.describe_panics(&panics));
         let changes = self.installed.log.unexpected_changes();
         assert!(changes.is_empty(), "{}", self.describe_changes(&changes));
-        // Whoever is stopped tries nothing again.
+        // No retries after a stop.
         let period = self.installed.target.convergence_times().0 / 2;
         if self.running.is_some() && self.installed.log.is_at_rest(period) {
             self.assert_no_failures(period);

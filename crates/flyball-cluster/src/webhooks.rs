@@ -8,7 +8,7 @@ use http_body_util::Full;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Brings reviews to operators in the same process, without sockets, TLS or threads.
+/// A transport of reviews to operators in the same process, without sockets, TLS or threads.
 ///
 /// What the server calls by a host that nobody serves is out of reach. Clones serve the same hosts.
 ///

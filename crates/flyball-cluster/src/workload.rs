@@ -1,5 +1,5 @@
-//! Workloads as every component of the control plane sees them: pods, their owners, their resources, where they may run, and events
-//! about them. It imports no component.
+//! Workloads as every component of the control plane sees them: pods, their owners, their resources, where they may
+//! run, and events about them. It imports no component.
 
 pub(crate) mod affinity;
 pub(crate) mod events;

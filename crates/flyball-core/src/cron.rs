@@ -70,8 +70,8 @@ impl Field {
 }
 
 impl Schedule {
-    /// Reads a schedule: five fields, or one of the `@` forms, with `TZ=` or `CRON_TZ=` and the name of a zone before it, or
-    /// in UTC.
+    /// Reads a schedule: five fields, or one of the `@` forms, with `TZ=` or `CRON_TZ=` and the name of a zone before
+    /// it, or in UTC.
     ///
     /// # Errors
     ///
@@ -107,7 +107,8 @@ impl Schedule {
         Ok(Self(Rule::Fields { fields, zone }))
     }
 
-    /// Returns the first time after this one, `None` if there is none in the years to come, as for the 30th of February.
+    /// Returns the first time after this one, `None` if there is none in the years to come, as for the 30th of
+    /// February.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         match &self.0 {
             Rule::Every(interval) => Timestamp::from_second(after.as_second()).ok()?.checked_add(*interval).ok(),
@@ -126,7 +127,7 @@ fn interval(text: &str) -> Result<Schedule, String> {
     Ok(Schedule(Rule::Every(SignedDuration::from_secs((nanoseconds / 1_000_000_000).max(1)))))
 }
 
-/// Goes forward, from the largest part of the time to the smallest, until all hold; a part that wraps begins anew.
+/// Advances the time, from the largest field to the smallest, until all fields match; a field that wraps starts over.
 fn next(fields: &[Field; 5], zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
     let [minutes, hours, days, months, weekdays] = fields;
     // Of day and weekday one is enough, unless one of them says nothing.

@@ -145,7 +145,8 @@ pub struct FieldError {
     pub detail: String,
 }
 
-/// The most bytes of a value that an error text shows: an object of some megabytes is not sent back in each of its errors.
+/// The most bytes of a value that an error text shows: an object of some megabytes is not sent back in each of its
+/// errors.
 const MAX_SHOWN_BYTES: usize = 32 << 10;
 
 /// A value as an error text shows it.
@@ -221,7 +222,7 @@ impl FieldError {
         Self::new(Mistake::TooMany, field, Some(actual.into()), format!("must have at most {max} {unit}"))
     }
 
-    /// Something on our side broke while the field was looked at.
+    /// Creates an `InternalError` for a field that could not be validated.
     pub fn internal(field: impl fmt::Display, detail: impl Into<String>) -> Self {
         Self::new(Mistake::Internal, field, None, detail)
     }

@@ -1,4 +1,4 @@
-//! Which names, labels and keys Kubernetes accepts, and how it says no.
+//! Validation of names, labels and keys, with the messages of Kubernetes.
 //!
 //! Each rule returns the reasons for which it refuses a text, none if it accepts. See
 //! <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>.
@@ -18,7 +18,7 @@ fn too_many_bytes(max: usize) -> String {
     format!("must be no more than {max} bytes")
 }
 
-/// Says which texts are accepted, with examples and the pattern, as every such message of Kubernetes does.
+/// Returns the message of Kubernetes for a pattern mismatch, with examples and the pattern.
 pub fn pattern_error(what: &str, pattern: &str, examples: &[&str]) -> String {
     if examples.is_empty() {
         return format!("{what} (regex used for validation is '{pattern}')");
@@ -101,8 +101,9 @@ fn is_key_name(text: &str) -> bool {
     framed(text, |b| b.is_ascii_alphanumeric(), b"-_.")
 }
 
-/// Returns true if a name is one segment of a URL's path, however it is read: beyond what [`path_segment`] refuses, nothing in it begins a query
-/// or a fragment. It is asked of names that custom resources give before they become part of a request.
+/// Returns true if a name is one segment of a URL's path, however it is read: beyond what [`path_segment`] refuses,
+/// nothing in it begins a query or a fragment. It is asked of names that custom resources give before they become part
+/// of a request.
 pub fn is_path_segment(name: &str) -> bool {
     let splits = |c: char| matches!(c, '?' | '#' | '\\') || c.is_whitespace() || c.is_control();
     !name.is_empty() && !name.contains(splits) && path_segment(name).is_empty()

@@ -35,7 +35,7 @@ impl Default for Object {
 impl TryFrom<Value> for Object {
     type Error = Value;
 
-    /// Takes a JSON object; anything else is handed back.
+    /// Converts a JSON object; any other value is returned as the error.
     fn try_from(value: Value) -> Result<Self, Value> {
         if value.is_object() { Ok(Self(value)) } else { Err(value) }
     }
@@ -204,7 +204,7 @@ impl Object {
         })
     }
 
-    /// Looks a value up by the names of the fields that lead to it.
+    /// Returns the value at a path of field names.
     pub fn at(&self, path: &[&str]) -> Option<&Value> {
         path.iter().try_fold(&self.0, |value, field| value.as_object()?.get(*field))
     }

@@ -1,7 +1,7 @@
 //! The syntax of regular expressions in Go, with its words for what is none.
 //!
-//! Patterns are run by the `regex` crate, whose syntax is close to Go's. This only says whether Go takes a pattern, and if not,
-//! why: clients are told so. See <https://pkg.go.dev/regexp/syntax>.
+//! Patterns are run by the `regex` crate, whose syntax is close to Go's. This only says whether Go takes a pattern, and
+//! if not, why: clients are told so. See <https://pkg.go.dev/regexp/syntax>.
 
 use std::fmt;
 
@@ -99,7 +99,7 @@ impl<'p> Parser<'p> {
         self.rest = &self.rest[length..];
     }
 
-    /// Goes beyond something that can be repeated.
+    /// Skips an atom, which can be repeated.
     fn atom(&mut self, length: usize) {
         self.skip(length);
         self.last = Last::Item;

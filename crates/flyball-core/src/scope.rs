@@ -1,7 +1,7 @@
 //! Scopes of the kinds that come with clusters, for those who name kinds without asking an API server.
 
-/// Kinds whose objects live in no namespace, with their groups; see `kubectl api-resources --namespaced=false`. Of custom resources, their
-/// definitions say it; those here are the Gateway API's, which many clusters have.
+/// Kinds whose objects live in no namespace, with their groups; see `kubectl api-resources --namespaced=false`. Of
+/// custom resources, their definitions say it; those here are the Gateway API's, which many clusters have.
 pub const CLUSTER_SCOPED: [(&str, &str); 32] = [
     ("", "ComponentStatus"),
     ("", "Namespace"),

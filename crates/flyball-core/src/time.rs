@@ -6,7 +6,7 @@ use std::time::Duration;
 
 pub use jiff::{SignedDuration, Timestamp};
 
-/// Tells the time of day.
+/// A source of wall-clock time.
 ///
 /// Every part takes its time from a `Clock` that it was given, so that a simulation can put its own in place.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ impl Clock {
         Self(Arc::new(Timestamp::now))
     }
 
-    /// Asks `now` each time.
+    /// Creates a clock that calls `now` each time.
     pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
@@ -41,8 +41,8 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// Adds a duration to a time. The sum stays within the range of times: objects hold times up to the end of the year 9999, and
-/// durations of any length.
+/// Adds a duration to a time. The sum stays within the range of times: objects hold times up to the end of the year
+/// 9999, and durations of any length.
 pub fn saturating_add(time: Timestamp, duration: SignedDuration) -> Timestamp {
     let limit = if duration.is_negative() { Timestamp::MIN } else { Timestamp::MAX };
     time.checked_add(duration).unwrap_or(limit)

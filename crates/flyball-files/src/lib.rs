@@ -44,7 +44,7 @@ impl Replace {
         staged.commit()
     }
 
-    /// Begins a replacement, whose content is then written piece by piece.
+    /// Starts a replacement whose content is written in pieces.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Puts the new content in place of the old one.
+    /// Replaces the old content by the new one.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl Drop for Staged {
     }
 }
 
-/// Puts on disk that a file has its name.
+/// Syncs the directory of a file to disk.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! The chart of an entry as it is now: read when the operator starts, and again when its files change, if that is wanted.
+//! The chart of an entry as it is now: read when the operator starts, and again when its files change, if that is
+//! wanted.
 
 use crate::error::OperatorError;
 use crate::source::Source;

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Media type that asks the API server for all kinds at once.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Asks the API server for its version, and for the kinds that it serves.
+/// Reads the version of the API server and the kinds that it serves.
 pub(crate) async fn capabilities(cx: &Context<DynamicObject>) -> Result<Capabilities> {
     let mut capabilities = Capabilities::default();
     let version = get(cx, "/version", "application/json").await?;

@@ -70,7 +70,7 @@ pub enum DefinitionError {
         kind: String,
         /// The version.
         version: String,
-        /// Which versions it has.
+        /// Available versions.
         there: String,
     },
     /// Custom resources live in no namespace.

@@ -68,7 +68,7 @@ impl StoredRevision {
         (owner == "helm" && is_named).then_some(Self { version, state, meta })
     }
 
-    /// Tells the revisions apart, also of several that had one number.
+    /// Returns the UID of the revision, which is unique even if numbers repeat.
     pub(crate) fn uid(&self) -> &str {
         self.meta.uid.as_deref().unwrap_or_default()
     }

@@ -1,7 +1,7 @@
 //! Hooks: objects that are made at points of a release's life, one after the other, and waited for.
 //!
-//! A hook that runs is recognised by an annotation with the revision and the step that it was made for, so that a restart neither
-//! runs it twice nor takes an older one for it. See <https://helm.sh/docs/topics/charts_hooks/>.
+//! A hook that runs is recognised by an annotation with the revision and the step that it was made for, so that a
+//! restart neither runs it twice nor takes an older one for it. See <https://helm.sh/docs/topics/charts_hooks/>.
 
 use crate::kinds::Kinds;
 use crate::places::is_inside;
@@ -84,7 +84,7 @@ pub(crate) fn retain_inside(revision: &mut Revision, kinds: &Kinds, namespace: &
     });
 }
 
-/// Brings a hook on: makes its object, or looks how that is.
+/// Advances a hook: creates its object, or checks the object's state.
 pub(crate) async fn run(
     cx: &Context<DynamicObject>,
     owner: &Owner<'_>,
@@ -133,7 +133,7 @@ pub(crate) async fn remove(
     }
 }
 
-/// Says how an object of a hook is: jobs and pods are waited for, all else is done once it is there.
+/// Returns the outcome of a hook's object: jobs and pods must complete, other objects must exist.
 fn observe(what: &str, kind: &str, live: &DynamicObject) -> Outcome {
     let status = &live.data["status"];
     let condition = |name: &str| {

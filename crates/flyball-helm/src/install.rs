@@ -1,7 +1,7 @@
 //! The way of one revision: hooks before, objects, hooks after; and back.
 //!
-//! Steps are counted, and what is done is noted in the Secret of the revision, so that each reconcile goes on where the last one, or
-//! one before a crash, came to.
+//! Steps are counted, and what is done is noted in the Secret of the revision, so that each reconcile goes on where the
+//! last one, or one before a crash, came to.
 
 use crate::history::{self, History, Notes, StoredRevision};
 use crate::hooks::{self, Outcome};
@@ -9,7 +9,7 @@ use crate::kinds::Kinds;
 use crate::rendering::Slots;
 use crate::resources::{self, ManifestError, Owner, Resource};
 use crate::stages;
-use crate::status::{self, ReleaseError, Report, Trouble};
+use crate::status::{self, FailedOperation, ReleaseError, Report};
 use crate::storage::{Revision, Run, State};
 use flyball::{Backoff, Context, Error, Event, Result};
 use flyball_core::time::rfc3339;
@@ -25,12 +25,12 @@ const BACKOFF: Backoff = Backoff { base_delay: Duration::from_secs(10), max_dela
 pub(crate) enum Progress {
     /// All is done.
     Done,
-    /// Something is waited for.
+    /// Waits for the described condition.
     Waits(String),
     /// It failed.
     Failed {
         /// At what.
-        trouble: Trouble,
+        failed_operation: FailedOperation,
         /// Why.
         why: String,
         /// When it is tried again.
@@ -62,11 +62,11 @@ enum Hooks {
 impl Work<'_> {
     /// Installs the revision in the place of the one that is deployed, and returns it as it is then.
     pub(crate) async fn advance(mut self, before: Option<&Revision>) -> Result<(Progress, Revision), ReleaseError> {
-        let (trouble, verb, way) = match before {
-            Some(_) => (Trouble::Upgrade, "failed to upgrade release", ["pre-upgrade", "post-upgrade"]),
-            None => (Trouble::Install, "failed to install release", ["pre-install", "post-install"]),
+        let (failed_operation, verb, way) = match before {
+            Some(_) => (FailedOperation::Upgrade, "failed to upgrade release", ["pre-upgrade", "post-upgrade"]),
+            None => (FailedOperation::Install, "failed to install release", ["pre-install", "post-install"]),
         };
-        let failed = ReleaseError::of(trouble, verb);
+        let failed = ReleaseError::of(failed_operation, verb);
         let progress = self.steps(before, way).await;
         match progress.map_err(&failed)? {
             Hooks::Done => Ok((Progress::Done, self.revision)),
@@ -79,7 +79,7 @@ impl Work<'_> {
                 let why = self.revision.info.description.clone();
                 tracing::warn!(release = self.owner.release, failures = self.notes.failures, "{why}");
                 let again = BACKOFF.after(self.notes.failures);
-                Ok((Progress::Failed { trouble, why, again }, self.revision))
+                Ok((Progress::Failed { failed_operation, why, again }, self.revision))
             }
         }
     }
@@ -247,10 +247,10 @@ impl Work<'_> {
         self.notes.failures = self.notes.failures.saturating_add(1);
         self.save().await?;
         let (why, again) = (self.revision.info.description, BACKOFF.after(self.notes.failures));
-        Ok(Progress::Failed { trouble: Trouble::Uninstall, why, again })
+        Ok(Progress::Failed { failed_operation: FailedOperation::Uninstall, why, again })
     }
 
-    /// Takes the release away, and in the end what is written down of it.
+    /// Uninstalls the release, and then deletes its revisions.
     ///
     /// If `waits`, that is not before all objects are gone.
     pub(crate) async fn uninstall(mut self, waits: bool) -> Result<Progress> {
@@ -261,7 +261,11 @@ impl Work<'_> {
             (self.notes.progress, self.notes.failures) = (0, 0);
             self.save().await?;
         } else if let Some(again) = time_to_retry(self.cx, &self.kept, self.notes.failures) {
-            return Ok(Progress::Failed { trouble: Trouble::Uninstall, why: self.revision.info.description, again });
+            return Ok(Progress::Failed {
+                failed_operation: FailedOperation::Uninstall,
+                why: self.revision.info.description,
+                again,
+            });
         }
         let first = hooks::of_event(&self.revision, "pre-delete").len();
         match self.run_hooks("pre-delete", 0).await? {

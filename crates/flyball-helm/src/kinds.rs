@@ -1,7 +1,7 @@
-//! Which kinds a chart's releases consist of, as far as that can be known before there is one.
+//! Kinds in the releases of a chart, as far as they are known before the first release.
 //!
-//! Watches, caches and permissions are declared when the operator starts, so they follow from what the chart renders with its own
-//! values and with the samples of the project, and from the kinds that its templates name literally.
+//! Watches, caches and permissions are declared when the operator starts, so they follow from what the chart renders
+//! with its own values and with the samples of the project, and from the kinds that its templates name literally.
 
 use crate::resources::{self, ManifestError, Resource};
 use crate::rights;
@@ -66,7 +66,7 @@ impl Kinds {
         Ok(&self.get(&resource.api_version, &resource.kind).ok_or_else(unforeseen)?.kind)
     }
 
-    /// Knows how the kinds of these definitions are named.
+    /// Returns the kinds of these definitions.
     pub(crate) fn defined_by(definitions: &[CustomResourceDefinition]) -> Self {
         let definition = |crd: &CustomResourceDefinition| Definition {
             group: crd.spec.group.clone(),
@@ -99,7 +99,8 @@ impl Kinds {
         }
     }
 
-    /// Adds the kinds that the text of a template names literally: an `apiVersion` and a `kind` at the beginning of lines of one document.
+    /// Adds the kinds that the text of a template names literally: an `apiVersion` and a `kind` at the beginning of
+    /// lines of one document.
     pub(crate) fn add_literal(&mut self, template: &str) {
         for document in template.split("\n---") {
             let field = |name: &str| {

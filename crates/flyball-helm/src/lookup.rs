@@ -1,10 +1,10 @@
 //! Lookups of templates in the cluster.
 //!
-//! Templates run without waiting for anything. So a chart is rendered with the answers that are known; if it asked for more, these are
-//! fetched, and it is rendered again.
+//! Templates run without waiting for anything. So a chart is rendered with the answers that are known; if it asked for
+//! more, these are fetched, and it is rendered again.
 //!
-//! Templates look things up with the operator's rights, on behalf of whoever writes the custom resource. So outside of its namespace, values
-//! have no say in what is looked up.
+//! Templates look things up with the operator's rights, on behalf of whoever writes the custom resource. So outside of
+//! its namespace, values have no say in what is looked up.
 
 use crate::kinds::Kinds;
 use flyball::{Context, Kind, ObjectKey, Result};
@@ -41,7 +41,7 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Knows no answers.
+    /// Creates a lookup without answers.
     pub(crate) fn new(kinds: Arc<Kinds>, namespace: &str) -> Self {
         Self { kinds, namespace: namespace.to_owned(), known: BTreeMap::new(), open: RefCell::default() }
     }

@@ -5,8 +5,8 @@
 //!   custom resource ──► values ──► revision ──► hooks, objects ──► status       in each reconcile
 //! ```
 //!
-//! Each custom resource becomes a release of its chart, whose values are the custom resource's spec. What is kept of a release is what
-//! Helm keeps, in [`storage`](crate::storage). The words of conditions and annotations are those of the
+//! Each custom resource becomes a release of its chart, whose values are the custom resource's spec. What is kept of a
+//! release is what Helm keeps, in [`storage`](crate::storage). The words of conditions and annotations are those of the
 //! [operator-sdk](https://sdk.operatorframework.io/docs/building-operators/helm/).
 //!
 //! | What | How |
@@ -25,8 +25,8 @@
 //! | text of the custom resource in it | is a scalar, unless `structureFromValues` says otherwise in `watches.yaml` |
 //! | a rendering | may take some 50 million steps and 64 MiB, on a thread of its own |
 //!
-//! Annotations of custom resources that are heeded, all with the prefix `helm.sdk.operatorframework.io/`: `reconcile-period` (such as
-//! `5m`), `uninstall-wait` and `pause-reconcile` (`true`).
+//! Annotations of custom resources that are heeded, all with the prefix `helm.sdk.operatorframework.io/`:
+//! `reconcile-period` (such as `5m`), `uninstall-wait` and `pause-reconcile` (`true`).
 
 use crate::annotation;
 use crate::current::Current;
@@ -50,8 +50,9 @@ const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 /// Creates the operator of a `watches.yaml`: a controller for each entry.
 ///
 /// Its name is that of the project's folder. Its [manifests](Operator::manifests) hold the definitions that are in
-/// `config/crd/bases`, or, of a kind that has none there, one with an open schema. What it watches and may do follows from the kinds that
-/// the charts render with their own values and with the samples in `config/samples`, and that their templates name literally.
+/// `config/crd/bases`, or, of a kind that has none there, one with an open schema. What it watches and may do follows
+/// from the kinds that the charts render with their own values and with the samples in `config/samples`, and that their
+/// templates name literally.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,9 +1,10 @@
 //! Namespaces of the objects of a release.
 //!
-//! A custom resource has a say in what is in its own namespace. What is elsewhere, another namespace or none, is up to the chart: of such an
-//! object, version, kind and namespace must stand in the chart, and not be data of the custom resource, however these got there. All other
-//! data must be scalars of it, unless the chart's author lets custom resources say more. The same holds for objects that give rights, wherever
-//! they are: the operator may have to grant more than the author of a custom resource may.
+//! A custom resource has a say in what is in its own namespace. What is elsewhere, another namespace or none, is up to
+//! the chart: of such an object, version, kind and namespace must stand in the chart, and not be data of the custom
+//! resource, however these got there. All other data must be scalars of it, unless the chart's author lets custom
+//! resources say more. The same holds for objects that give rights, wherever they are: the operator may have to grant
+//! more than the author of a custom resource may.
 
 use crate::kinds::Kinds;
 use crate::resources::{ManifestError, Resource};
@@ -16,7 +17,8 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// Type of Secrets that get a token of a service account.
 const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
 
-/// Returns true if an object is where the release of a custom resource is. One that is in no namespace itself may have objects in all.
+/// Returns true if an object is where the release of a custom resource is. One that is in no namespace itself may have
+/// objects in all.
 pub(crate) fn is_inside(resource: &Resource, kind: &Kind, namespace: &str) -> bool {
     let is_here = |there: &str| namespace.is_empty() || there == namespace;
     kind.is_namespaced() && resource.namespace().is_none_or(is_here)

@@ -87,7 +87,7 @@ fn given<const N: usize>(fields: [(&str, Value); N]) -> Value {
 
 /// Writes floats that are whole as Go does: without a point.
 pub(crate) fn integral_floats(value: Value) -> Value {
-    /// From here on, Go writes floats with an exponent.
+    /// Smallest float that Go writes with an exponent.
     const MIN_EXPONENT_FORM: f64 = 1e15;
     match value {
         Value::Number(number) if number.is_f64() => match number.as_f64() {

@@ -1,8 +1,8 @@
 //! The reconciler: a custom resource becomes a release of a chart, and its spec the values.
 //!
-//! All that is known of a release is in the cluster: its revisions in Secrets, its objects, and the custom resource. So a reconcile
-//! begins with looking which revision there is and which there should be, and goes on where the last one ended. Nothing waits within
-//! a reconcile: what is waited for wakes the next one.
+//! All that is known of a release is in the cluster: its revisions in Secrets, its objects, and the custom resource. So
+//! a reconcile begins with looking which revision there is and which there should be, and goes on where the last one
+//! ended. Nothing waits within a reconcile: what is waited for wakes the next one.
 
 use crate::annotation::{FINALIZER, PAUSED, PERIOD, WAITS};
 use crate::current::Current;
@@ -12,7 +12,7 @@ use crate::kinds::Kinds;
 use crate::rendering::Slots;
 use crate::resources::{self, Owner};
 use crate::source::{RenderRequest, Source};
-use crate::status::{self, ReleaseError, Report, Trouble};
+use crate::status::{self, FailedOperation, ReleaseError, Report};
 use crate::storage::{Info, Revision, State};
 use crate::verified::{Verified, is_same};
 use crate::watches::{Watch, period};
@@ -93,16 +93,20 @@ impl Reconcile for Releases {
                 cx.set_status(&report.status()).await?;
                 Ok(Action::requeue_after(POLL_INTERVAL))
             }
-            Ok(Progress::Failed { trouble, why, again }) => {
-                warn(cx, &object.data["status"], trouble, &why);
-                let report = Report { deployed: deployed.as_ref(), trouble: Some((trouble, why)), ..Report::default() };
+            Ok(Progress::Failed { failed_operation, why, again }) => {
+                warn(cx, &object.data["status"], failed_operation, &why);
+                let report = Report {
+                    deployed: deployed.as_ref(),
+                    failed_operation: Some((failed_operation, why)),
+                    ..Report::default()
+                };
                 cx.set_status(&report.status()).await?;
                 Ok(Action::requeue_after(again))
             }
-            Err(ReleaseError { trouble, error }) => {
-                warn(cx, &object.data["status"], trouble, &error.to_string());
-                let trouble = Some((trouble, error.to_string()));
-                write_status(cx, &Report { deployed: deployed.as_ref(), trouble, ..Report::default() }).await;
+            Err(ReleaseError { failed_operation, error }) => {
+                warn(cx, &object.data["status"], failed_operation, &error.to_string());
+                let failed_operation = Some((failed_operation, error.to_string()));
+                write_status(cx, &Report { deployed: deployed.as_ref(), failed_operation, ..Report::default() }).await;
                 Err(error)
             }
         }
@@ -119,15 +123,18 @@ impl Reconcile for Releases {
                 Ok(Action::done())
             }
             Ok(Progress::Waits(_)) => Ok(Action::requeue_after(POLL_INTERVAL)),
-            Ok(Progress::Failed { trouble, why, again }) => {
-                warn(cx, &object.data["status"], trouble, &why);
-                cx.set_status(&Report { trouble: Some((trouble, why)), ..Report::default() }.status()).await?;
+            Ok(Progress::Failed { failed_operation, why, again }) => {
+                warn(cx, &object.data["status"], failed_operation, &why);
+                cx.set_status(
+                    &Report { failed_operation: Some((failed_operation, why)), ..Report::default() }.status(),
+                )
+                .await?;
                 Ok(Action::requeue_after(again))
             }
             Err(error) => {
-                warn(cx, &object.data["status"], Trouble::Uninstall, &error.to_string());
-                let trouble = Some((Trouble::Uninstall, error.to_string()));
-                write_status(cx, &Report { trouble, ..Report::default() }).await;
+                warn(cx, &object.data["status"], FailedOperation::Uninstall, &error.to_string());
+                let failed_operation = Some((FailedOperation::Uninstall, error.to_string()));
+                write_status(cx, &Report { failed_operation, ..Report::default() }).await;
                 Err(error)
             }
         }
@@ -135,14 +142,14 @@ impl Reconcile for Releases {
 }
 
 /// Publishes an event about a failure, unless the status told of it before: attempts that fail alike are one event.
-fn warn(cx: &Context<DynamicObject>, before: &Value, trouble: Trouble, why: &str) {
-    let condition = trouble.condition();
+fn warn(cx: &Context<DynamicObject>, before: &Value, failed_operation: FailedOperation, why: &str) {
+    let condition = failed_operation.condition();
     if !status::says(before, condition, why) {
         cx.event(Event::warning(condition.1, why));
     }
 }
 
-/// Says in the status how a release is that failed. What failed is the more important error.
+/// Writes the status of a failed release. The original error takes precedence over an error of this write.
 async fn write_status(cx: &Context<DynamicObject>, report: &Report<'_>) {
     if let Err(error) = cx.set_status(&report.status()).await {
         tracing::warn!(%error, "the status cannot be written");
@@ -163,7 +170,7 @@ impl Releases {
 }
 
 impl Plan<'_> {
-    /// Brings the release on as far as it goes. What is installed by then is left in `deployed`, also of a failure.
+    /// Advances the release as far as possible. `deployed` holds the installed revision, even after a failure.
     async fn converge(
         &self,
         object: &DynamicObject,
@@ -171,7 +178,7 @@ impl Plan<'_> {
         cx: &Context<DynamicObject>,
         deployed: &mut Option<Revision>,
     ) -> Result<Progress, ReleaseError> {
-        let reconcile = |what| ReleaseError::of(Trouble::Reconcile, what);
+        let reconcile = |what| ReleaseError::of(FailedOperation::Reconcile, what);
         let mut history = History::read(cx, owner.namespace, owner.release)
             .await
             .map_err(reconcile("failed to retrieve release history"))?;
@@ -180,8 +187,8 @@ impl Plan<'_> {
             *deployed =
                 history::load(cx, self.slots, current).await.map_err(reconcile("failed to get deployed release"))?;
         }
-        let trouble = if current.is_some() { Trouble::Upgrade } else { Trouble::Install };
-        let failed = |what| ReleaseError::of(trouble, what);
+        let failed_operation = if current.is_some() { FailedOperation::Upgrade } else { FailedOperation::Install };
+        let failed = |what| ReleaseError::of(failed_operation, what);
         self.check_chart(owner.release, deployed.as_ref()).map_err(reconcile("failed to get helm release name"))?;
         let wanted = self.wanted(object, owner).map_err(reconcile("failed to get candidate release"))?;
 
@@ -222,7 +229,7 @@ impl Plan<'_> {
                         .await
                         .map_err(failed("failed to read the failed release"))?;
                     let why = revision.map(|revision| revision.info.description).unwrap_or_default();
-                    return Ok(Progress::Failed { trouble, why, again });
+                    return Ok(Progress::Failed { failed_operation, why, again });
                 }
             }
             // What did not become anything makes way for the next attempt.
@@ -238,7 +245,7 @@ impl Plan<'_> {
             let genuine = self
                 .is_genuine(cx, &wanted, current.version, revision, &seed)
                 .await
-                .map_err(ReleaseError::of(Trouble::Reconcile, "failed to verify the deployed release"))?;
+                .map_err(ReleaseError::of(FailedOperation::Reconcile, "failed to verify the deployed release"))?;
             let Some(genuine) = genuine else { return Ok(Progress::Waits(BUSY.to_owned())) };
             if genuine
                 && (!self.source.looks_up() || self.is_as_deployed(cx, &wanted, current.version, revision, &seed).await)
@@ -246,13 +253,13 @@ impl Plan<'_> {
                 return self.repair(cx, &wanted, revision).await;
             }
         }
-        let (trouble_then, what) = match &current {
-            Some(_) => (Trouble::Reconcile, "failed to get candidate release"),
-            None => (Trouble::Install, "failed to install release"),
+        let (attempted_operation, what) = match &current {
+            Some(_) => (FailedOperation::Reconcile, "failed to get candidate release"),
+            None => (FailedOperation::Install, "failed to install release"),
         };
         let rendering = Rendering { version: history.next_version(), seed: seed.clone(), at: cx.now() };
         let candidate = self.candidate(cx, &wanted, deployed.as_ref(), rendering).await;
-        let Some(candidate) = candidate.map_err(ReleaseError::of(trouble_then, what))? else {
+        let Some(candidate) = candidate.map_err(ReleaseError::of(attempted_operation, what))? else {
             return Ok(Progress::Waits(BUSY.to_owned()));
         };
         let notes = Notes { inputs: wanted.inputs.clone(), progress: 0, failures, seed: Some(seed) };
@@ -290,7 +297,7 @@ impl Plan<'_> {
         Work { cx, owner, kinds: self.kinds, slots: self.slots, definitions, history, kept, revision, notes }
     }
 
-    /// Brings a revision on that is on its way.
+    /// Advances a pending revision.
     async fn advance(&self, work: Work<'_>, deployed: &mut Option<Revision>) -> Result<Progress, ReleaseError> {
         let (progress, revision) = work.advance(deployed.as_ref()).await?;
         if progress == Progress::Done {
@@ -307,11 +314,12 @@ impl Plan<'_> {
         revision: &Revision,
     ) -> Result<Progress, ReleaseError> {
         let repaired = crate::install::repair(cx, &wanted.owner, self.kinds, self.slots, revision).await;
-        repaired.map_err(ReleaseError::of(Trouble::Reconcile, "failed to reconcile release"))?;
+        repaired.map_err(ReleaseError::of(FailedOperation::Reconcile, "failed to reconcile release"))?;
         Ok(Progress::Done)
     }
 
-    /// Returns whether a revision in a Secret is what the chart renders of the same inputs; nothing if others take long to render.
+    /// Returns whether a revision in a Secret is what the chart renders of the same inputs; nothing if others take long
+    /// to render.
     ///
     /// What this process rendered itself is not rendered again.
     async fn is_genuine(
@@ -459,7 +467,8 @@ impl Plan<'_> {
         let notes = last.notes();
         let is_elsewhere = crate::hooks::any_elsewhere(&revision, self.kinds, owner.namespace);
         if is_elsewhere && !self.verified.has(owner.namespace, owner.release, &revision) {
-            // The custom resource may have changed since, or the chart. So what is not known to be theirs stays within the namespace.
+            // The custom resource may have changed since, or the chart. So what is not known to be theirs stays within
+            // the namespace.
             let seed = notes.seed.clone().unwrap_or_default();
             let genuine = match self.wanted(object, owner) {
                 Ok(wanted) => self.is_genuine(cx, &wanted, last.version, &revision, &seed).await,

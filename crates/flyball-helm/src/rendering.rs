@@ -1,13 +1,14 @@
 //! Runs renderings: on threads of their own, within a budget, and few at once.
 //!
-//! What a rendering takes is up to whoever writes the custom resource. So none may keep the runtime's workers from their work, nor the
-//! renderings of others from theirs: each begins in one of the quick slots, of which there are as many as cores. One that takes more than
-//! most gives its slot away and goes on in a slow slot, of which there are fewer. If there is none, it ends, and begins anew when there is
-//! one; if others wait for that already, its custom resource is looked at again later. So whatever is quick waits for what is quick only,
-//! and no more than a few reconciles wait for a slow slot.
+//! What a rendering takes is up to whoever writes the custom resource. So none may keep the runtime's workers from
+//! their work, nor the renderings of others from theirs: each begins in one of the quick slots, of which there are as
+//! many as cores. One that takes more than most gives its slot away and goes on in a slow slot, of which there are
+//! fewer. If there is none, it ends, and begins anew when there is one; if others wait for that already, its custom
+//! resource is looked at again later. So whatever is quick waits for what is quick only, and no more than a few
+//! reconciles wait for a slow slot.
 //!
-//! Whatever else takes long if a release is large has bounds of its own and goes through the quick slots as well: packing and unpacking its
-//! Secret, and reading its manifest.
+//! Whatever else takes long if a release is large has bounds of its own and goes through the quick slots as well:
+//! packing and unpacking its Secret, and reading its manifest.
 //!
 //! In a simulation, renderings run where they are asked for, one after the other, so that it repeats.
 
@@ -18,7 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::available_parallelism;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Steps of a rendering in a quick slot: less than the 3,000,000 of `bcrypt`, which takes 50 ms and cannot be interrupted.
+/// Steps of a rendering in a quick slot: less than the 3,000,000 of `bcrypt`, which takes 50 ms and cannot be
+/// interrupted.
 const QUICK_STEPS: u64 = 2_500_000;
 /// Bytes that it may hold there.
 const QUICK_BYTES: usize = 16 << 20;
@@ -61,7 +63,7 @@ impl Slots {
         }
     }
 
-    /// Does work within a budget, and returns what was to be worked on with what became of it: nothing, if there are too many others.
+    /// Runs a job within a budget, and returns the job and its result; `None` if too many others run.
     pub(crate) async fn run<J, R>(&self, mut job: J, work: fn(&J, Budget) -> R) -> Result<(J, Option<R>)>
     where
         J: Send + 'static,
@@ -97,7 +99,7 @@ impl Slots {
         }
     }
 
-    /// Does work that has bounds of its own, in a quick slot.
+    /// Runs bounded work in a slot for short jobs.
     pub(crate) async fn offload<R: Send + 'static>(&self, work: impl FnOnce() -> R + Send + 'static) -> Result<R> {
         if self.is_simulated {
             return Ok(work());
@@ -175,7 +177,7 @@ mod tests {
     use super::*;
     use std::hint::spin_loop;
 
-    /// Takes long until it is told to end, or is ended by the guard.
+    /// Runs until `done` is set or the guard ends it.
     fn burn(done: &Arc<AtomicBool>, budget: Budget) -> Result<(), String> {
         let guard = budget.guard.expect("there is one");
         while !done.load(Ordering::Relaxed) {

@@ -118,7 +118,7 @@ pub enum ManifestError {
 }
 
 impl Resource {
-    /// Takes a document apart into objects: one, or those of a `List`.
+    /// Returns the objects of a document: one, or those of a `List`.
     pub(crate) fn of(path: &str, document: &Value) -> Result<Vec<Self>, ManifestError> {
         let mut found = Vec::new();
         add(path, document, DEEPEST, &mut found)?;
@@ -137,7 +137,8 @@ impl Resource {
         self.object["metadata"]["annotations"][name].as_str()
     }
 
-    /// Returns true if it stays when the release goes. See <https://helm.sh/docs/howto/charts_tips_and_tricks/#tell-helm-not-to-uninstall-a-resource>.
+    /// Returns true if it stays when the release goes. See
+    /// <https://helm.sh/docs/howto/charts_tips_and_tricks/#tell-helm-not-to-uninstall-a-resource>.
     pub(crate) fn is_kept(&self) -> bool {
         self.annotation("helm.sh/resource-policy").is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
     }
@@ -232,7 +233,8 @@ impl Owner<'_> {
         says(annotation::RELEASE, self.release) && says(annotation::NAMESPACE, self.namespace)
     }
 
-    /// Refuses to take over what is part of another release; and outside of the release's namespace, what is not part of it.
+    /// Refuses to take over what is part of another release; and outside of the release's namespace, what is not part
+    /// of it.
     pub(crate) fn check(&self, kind: &Kind, live: &DynamicObject, is_inside: bool) -> flyball::Result<()> {
         let note = |annotation: &str| live.metadata.annotations.as_ref()?.get(annotation).cloned();
         match note(annotation::RELEASE) {
@@ -259,7 +261,8 @@ impl Owner<'_> {
         }
     }
 
-    /// Creates an object of a release: with what Helm adds to it, in its place. Tells whether its custom resource can own it.
+    /// Creates an object of a release: with what Helm adds to it, in its place. Tells whether its custom resource can
+    /// own it.
     pub(crate) fn settle(&self, resource: &Resource, kind: &Kind) -> Result<(DynamicObject, bool), ManifestError> {
         let mut object = resource.object.clone();
         let owned = kind.is_namespaced()

@@ -10,7 +10,8 @@ use serde_json::Value;
 /// The group of roles and bindings.
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Returns the rules that it takes to make these objects: those of all roles, and the right to bind roles that are not among them.
+/// Returns the rules that it takes to make these objects: those of all roles, and the right to bind roles that are not
+/// among them.
 pub(crate) fn granted(resources: &[Resource]) -> Vec<PolicyRule> {
     let rbac: Vec<&Resource> =
         resources.iter().filter(|resource| resource.api_version.starts_with(&format!("{GROUP}/"))).collect();

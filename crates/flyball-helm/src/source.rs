@@ -95,7 +95,7 @@ impl Source {
         Ok(Self { chart: Arc::new(chart), digest, definitions, crds, templates: found })
     }
 
-    /// Tells charts apart.
+    /// Returns the digest of the chart.
     pub(crate) fn digest(&self) -> &str {
         &self.digest
     }
@@ -142,7 +142,8 @@ impl Source {
         hex(&texts)
     }
 
-    /// Renders a release, with this seed for what is random and as if it were this time. Returns nothing if others take long to render.
+    /// Renders a release, with this seed for what is random and as if it were this time. Returns nothing if others take
+    /// long to render.
     pub(crate) async fn render(
         &self,
         cx: &Context<DynamicObject>,

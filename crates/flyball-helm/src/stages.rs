@@ -1,10 +1,11 @@
 //! In which order the objects of a release are made.
 //!
-//! Objects come in Helm's order of kinds, each sent without waiting for the one before to be ready, as by `helm install`. Definitions of
-//! custom resources are waited for, because objects of theirs cannot be made before. And a chart may say that more is to be waited
-//! for, in the words of [HIP-0025](https://github.com/helm/community/blob/main/hips/hip-0025.md): objects with the annotation
-//! `helm.sh/resource-group` are made together, and after those of all groups that `helm.sh/depends-on/resource-groups` names are ready.
-//! (That second annotation is for us only: it is no name that the API server takes.)
+//! Objects come in Helm's order of kinds, each sent without waiting for the one before to be ready, as by `helm
+//! install`. Definitions of custom resources are waited for, because objects of theirs cannot be made before. And a
+//! chart may say that more is to be waited for, in the words of
+//! [HIP-0025](https://github.com/helm/community/blob/main/hips/hip-0025.md): objects with the annotation
+//! `helm.sh/resource-group` are made together, and after those of all groups that `helm.sh/depends-on/resource-groups`
+//! names are ready. (That second annotation is for us only: it is no name that the API server takes.)
 
 use crate::annotation::DEPENDS_ON;
 use crate::kinds::Kinds;
@@ -65,8 +66,9 @@ pub(crate) async fn repair(
     cx.apply_all(&children).await.map(drop)
 }
 
-/// Creates the definitions that come in a chart's folder `crds`, unless there are such already; says which is waited for. They are
-/// neither changed nor deleted afterwards, as by [Helm](https://helm.sh/docs/chart_best_practices/custom_resource_definitions/).
+/// Creates the definitions that come in a chart's folder `crds`, unless there are such already; says which is waited
+/// for. They are neither changed nor deleted afterwards, as by
+/// [Helm](https://helm.sh/docs/chart_best_practices/custom_resource_definitions/).
 pub(crate) async fn define(
     cx: &Context<DynamicObject>,
     kinds: &Kinds,

@@ -9,7 +9,7 @@ const MAX_MESSAGE: usize = 4096;
 
 /// The operation that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum FailedOperation {
     /// It could not be compared with what is there, or what is there could not be repaired.
     Reconcile,
     /// It could not be installed.
@@ -22,14 +22,14 @@ pub(crate) enum Trouble {
 
 /// The error of a release, with the condition that shows it.
 pub(crate) struct ReleaseError {
-    pub(crate) trouble: Trouble,
+    pub(crate) failed_operation: FailedOperation,
     pub(crate) error: Error,
 }
 
 impl ReleaseError {
     /// Adds the operation that failed to the message.
-    pub(crate) fn of(trouble: Trouble, what: &str) -> impl Fn(Error) -> Self {
-        move |error| Self { trouble, error: error.context(what) }
+    pub(crate) fn of(failed_operation: FailedOperation, what: &str) -> impl Fn(Error) -> Self {
+        move |error| Self { failed_operation, error: error.context(what) }
     }
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Report<'a> {
     /// The object that the release waits for.
     pub(crate) waits: Option<String>,
     /// The error.
-    pub(crate) trouble: Option<(Trouble, String)>,
+    pub(crate) failed_operation: Option<(FailedOperation, String)>,
     /// The release is uninstalled.
     pub(crate) uninstalled: bool,
 }
@@ -50,8 +50,8 @@ impl Report<'_> {
     /// Builds its status.
     pub(crate) fn status(&self) -> Value {
         let mut conditions = vec![json!({"type": "Initialized", "status": "True"})];
-        if let Some((trouble, message)) = &self.trouble {
-            let (kind, reason) = trouble.condition();
+        if let Some((failed_operation, message)) = &self.failed_operation {
+            let (kind, reason) = failed_operation.condition();
             let message = shortened(message);
             conditions.push(json!({"type": kind, "status": "True", "reason": reason, "message": message}));
         }
@@ -77,9 +77,9 @@ impl Report<'_> {
     /// Sums up the release as `helm list` does, for the columns of `kubectl get`.
     fn release(&self) -> Value {
         let revision = self.deployed.filter(|_| !self.uninstalled);
-        let (status, reason) = match (&self.trouble, &self.waits, revision) {
+        let (status, reason) = match (&self.failed_operation, &self.waits, revision) {
             _ if self.uninstalled => ("uninstalled", UNINSTALLED),
-            (Some((trouble, _)), ..) => ("failed", trouble.condition().1),
+            (Some((failed_operation, _)), ..) => ("failed", failed_operation.condition().1),
             (None, Some(_), None) => ("pending-install", "Installing"),
             (None, Some(_), Some(_)) => ("pending-upgrade", "Upgrading"),
             (None, None, Some(revision)) => ("deployed", installed(revision)),
@@ -102,14 +102,14 @@ pub(crate) fn installed(revision: &Revision) -> &'static str {
     if revision.version == 1 { "InstallSuccessful" } else { "UpgradeSuccessful" }
 }
 
-impl Trouble {
+impl FailedOperation {
     /// Returns the type and the reason of its condition.
     pub(crate) fn condition(self) -> (&'static str, &'static str) {
         match self {
-            Trouble::Reconcile => ("Irreconcilable", "ReconcileError"),
-            Trouble::Install => ("ReleaseFailed", "InstallError"),
-            Trouble::Upgrade => ("ReleaseFailed", "UpgradeError"),
-            Trouble::Uninstall => ("ReleaseFailed", "UninstallError"),
+            FailedOperation::Reconcile => ("Irreconcilable", "ReconcileError"),
+            FailedOperation::Install => ("ReleaseFailed", "InstallError"),
+            FailedOperation::Upgrade => ("ReleaseFailed", "UpgradeError"),
+            FailedOperation::Uninstall => ("ReleaseFailed", "UninstallError"),
         }
     }
 }
@@ -166,10 +166,10 @@ mod tests {
             words(Report { deployed: Some(&revision), ..Report::default() }),
             "Initialized=True - -, Deployed=True InstallSuccessful Hello \"a\" \"deployed\" 1 \"site-0.1.0\""
         );
-        let trouble = Some((Trouble::Upgrade, "no".to_owned()));
+        let failed_operation = Some((FailedOperation::Upgrade, "no".to_owned()));
         revision.version = 2;
         assert_eq!(
-            words(Report { deployed: Some(&revision), trouble, ..Report::default() }),
+            words(Report { deployed: Some(&revision), failed_operation, ..Report::default() }),
             "Initialized=True - -, ReleaseFailed=True UpgradeError no, Deployed=True UpgradeSuccessful Hello \"a\" \"failed\" 2 \"site-0.1.0\""
         );
         assert_eq!(

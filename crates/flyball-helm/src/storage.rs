@@ -1,7 +1,8 @@
 //! Secrets of releases, in the format of Helm 3: one for each revision.
 //!
-//! So `helm list`, `helm history` and `helm rollback` see what the operator did, and the operator sees what they did. The payload of
-//! such a Secret is base64 of gzip of JSON; see <https://helm.sh/docs/topics/advanced/#storage-backends>.
+//! So `helm list`, `helm history` and `helm rollback` see what the operator did, and the operator sees what they did.
+//! The payload of such a Secret is base64 of gzip of JSON; see
+//! <https://helm.sh/docs/topics/advanced/#storage-backends>.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -264,8 +265,8 @@ fn read(json: &[u8]) -> Result<Revision, StorageError> {
 
 /// Counts objects and items before there are any.
 ///
-/// Not [`flyball_core::memory::of_text`]: that weighs JSON values, in which an empty object takes nothing. A release is read into types,
-/// in which an empty hook takes some hundred bytes.
+/// Not [`flyball_core::memory::of_text`]: that weighs JSON values, in which an empty object takes nothing. A release is
+/// read into types, in which an empty hook takes some hundred bytes.
 fn check_weight(json: &[u8]) -> Result<(), StorageError> {
     let (mut weight, mut in_text, mut is_escaped) = (0_usize, false, false);
     for byte in json {
@@ -286,7 +287,7 @@ pub fn secret_name(release: &str, version: u32) -> String {
     format!("sh.helm.release.v1.{release}.v{version}")
 }
 
-/// Takes `null`, which Go writes for what is empty, for the default.
+/// Deserializes `null`, which Go writes for empty values, as the default.
 fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -1,7 +1,8 @@
-//! Which of the revisions in Secrets are what the chart renders.
+//! Verification that revisions in Secrets are what the chart renders.
 //!
-//! The Secrets lie in the namespace of their custom resource, where others may write Secrets too. So what a Secret says that a release
-//! consists of is compared with a rendering before the operator makes it, once in the life of the process.
+//! The Secrets lie in the namespace of their custom resource, where others may write Secrets too. So what a Secret says
+//! that a release consists of is compared with a rendering before the operator makes it, once in the life of the
+//! process.
 
 use crate::digest::hex;
 use crate::storage::Revision;

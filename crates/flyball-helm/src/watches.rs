@@ -27,7 +27,8 @@ const FIELDS: [&str; 11] = [
 
 /// A `watches.yaml`: an entry for each kind.
 ///
-/// The format is that of [operator-sdk's Helm operators](https://sdk.operatorframework.io/docs/building-operators/helm/reference/watches/):
+/// The format is that of [operator-sdk's Helm
+/// operators](https://sdk.operatorframework.io/docs/building-operators/helm/reference/watches/):
 ///
 /// ```yaml
 /// - group: cache.example.com
@@ -41,8 +42,8 @@ const FIELDS: [&str; 11] = [
 ///   reconcilePeriod: 5m
 /// ```
 ///
-/// Paths of charts are relative to the file's folder, which is that of the project: `config/crd/bases` and `config/samples` are looked for
-/// in it.
+/// Paths of charts are relative to the file's folder, which is that of the project: `config/crd/bases` and
+/// `config/samples` are looked for in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watches {
     folder: PathBuf,
@@ -62,17 +63,18 @@ pub struct Watch {
     pub watch_dependent_resources: bool,
     /// Values that override those of all custom resources, as `--set-string` takes them. Variables are replaced.
     pub override_values: BTreeMap<String, String>,
-    /// Which custom resources are looked at, as a label selector; all, if it is empty.
+    /// Label selector of custom resources; all if empty.
     pub selector: String,
     /// Reconcile period of each release.
     pub reconcile_period: Option<Duration>,
     /// Custom resources that are reconciled at the same time.
     pub max_concurrent_reconciles: Option<usize>,
-    /// `tpl` evaluates texts of custom resources, and of objects that are looked up. Otherwise they are data: whoever writes a custom
-    /// resource would run templates in the operator.
+    /// `tpl` evaluates texts of custom resources, and of objects that are looked up. Otherwise they are data: whoever
+    /// writes a custom resource would run templates in the operator.
     pub evaluate_templates: bool,
-    /// Texts of custom resources may be more than scalars of objects outside of their namespace: fields, items of lists, and what
-    /// replaces the text around them. Whoever writes a custom resource would choose what such objects consist of.
+    /// Texts of custom resources may be more than scalars of objects outside of their namespace: fields, items of
+    /// lists, and what replaces the text around them. Whoever writes a custom resource would choose what such objects
+    /// consist of.
     pub structure_from_values: bool,
 }
 
@@ -122,7 +124,8 @@ impl Watches {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or an entry has a field that there is not, lacks one, or names a chart that does not exist.
+    /// When the file cannot be read, or an entry has a field that there is not, lacks one, or names a chart that does
+    /// not exist.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, WatchesError> {
         let file = path.as_ref();
         let failed = |source| WatchesError::Read { file: file.to_owned(), source };
@@ -133,7 +136,8 @@ impl Watches {
         Self::parse(&text, file, |name| std::env::var(name).ok())
     }
 
-    /// Reads the text of a `watches.yaml`, with these variables. The file names it in errors; its folder is where charts are looked for.
+    /// Reads the text of a `watches.yaml`, with these variables. The file names it in errors; its folder is where
+    /// charts are looked for.
     ///
     /// # Errors
     ///
@@ -165,15 +169,15 @@ impl Watches {
         Ok(Self { folder, entries: watches, reloads: false, repeats: false })
     }
 
-    /// Reads charts again when their files change, once the operator runs: each second is looked whether they have. Releases are upgraded
-    /// then. For new kinds the operator has to be started anew, which the custom resources say.
+    /// Reads charts again when their files change, once the operator runs: each second is looked whether they have.
+    /// Releases are upgraded then. For new kinds the operator has to be started anew, which the custom resources say.
     pub fn reloading(mut self, reloads: bool) -> Self {
         self.reloads = reloads;
         self
     }
 
-    /// Draws random values of templates from the operator's own source, so that simulations repeat. They are not good for secrets then;
-    /// otherwise they come from the operating system.
+    /// Draws random values of templates from the operator's own source, so that simulations repeat. They are not good
+    /// for secrets then; otherwise they come from the operating system.
     pub fn repeatable(mut self) -> Self {
         self.repeats = true;
         self

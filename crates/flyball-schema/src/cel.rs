@@ -1,7 +1,8 @@
 //! CEL, the Common Expression Language, as Kubernetes uses it: compiling, checking, metering and running expressions.
 //!
-//! The interpreter and most of Kubernetes' libraries come from `kube-cel`. This module adds the checker, the cost budget and
-//! the bounds on memory and stack. It knows no schema of an object: see [`crate::rules`] for the rules of custom resources.
+//! The interpreter and most of Kubernetes' libraries come from `kube-cel`. This module adds the checker, the cost
+//! budget and the bounds on memory and stack. It knows no schema of an object: see [`crate::rules`] for the rules of
+//! custom resources.
 
 mod admission;
 mod authorizer;

@@ -328,7 +328,7 @@ fn read_text(text: Text, s: String) -> Result<Value, Error> {
     }
 }
 
-/// Says what of a time Go could not read by a layout.
+/// Returns the error of Go's `time.Parse` for a layout.
 fn time_error(text: &str, layout: &str) -> Error {
     let quoted = |t: &str| flyball_core::field::go_quote(t);
     // Go reads both from the left and names the first pair of rests that do not fit.

@@ -30,8 +30,8 @@ pub fn check(format: &str, text: &str) -> Option<bool> {
         "hostname" => is_hostname(text),
         "email" => is_email(text),
         "uri" => is_uri(text),
-        "hexcolor" => is_hex_colour(text),
-        "rgbcolor" => is_rgb_colour(text),
+        "hexcolor" => is_hex_color(text),
+        "rgbcolor" => is_rgb_color(text),
         "bsonobjectid" => text.len() == 24 && text.bytes().all(|b| b.is_ascii_hexdigit()),
         "isbn" => is_isbn10(text) || is_isbn13(text),
         "isbn10" => is_isbn10(text),
@@ -53,7 +53,7 @@ fn is_date(text: &str) -> bool {
     text.len() == 10 && time::parse_rfc3339(&format!("{text}T00:00:00Z")).is_some()
 }
 
-/// Takes any text in which a number stands before a unit: `3d`, `2 weeks`, `5 minutes or so`.
+/// Accepts any text with a number before a unit: `3d`, `2 weeks`, `5 minutes or so`.
 fn is_duration(text: &str) -> bool {
     const UNITS: [&str; 7] = ["ns", "us", "µs", "ms", "s", "m", "h"];
     const LONG: [&str; 7] = ["nano", "micro", "milli", "sec", "min", "h", "d"];
@@ -73,7 +73,7 @@ fn is_base64(text: &str) -> bool {
         && body.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/'))
 }
 
-/// Takes leading zeros, which [`Ipv4Addr`] refuses.
+/// Accepts leading zeros, which [`Ipv4Addr`] rejects.
 fn is_ipv4(text: &str) -> bool {
     let parts: Vec<&str> = text.split('.').collect();
     parts.len() == 4
@@ -154,12 +154,12 @@ fn is_uri(text: &str) -> bool {
     })
 }
 
-fn is_hex_colour(text: &str) -> bool {
+fn is_hex_color(text: &str) -> bool {
     let hex = text.strip_prefix('#').unwrap_or(text);
     matches!(hex.len(), 3 | 6) && hex.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-fn is_rgb_colour(text: &str) -> bool {
+fn is_rgb_color(text: &str) -> bool {
     let parts = text
         .strip_prefix("rgb(")
         .and_then(|rest| rest.strip_suffix(')'))

@@ -20,9 +20,10 @@
 //! open JSONSchemaPropsOrBool JSONSchemaProps @2 bool @1    any JSON; an object is read as the first type
 //! ```
 //!
-//! Flags of a field: `map(keys)`, `set`, `atomic` and `granular` say how server-side apply merges it, `merge(key)` and `retain` how
-//! strategic merge patch does, `=value` gives its default as JSON, `@1` its number in protobuf. The types `Quantity`, `IntOrString`, `Time`,
-//! `MicroTime`, `Duration`, `bytes`, `UID` and `Any` are built in, as are Go's scalars.
+//! Flags of a field: `map(keys)`, `set`, `atomic` and `granular` say how server-side apply merges it, `merge(key)` and
+//! `retain` how strategic merge patch does, `=value` gives its default as JSON, `@1` its number in protobuf. The types
+//! `Quantity`, `IntOrString`, `Time`, `MicroTime`, `Duration`, `bytes`, `UID` and `Any` are built in, as are Go's
+//! scalars.
 //!
 //! The files are part of the program: a mistake in one is a broken invariant and panics, which a test that reads all
 //! of them rules out.
@@ -96,7 +97,7 @@ struct Reader {
     schemas: Schemas,
     names: BTreeMap<String, Id>,
     scalars: BTreeMap<&'static str, Id>,
-    /// Which of the named types are structs: known before their fields are.
+    /// Named types that are structs, known before their fields.
     structs: BTreeSet<Id>,
     /// Schemas that differ in something from another one, which may not have been read yet.
     derived: Vec<(Id, Id, Difference)>,
@@ -297,7 +298,7 @@ impl Reader {
     }
 }
 
-/// Says of a schema how its values merge.
+/// Sets the merge strategy of a schema.
 fn merge_by(schema: &mut Schema, flag: &str, arguments: &str) {
     match &mut schema.shape {
         Shape::List(list) => {

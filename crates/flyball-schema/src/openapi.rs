@@ -93,7 +93,7 @@ impl Reader {
         }
     }
 
-    /// Gives a schema what every object has: apiVersion, kind and metadata.
+    /// Adds apiVersion, kind and metadata to a schema.
     fn make_object(&mut self, id: Id) {
         let meta = *self.object_meta.get_or_insert_with(|| notation::object_meta(&mut self.schemas));
         let text = || Schema { shape: Shape::Text(Text::Plain), ..Schema::default() };

@@ -1,7 +1,8 @@
 //! Patterns of schemas and expressions: regular expressions whose size is known before they are compiled.
 //!
-//! Few characters can name an automaton of millions of states, and time and memory grow with its states. So they are counted
-//! in the syntax tree, in time that grows with the text. What has been compiled is shared by all who use the same text.
+//! Few characters can name an automaton of millions of states, and time and memory grow with its states. So they are
+//! counted in the syntax tree, in time that grows with the text. What has been compiled is shared by all who use the
+//! same text.
 
 use regex::{Regex, RegexBuilder};
 use regex_syntax::hir::{Class, Hir, HirKind};

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 /// Fields that every object has besides those of its schema.
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Takes out of an object what its schema does not know, and reads its metadata as that of any object.
+/// Removes fields that the schema does not specify, and decodes the metadata.
 ///
 /// Returns the paths of the unknown fields: those of the metadata first, then the others in order. Fails if metadata,
 /// the object's own or that of one embedded in it, is not of the right types.
@@ -288,13 +288,13 @@ mod tests {
     #[test]
     fn unknown_fields_go_and_are_told() {
         let (object, unknown) = pruned(
-            json!({"metadata": {"name": "a", "colour": 1}, "top": 1, "spec": {"a": "x", "z": 1, "l": [{"y": "a", "w": 2}], "any": {"p": {"q": 1}, "k": {"r": 1}}}}),
+            json!({"metadata": {"name": "a", "color": 1}, "top": 1, "spec": {"a": "x", "z": 1, "l": [{"y": "a", "w": 2}], "any": {"p": {"q": 1}, "k": {"r": 1}}}}),
         );
         assert_eq!(
             object,
             json!({"metadata": {"name": "a"}, "spec": {"a": "x", "l": [{"y": "a"}], "any": {"p": {"q": 1}, "k": {}}}})
         );
-        assert_eq!(unknown, ["metadata.colour", "spec.any.k.r", "spec.l[0].w", "spec.z", "top"]);
+        assert_eq!(unknown, ["metadata.color", "spec.any.k.r", "spec.l[0].w", "spec.z", "top"]);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! another by number within the [`Schemas`] that holds them, so that types may be recursive and shared; [`Node`] is the
 //! cursor that the rest of this crate descends with.
 //!
-//! Built-in kinds come from the notation of [`crate::notation`], custom resources from their CRD (see [`crate::openapi`]).
+//! Built-in kinds come from the notation of [`crate::notation`], custom resources from their CRD (see
+//! [`crate::openapi`]).
 
 mod constraints;
 
@@ -197,7 +198,7 @@ impl Schemas {
         &mut self.0[id.0 as usize]
     }
 
-    /// Looks a schema up.
+    /// Returns a schema.
     pub fn node(&self, id: Id) -> Node<'_> {
         Node { all: self, id }
     }
@@ -234,7 +235,7 @@ impl<'a> Node<'a> {
         self.id
     }
 
-    /// Looks up another schema of the same [`Schemas`].
+    /// Returns another schema of the same [`Schemas`].
     pub fn at(self, id: Id) -> Node<'a> {
         self.all.node(id)
     }

@@ -14,7 +14,7 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// From 1970 to the end of 9999, for certificates that end with the process that made them.
+    /// From 1970 to the end of 9999, for certificates that live as long as their process.
     pub const UNLIMITED: Self = Self { from: Timestamp::UNIX_EPOCH, until: Timestamp::constant(253_402_128_000, 0) };
     /// Time by which certificates are dated back, as clocks differ.
     pub const BACKDATED: SignedDuration = SignedDuration::from_hours(24);

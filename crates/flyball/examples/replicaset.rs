@@ -1,8 +1,8 @@
 //! A replica set on one page: a `Herd` keeps as many pods as it asks for, as the controller of
 //! [replica sets](https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/) does.
 //!
-//! What that one counts and remembers by itself is the runtime's: pods with generated names are not made twice, however late
-//! the watch is, and a deletion under way is waited for by UID.
+//! What that one counts and remembers by itself is the runtime's: pods with generated names are not made twice, however
+//! late the watch is, and a deletion under way is waited for by UID.
 
 use flyball::{Action, Condition, Context, Controller, Operator, Reconcile, Result, slow_start_batch};
 use k8s_openapi::api::core::v1::Pod;
@@ -65,7 +65,8 @@ impl Reconcile for Herds {
     }
 }
 
-/// Makes the pods that are missing, in batches that grow, or deletes those that are too many, the least useful ones first.
+/// Makes the pods that are missing, in batches that grow, or deletes those that are too many, the least useful ones
+/// first.
 async fn manage_replicas(herd: &Herd, pods: &mut Vec<Pod>, cx: &Context<Herd>) -> Result<()> {
     if pods.len() < herd.spec.replicas {
         let pod: Pod = serde_json::from_value(json!({
@@ -85,8 +86,8 @@ async fn manage_replicas(herd: &Herd, pods: &mut Vec<Pod>, cx: &Context<Herd>) -
     Ok(())
 }
 
-/// Sorts pods by whom to delete first: who is nowhere yet, does not run, is not ready, costs least, shares its node with
-/// most of the others, has been ready for the shortest time, crashed most often, and is youngest.
+/// Sorts pods by whom to delete first: who is nowhere yet, does not run, is not ready, costs least, shares its node
+/// with most of the others, has been ready for the shortest time, crashed most often, and is youngest.
 fn rank(pods: &mut [Pod]) {
     let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
     let mut crowds: BTreeMap<String, usize> = BTreeMap::new();

@@ -39,8 +39,8 @@ impl Backoff {
         self.base_delay.saturating_mul(1 << doublings).min(self.max_delay)
     }
 
-    /// Returns a random delay between half of [`after`](Self::after) and all of it, so that clients that failed together do not
-    /// retry together.
+    /// Returns a random delay between half of [`after`](Self::after) and all of it, so that clients that failed
+    /// together do not retry together.
     pub fn with_jitter(&self, failures: u32, rng: &Rng) -> Duration {
         self.after(failures).mul_f64(0.5 + rng.fraction() / 2.0)
     }

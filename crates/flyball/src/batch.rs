@@ -51,7 +51,7 @@ mod tests {
     use futures_util::FutureExt;
     use std::cell::{Cell, RefCell};
 
-    /// Makes `count` things of which those from `good` on fail; returns the sizes of the batches and how many were made.
+    /// Makes `count` calls that fail from `good` on, and checks the sizes of the batches and the number of successes.
     fn check(count: usize, first: usize, good: usize, batches: &[usize], expect: usize) {
         let (sizes, under_way) = (RefCell::new(Vec::new()), Cell::new(0));
         let make = |number: usize| {

@@ -243,7 +243,7 @@ impl Election {
         }
     }
 
-    /// Looks at the lease unless it is known, and takes or renews it if that is possible.
+    /// Reads the lease unless it is known, and acquires or renews it if possible.
     async fn round(&mut self) -> kube::Result<()> {
         let mut known = self.elector.is_current();
         loop {
@@ -381,9 +381,8 @@ async fn expired(until: Option<Instant>) {
     }
 }
 
-/// Has a replica look at the lease when others changed it: so a follower knows to the moment when the leader was last
-/// heard of, a lease that is released is taken at once, and a leader learns soon that it is none any more. Polling
-/// makes up for what the watch misses.
+/// Wakes a replica when another one changes the lease. So a follower knows the time of the last renewal, acquires a
+/// released lease at once, and a leader detects the loss of its lease early. Polling covers what the watch misses.
 #[derive(Debug)]
 struct LeaseListener {
     identity: String,

@@ -155,7 +155,8 @@ fn call_site(trace: &str, folder: &str) -> Option<String> {
 ///         other => Ok(other.map(drop)?),
 ///     }
 /// }
-/// # let refused = |cause| serde_json::json!({"code": 403, "reason": "Forbidden", "details": {"causes": [{"reason": cause}]}});
+/// # use serde_json::json;
+/// # let refused = |cause| json!({"code": 403, "reason": "Forbidden", "details": {"causes": [{"reason": cause}]}});
 /// # let error = |cause| kube::Error::Api(serde_json::from_value(refused(cause)).unwrap());
 /// # assert!(is_namespace_terminating(&error("NamespaceTerminating")) && !is_namespace_terminating(&error("Other")));
 /// ```

@@ -185,7 +185,7 @@ impl<'a> Members<'a> {
         Ok(Some((at + 1..key_end - 1, blank(json, colon + 1))))
     }
 
-    /// Goes on behind a value.
+    /// Continues after a value.
     pub(crate) fn resume(&mut self, end: usize) {
         self.items.at = end;
     }
@@ -218,7 +218,7 @@ impl<'a> Elements<'a> {
         self.0.advance()
     }
 
-    /// Goes on behind an element.
+    /// Continues after an element.
     pub(crate) fn resume(&mut self, end: usize) {
         self.0.at = end;
     }
@@ -250,12 +250,12 @@ impl<'a> Cursor<'a> {
         Ok(Named { text: self.text, members: Members::new(self.text.as_bytes(), self.at)? })
     }
 
-    /// Looks for its end, as a place in the text that it is a part of.
+    /// Returns its end, as an offset in the enclosing text.
     pub(crate) fn end(self) -> Result<usize, Malformed> {
         value_end(self.text.as_bytes(), self.at)
     }
 
-    /// Looks for its end, and returns it with what is before that.
+    /// Returns the value and its end.
     pub(crate) fn read_value(self) -> Result<(Raw<'a>, usize), Malformed> {
         let end = self.end()?;
         Ok((Raw(&self.text[self.at..end]), end))
@@ -287,7 +287,7 @@ impl<'a> Named<'a> {
         Ok(Some((name, Cursor { text: self.text, at })))
     }
 
-    /// Goes on behind a value.
+    /// Continues after a value.
     pub(crate) fn resume(&mut self, end: usize) {
         self.members.resume(end);
     }
@@ -461,7 +461,8 @@ mod tests {
     proptest! {
         #[test]
         fn every_item_is_found_where_serde_finds_it(value in any_json(), pretty in any::<bool>()) {
-            let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
+            let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
+            let text = text.unwrap();
             let bytes = text.as_bytes();
             // As serde reads it: not every float comes out of a text as it went in.
             let value: Value = serde_json::from_str(&text).unwrap();

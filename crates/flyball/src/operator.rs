@@ -176,7 +176,8 @@ pub enum RunError {
         /// The kind, such as `widgets.example.com`.
         kind: String,
     },
-    /// The declaration of a controller is invalid, or its [deferred](Controller::deferred) reconciler could not be made.
+    /// The declaration of a controller is invalid, or its [deferred](Controller::deferred) reconciler could not be
+    /// made.
     #[error("controller {controller} cannot be set up")]
     SetUp {
         /// The name of the controller.

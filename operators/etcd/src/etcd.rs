@@ -1,4 +1,4 @@
-//! What the operator needs of etcd, and a client that gets it.
+//! Calls of etcd that the operator needs, and their client.
 //!
 //! [`Etcd`] is the port; [`Gateway`] implements it over etcd's JSON gateway
 //! (<https://etcd.io/docs/v3.5/dev-guide/api_grpc_gateway/>). Nothing in here knows Kubernetes.
@@ -13,8 +13,8 @@ use std::future::Future;
 
 /// An etcd, as far as the operator uses it. Every call goes to one member, by the URL that its clients use.
 ///
-/// An error can mean that the effect came about and only the answer was lost: look before you repeat a change. No error is
-/// known to be lasting; whoever meets one tries again later.
+/// An error can mean that the effect came about and only the answer was lost: look before you repeat a change. No error
+/// is known to be lasting; whoever meets one tries again later.
 pub trait Etcd: Send + Sync + 'static {
     /// Lists the members: as a quorum knows them if `consistent`, else as this member does.
     fn members(&self, endpoint: &str, consistent: bool) -> impl Future<Output = Result<Vec<Member>>> + Send;
@@ -25,13 +25,13 @@ pub trait Etcd: Send + Sync + 'static {
     /// Removes a member.
     fn remove_member(&self, endpoint: &str, id: u64) -> impl Future<Output = Result<()>> + Send;
 
-    /// Asks the member how it is.
+    /// Returns the status of the member.
     fn status(&self, endpoint: &str) -> impl Future<Output = Result<MemberStatus>> + Send;
 
     /// Takes a snapshot. The stream ends with an error if it is not whole.
     fn snapshot(&self, endpoint: &str) -> impl Future<Output = Result<Chunks>> + Send;
 
-    /// Gives the space back that the member's database does not use any more; it answers nobody meanwhile.
+    /// Defragments the member's database; the member does not respond meanwhile.
     fn defragment(&self, endpoint: &str) -> impl Future<Output = Result<()>> + Send;
 }
 
@@ -45,26 +45,26 @@ pub struct Member {
     pub id: u64,
     /// Its name; empty until it has started.
     pub name: String,
-    /// Where the others find it.
+    /// URLs for other members.
     pub peer_urls: Vec<String>,
 }
 
-/// How a member is.
+/// Status of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberStatus {
     /// Its own identity.
     pub id: u64,
     /// The identity of the leader that it follows, 0 if there is none.
     pub leader: u64,
-    /// What it runs, such as `3.5.17`.
+    /// Version of etcd, such as `3.5.17`.
     pub version: String,
     /// The size of the database's file.
     pub db_size: u64,
-    /// How much of that holds something; 0 if unknown.
+    /// Size of the database in use; 0 if unknown.
     pub db_size_in_use: u64,
     /// The revision of its keys.
     pub revision: i64,
-    /// How far it is in the log that all share.
+    /// Index in the raft log.
     pub raft_index: u64,
 }
 
@@ -77,17 +77,17 @@ pub enum Error {
     /// etcd said no.
     #[error("etcd at {endpoint} answered {code}: {message}")]
     Refused {
-        /// Who.
+        /// Endpoint of the member.
         endpoint: String,
         /// The HTTP status.
         code: u16,
-        /// What it said.
+        /// Message of the member.
         message: String,
     },
     /// etcd did not answer, or not what was asked.
     #[error("etcd at {endpoint} cannot be asked")]
     Unreachable {
-        /// Who.
+        /// Endpoint of the member.
         endpoint: String,
         /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,

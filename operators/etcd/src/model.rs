@@ -1,9 +1,9 @@
 //! An etcd without an etcd.
 //!
-//! It keeps the rules that an operator can break: a member that was added counts for the quorum before it starts; who has lost its
-//! data is a member no more; without a quorum nothing is read or written, and no member comes or goes. Processes are started
-//! with the flags of the real one, and their data live as long as a pod. What Raft does to agree is left out: all members
-//! of a cluster share one database.
+//! It keeps the rules that an operator can break: a member that was added counts for the quorum before it starts; who
+//! has lost its data is a member no more; without a quorum nothing is read or written, and no member comes or goes.
+//! Processes are started with the flags of the real one, and their data live as long as a pod. What Raft does to agree
+//! is left out: all members of a cluster share one database.
 //!
 //! A run repeats: identifiers are counted, maps are sorted, and what goes wrong is drawn from a seed.
 
@@ -17,10 +17,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a call takes.
+/// Latency of a call.
 const CALL: Duration = Duration::from_millis(2);
 
-/// How often calls go wrong, as shares from 0 to 1.
+/// Probabilities of faults, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
     /// A call is answered with an error and not carried out.
@@ -39,7 +39,7 @@ struct State {
     next_id: u64,
     /// The clusters, by their tokens.
     clusters: BTreeMap<String, Cluster>,
-    /// What pods have on their disks, by their UIDs.
+    /// Disks of pods, by UID.
     disks: BTreeMap<String, Disk>,
     snapshots: BTreeMap<String, Vec<u8>>,
     calls: BTreeMap<&'static str, u64>,
@@ -50,7 +50,7 @@ struct Cluster {
     members: BTreeMap<u64, Listed>,
     database: Database,
     raft_index: u64,
-    /// How much was written to the file of each member, space given back excepted.
+    /// Bytes written to the file of each member, without freed space.
     files: BTreeMap<u64, u64>,
 }
 
@@ -71,14 +71,14 @@ impl Database {
     }
 }
 
-/// What one pod has.
+/// Disk of one pod.
 #[derive(Default)]
 struct Disk {
     snapshot: Option<Database>,
     restored: Option<Database>,
     /// The cluster and the member that the data are of.
     joined: Option<(String, u64)>,
-    /// What runs, if it does: the name, and the version.
+    /// Name and version of the running member.
     running: Option<(String, String)>,
 }
 
@@ -99,7 +99,7 @@ impl State {
         running > cluster.members.len() / 2
     }
 
-    /// Has the members that run, and are together a quorum, tell the others their names.
+    /// Shares the names of running members, if they form a quorum.
     fn settle(&mut self) {
         let tokens: Vec<String> = self.clusters.keys().cloned().collect();
         for token in tokens.iter().filter(|token| self.has_quorum(token)).cloned().collect::<Vec<_>>() {

@@ -1,7 +1,8 @@
 //! The objects that a cluster consists of: a pod for each member, two services, a disruption budget.
 //!
 //! Pods are found by the names that users know: `NAME` is where members find one another, also before they are ready,
-//! `NAME-client` where clients find those that are. See <https://etcd.io/docs/v3.5/op-guide/configuration/> for the flags.
+//! `NAME-client` where clients find those that are. See <https://etcd.io/docs/v3.5/op-guide/configuration/> for the
+//! flags.
 
 use crate::api::etcdcluster_v1beta2::{EtcdCluster, Incarnation};
 use crate::plan::ObservedPod;
@@ -29,7 +30,7 @@ const FOLDER: &str = "/var/etcd";
 const SNAPSHOT: &str = "/var/etcd/snapshot.db";
 const DATA: &str = "/var/etcd/data";
 
-/// How a member begins.
+/// Initial state of a member.
 #[derive(Clone, Debug)]
 pub enum Start<'a> {
     /// As the first of a new cluster, with what the snapshot at a URL holds.
@@ -191,7 +192,7 @@ fn restorer(version: &str) -> &'static str {
     if minor.is_some_and(|minor| minor < 5) { "etcdctl" } else { "etcdutl" }
 }
 
-/// Makes what changes of a member's pod when it is upgraded: its image, in place, so that its data stay.
+/// Returns the change of a member's pod for an upgrade: its image, in place, so that its data is kept.
 pub fn upgraded(cluster: &EtcdCluster, pod: &str) -> Result<Pod> {
     let image = image(cluster, &cluster.spec.version);
     let container = json!({"name": CONTAINER, "image": image});

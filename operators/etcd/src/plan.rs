@@ -1,12 +1,12 @@
-//! From the observed state of a cluster to its next step.
+//! Planner from the observed state of a cluster to its next step.
 //!
-//! Plain data without I/O. One step is taken at a time, and the next one is decided on what is seen then: so a step may be cut
-//! off at any point, and its answer may be lost. What a cluster's life depends on:
+//! Plain data without I/O. One step is taken at a time, and the next one is decided on what is seen then: so a step may
+//! be cut off at any point, and its answer may be lost. What a cluster's life depends on:
 //!
-//! * Changes are made only while a quorum answers, and no member is added, upgraded, defragmented or taken away from those
-//!   that are wanted while another one is not well.
-//! * A dead member leaves etcd before its replacement is added: in the other order, a cluster of three would need three of
-//!   four, and could not lose one more.
+//! * Changes are made only while a quorum answers, and no member is added, upgraded, defragmented or taken away from
+//!   those that are wanted while another one is not well.
+//! * A dead member leaves etcd before its replacement is added: in the other order, a cluster of three would need three
+//!   of four, and could not lose one more.
 //! * A member that was added is started before anything else, for it counts for the quorum already.
 
 use crate::etcd::{Member, MemberStatus};
@@ -29,13 +29,13 @@ pub struct DesiredState<'a> {
 pub struct ObservedPod {
     /// Its name, which is the member's too.
     pub name: String,
-    /// What it is to run.
+    /// Desired version.
     pub version: String,
     /// It is being deleted.
     pub is_leaving: bool,
     /// It has ended, and its data are lost.
     pub is_over: bool,
-    /// What etcd said of itself, if it answered.
+    /// Status of etcd, if it responded.
     pub status: Option<MemberStatus>,
 }
 
@@ -74,7 +74,7 @@ impl ObservedPod {
 pub struct Membership {
     /// The members.
     pub members: Vec<Member>,
-    /// Whether a quorum stands behind that; if not, one of them says so.
+    /// True if a quorum confirmed the list; otherwise, it is from one member.
     pub is_consistent: bool,
 }
 
@@ -94,7 +94,7 @@ pub fn pod_name(member: &Member) -> Option<&str> {
 /// The observed state of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// Whether it was ever seen serving, in this life of it.
+    /// True if the cluster has served since its creation or restore.
     pub formed: bool,
     /// Its pods.
     pub pods: Vec<ObservedPod>,
@@ -108,7 +108,7 @@ pub struct View {
     pub rested: Vec<String>,
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Make the first member.
@@ -195,9 +195,11 @@ impl View {
         })
     }
 
-    /// Returns true if what is left of the members can never be a quorum again, for what they knew is gone with their pods.
+    /// Returns true if what is left of the members can never be a quorum again, for what they knew is gone with their
+    /// pods.
     ///
-    /// Both what they say themselves and what was seen before must say so: a member that was cut off may tell of old times.
+    /// Both what they say themselves and what was seen before must say so: a member that was cut off may tell of old
+    /// times.
     fn is_lost(&self) -> bool {
         let is_alive = |name: &str| self.pod(name).is_some_and(ObservedPod::is_alive);
         let left = self.known.iter().filter(|name| is_alive(name)).count();
@@ -264,7 +266,8 @@ impl View {
         if members.len() < desired.size {
             return Step::Add;
         }
-        // Whatever takes a member off the others' hands for a while takes the leader last: an election costs clients time.
+        // Whatever takes a member off the others' hands for a while takes the leader last: an election costs clients
+        // time.
         let last_leader = |pods: &mut dyn Iterator<Item = &&ObservedPod>| {
             pods.min_by_key(|pod| pod.is_leader()).map(|pod| pod.name.clone())
         };

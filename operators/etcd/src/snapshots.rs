@@ -1,4 +1,4 @@
-//! Where snapshots are kept: a place for files with names, from which members fetch them over HTTP.
+//! Storage of snapshots: named files, which members fetch over HTTP.
 
 mod folder;
 

@@ -1,4 +1,4 @@
-//! How a group of virtual machines becomes what it should be, and how it goes away.
+//! Convergence and teardown of a group of virtual machines.
 //!
 //! Level-based: each pass looks at vCenter, decides on the next few operations, and carries them out. Nothing is
 //! remembered between passes, so a pass may be cut off at any point, and its answers may be lost: the next one sees
@@ -27,8 +27,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// How long a step waits for its turn. After that the plan is too old to act on: what it was to delete may be wanted
-/// again.
+/// Timeout of a step in the queue. After that, the plan is outdated: machines to delete may be desired again.
 const SLOT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a group does not converge.
@@ -42,7 +41,7 @@ pub enum Error {
     TemplateAmbiguous {
         /// The name.
         template: String,
-        /// How many have it.
+        /// Number of machines.
         count: usize,
     },
     /// Folder and machines cannot be given their names.
@@ -73,15 +72,15 @@ impl Error {
 /// Result of a pass or of a part of one.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What the next operations are.
+/// The next operations.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// Number of the group's machines that run now.
     pub running: usize,
-    /// What keeps the group from its desired state when there is nothing else to do.
+    /// Reason why the group cannot reach its desired state, if there are no steps.
     pub obstacle: Option<Error>,
     steps: Vec<Step>,
-    /// What is being done to how many machines, with those that the steps leave to later passes.
+    /// Actions and numbers of machines, including those of later passes.
     totals: Vec<(&'static str, usize)>,
 }
 
@@ -113,7 +112,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// What came of a plan.
+/// Result of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Its operations are done; the next pass may follow at once.
@@ -123,7 +122,7 @@ pub enum Progress {
     Awaited,
 }
 
-/// Brings groups to their desired state, with a bound on what runs at once in vCenter over all of them.
+/// Converges groups, with a limit on concurrent vCenter operations of all groups.
 #[derive(Debug)]
 pub struct Groups<V> {
     vcenter: V,
@@ -138,8 +137,7 @@ impl<V: Vcenter> Groups<V> {
         Self { vcenter, slots: Semaphore::new(width), width }
     }
 
-    /// Looks at a group and decides what comes next on its way to its desired state. Its folder is made if it is
-    /// missing.
+    /// Observes a group and plans its next operations. A missing folder is created.
     pub async fn plan(&self, group: &Group) -> Result<Plan> {
         group.check_names()?;
         let name = group.folder();
@@ -172,7 +170,7 @@ impl<V: Vcenter> Groups<V> {
         Ok(Plan { running, obstacle, steps, totals })
     }
 
-    /// Looks at a group that is to go, and decides what comes next: first its machines, then its folder.
+    /// Observes a group that is deleted, and plans its next operations: first its machines, then its folder.
     ///
     /// A folder that holds what is not the group's is left to whom that belongs.
     pub async fn plan_teardown(&self, group: &Group) -> Result<Plan> {

@@ -19,7 +19,7 @@ struct Flags {
     /// Look at each group again after this time, to find what changed in vCenter
     #[arg(long, env = "VC_RESYNC", default_value = "5m", value_parser = parse_resync)]
     resync: Duration,
-    /// How many operations may run in vCenter at the same time
+    /// Maximum number of concurrent operations in vCenter
     #[arg(long, env = "VC_OPERATIONS", default_value_t = 3, value_parser = parse_operations)]
     vcenter_operations: usize,
     /// Do not verify vCenter's certificate

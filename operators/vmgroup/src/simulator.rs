@@ -35,14 +35,14 @@ use tokio::time::Instant;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service};
 
-/// How a simulated vCenter behaves.
+/// Settings of a simulated vCenter.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long tasks take.
+    /// Durations of tasks.
     pub tasks: TaskTimes,
     /// After what time without a call a session ends.
     pub session_idle: Duration,
-    /// How many objects an answer holds at most; the rest comes page by page.
+    /// Maximum number of objects in a response; the rest follows in pages.
     pub page: usize,
 }
 
@@ -140,7 +140,7 @@ impl Simulator {
         self.state().api.tasks.peak()
     }
 
-    /// Takes the state as it is now.
+    /// Locks the state and applies finished tasks.
     fn state(&self) -> MutexGuard<'_, State> {
         let mut state = self.0.state.lock().expect("no code panics while it holds the state");
         state.api.settle(self.0.started.elapsed());

@@ -1,4 +1,4 @@
-//! What the operator needs of vCenter, and a client that gets it.
+//! Calls of vCenter that the operator needs, and their client.
 //!
 //! [`Vcenter`] is the port: folders, templates and virtual machines, in about ten calls. [`Client`] implements it over
 //! vCenter's VI/JSON API (<https://developer.broadcom.com/xapis/virtual-infrastructure-json-api/latest>), from 8.0 U1
@@ -53,7 +53,7 @@ pub trait Vcenter: Send + Sync {
     fn destroy_vm(&self, vm: &ManagedObject) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// What a folder holds.
+/// Contents of a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Virtual machines.
@@ -69,11 +69,11 @@ pub struct Vm {
     pub object: ManagedObject,
     /// Its name, unique in its folder.
     pub name: String,
-    /// Whether it runs.
+    /// True if it is powered on.
     pub powered_on: bool,
 }
 
-/// What a clone is to be.
+/// Specification of a clone.
 #[derive(Clone, Copy, Debug)]
 pub struct CloneSpec<'a> {
     /// Folder that it goes to.
@@ -84,7 +84,7 @@ pub struct CloneSpec<'a> {
     pub hardware: Hardware,
 }
 
-/// How large a virtual machine is.
+/// Hardware of a virtual machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hardware {
     /// Number of virtual CPUs.

@@ -14,14 +14,15 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Reads a line of output. Only what follows the secret of the run is an event, for users may have a say in the rest.
+    /// Reads a line of output. Only what follows the secret of the run is an event, for users may have a say in the
+    /// rest.
     pub(crate) fn read(&mut self, line: &str, secret: &str) {
         if let Some(Ok(event)) = line.split_once(secret).map(|(_, event)| serde_json::from_str(event)) {
             self.record(&event);
         }
     }
 
-    /// Takes an event.
+    /// Records an event.
     pub(crate) fn record(&mut self, event: &Value) {
         let data = &event["event_data"];
         let said = |field: &str| data["res"][field].as_str().map(str::to_owned);

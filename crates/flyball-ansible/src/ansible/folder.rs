@@ -57,8 +57,8 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Returns what the plugins are told: which names are not computed, as they are no fields either, and from where files and roles
-    /// are read.
+    /// Returns what the plugins are told: which names are not computed, as they are no fields either, and from where
+    /// files and roles are read.
     fn plugin_settings(&self, job: &Job<'_>, ansible: &AnsiblePlaybook, project: &Path) -> Value {
         let (names, prefixes) = magic();
         let named = ansible.elsewhere.iter().map(PathBuf::as_path);

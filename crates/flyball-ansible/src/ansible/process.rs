@@ -1,8 +1,8 @@
 //! `ansible-playbook` and all that it starts: begun as a process group, and killed as one.
 //!
-//! The group is killed when its leader ends, and when this is dropped, as happens when a reconcile is cut off. Processes that left the
-//! group are found by a variable of their environment that no other run has. Invariant: the leader is reaped only after the group was
-//! killed, so its number cannot be that of another process by then.
+//! The group is killed when its leader ends, and when this is dropped, as happens when a reconcile is cut off.
+//! Processes that left the group are found by a variable of their environment that no other run has. Invariant: the
+//! leader is reaped only after the group was killed, so its number cannot be that of another process by then.
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::io;
@@ -37,7 +37,7 @@ impl Group {
         Ok(Self { child, leader, mark })
     }
 
-    /// Takes the two ends of its output.
+    /// Takes the output pipes.
     pub(super) fn output(&mut self) -> Option<(ChildStdout, ChildStderr)> {
         Some((self.child.stdout.take()?, self.child.stderr.take()?))
     }

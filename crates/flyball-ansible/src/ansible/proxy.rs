@@ -1,7 +1,8 @@
-//! The way from `ansible-playbook` to the API server: a proxy on this machine, as the operator, through which what is made gets its owner.
+//! The way from `ansible-playbook` to the API server: a proxy on this machine, as the operator, through which what is
+//! made gets its owner.
 //!
-//! It is the account of the operator, and no more: a task that asks to be somebody else (`impersonate_user`) may if that account may, and
-//! what it touches is checked all the same.
+//! It is the account of the operator, and no more: a task that asks to be somebody else (`impersonate_user`) may if
+//! that account may, and what it touches is checked all the same.
 
 use super::target::Target;
 use crate::job::Job;
@@ -73,7 +74,7 @@ struct Forward {
     reach: Reach,
 }
 
-/// Begins to serve.
+/// Starts the proxy.
 pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
     let listener = TcpListener::bind((LOOPBACK, 0)).await?;
     let url = format!("https://{}", listener.local_addr()?);
@@ -198,7 +199,7 @@ impl Forward {
         }
     }
 
-    /// Tells why a request may not be made; see [`Reach`].
+    /// Returns the reason why a request is denied, if it is; see [`Reach`].
     async fn allowed(&self, target: &Target, parts: &http::request::Parts) -> Result<(), String> {
         let reads = matches!(parts.method, Method::GET | Method::HEAD);
         if let Some(namespace) = &target.namespace {
@@ -251,7 +252,7 @@ impl Forward {
         }
     }
 
-    /// Gives what is made in the namespace of the owner its owner, and marks what is made elsewhere.
+    /// Adds the owner reference to objects in the owner's namespace, and the owner annotation to others.
     fn owned(&self, target: &Target, parts: &http::request::Parts, body: Bytes) -> Bytes {
         let creates = parts.method == Method::POST && target.name.is_none();
         let kind = parts.headers.get(CONTENT_TYPE).map_or(&b"application/json"[..], |kind| kind.as_bytes());
@@ -281,7 +282,7 @@ impl Forward {
     }
 }
 
-/// Tells why an object may not be written; see [`Reach::write`].
+/// Returns the reason why a write is denied, if it is; see [`Reach::write`].
 fn writable(reach: &Reach, target: &Target, method: &Method, body: &[u8]) -> Result<(), String> {
     // What an object asks about rights changes nothing.
     let is_review = target.group.ends_with("authorization.k8s.io") && target.resource.ends_with("reviews");

@@ -1,7 +1,7 @@
 //! The target of a request to the API server, by its path alone.
 //!
-//! See <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris>. Invariant: a path that servers could read in two ways
-//! is no target.
+//! See <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris>. Invariant: a path that servers
+//! could read in two ways is no target.
 
 /// A resource, as a path names it.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,7 +13,8 @@ pub(super) struct Target {
     pub(super) name: Option<String>,
     /// The subresource, such as `status`, with what follows it.
     pub(super) subresource: Option<String>,
-    /// The path of the object, or of the collection. It ends with the name: a longer one may act, such as that of a proxy.
+    /// The path of the object, or of the collection. It ends with the name: a longer one may act, such as that of a
+    /// proxy.
     pub(super) path: String,
 }
 

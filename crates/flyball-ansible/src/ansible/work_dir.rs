@@ -1,8 +1,8 @@
 //! Working directories of runs, below one folder of this user, each with a lock file beside it that its process holds.
 //!
-//! A process that is killed leaves its folders behind, with what users wrote and the token of a proxy in them. Locks end with their
-//! processes, also across containers that share the folder, so a lock that can be had proves that nobody needs the folder.
-//! Invariant: a folder is made, and removed, only by who holds its lock; links are never followed.
+//! A process that is killed leaves its folders behind, with what users wrote and the token of a proxy in them. Locks
+//! end with their processes, also across containers that share the folder, so a lock that can be had proves that nobody
+//! needs the folder. Invariant: a folder is made, and removed, only by who holds its lock; links are never followed.
 
 use super::process::kill_marked;
 use rustix::process::geteuid;
@@ -63,8 +63,8 @@ impl Drop for WorkDir {
     }
 }
 
-/// Returns the folder of this user in which those of runs are: the one of the usual name, or, if another user took that, one whose name
-/// nobody can guess.
+/// Returns the folder of this user in which those of runs are: the one of the usual name, or, if another user took
+/// that, one whose name nobody can guess.
 fn base(temporary: &Path) -> io::Result<PathBuf> {
     let name = format!("flyball-ansible-{}", geteuid().as_raw());
     let usual = temporary.join(&name);

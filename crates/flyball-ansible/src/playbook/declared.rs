@@ -1,7 +1,7 @@
-//! Which variables roles and plays declare: those that they take, and those that they set themselves.
+//! Variables that roles and plays declare: parameters, and variables that they set themselves.
 //!
-//! It reads files as they are, for either executor, and follows them to all roles that may be run: what cannot be told before a run
-//! (a name that is a template) stands for all that the project has. It runs nothing and judges nothing.
+//! It reads files as they are, for either executor, and follows them to all roles that may be run: what cannot be told
+//! before a run (a name that is a template) stands for all that the project has. It runs nothing and judges nothing.
 
 use super::args::pairs;
 use super::load::{named, normal};
@@ -195,7 +195,7 @@ impl<'p> Walk<'p> {
         Ok(())
     }
 
-    /// Looks through plays, blocks and tasks, which are told apart by their keys alone.
+    /// Searches plays, blocks and tasks, which differ by their keys alone.
     fn tasks(&mut self, tasks: &Value, around: &Path, depth: usize) -> Result<()> {
         if depth > MAX_DEPTH {
             return Err(Error::file(around, format_args!("blocks are more than {MAX_DEPTH} deep")));
@@ -285,7 +285,7 @@ impl<'p> Walk<'p> {
         Ok(())
     }
 
-    /// Goes on with a role; with all of the project if it is not known which.
+    /// Searches a role; all roles of the project if its name is unknown.
     fn reach_role(&mut self, name: Option<&str>, around: &Path) -> Result<()> {
         match name.filter(|name| !is_template(name)) {
             Some(name) => {
@@ -307,7 +307,7 @@ impl<'p> Walk<'p> {
         Ok(())
     }
 
-    /// Goes on with a file beside a playbook; with all that are there if it is not known which.
+    /// Searches a file beside a playbook; all of them if its name is unknown.
     fn reach_file(&mut self, file: Option<&str>, around: &Path) -> Result<()> {
         if self.in_role {
             return self.reach_role_file(file.unwrap_or_default(), around);
@@ -325,8 +325,8 @@ impl<'p> Walk<'p> {
 }
 
 impl Walk<'_> {
-    /// Goes on with a file that a role includes, unless it is where tasks and variables are, which are all read; with all of its folder
-    /// if it is not known which.
+    /// Searches a file that a role includes, unless it is in the folders of tasks and variables, which are read
+    /// completely; all files of its folder if its name is unknown.
     fn reach_role_file(&mut self, file: &str, folder: &Path) -> Result<()> {
         let paths = [("role_path", folder), ("playbook_dir", self.project)];
         let base = paths.iter().find_map(|(name, base)| {

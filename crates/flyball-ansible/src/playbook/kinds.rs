@@ -1,8 +1,8 @@
-//! Which kinds of objects a role deals with, as far as it says so.
+//! Kinds of objects that a role uses, as far as its source names them.
 //!
-//! An operator watches what it makes, and has rights for that and nothing else. So the kinds have to be known before anything is
-//! run: they are those whose `apiVersion` and `kind` stand in tasks, templates, files and variables, as they are or as
-//! templates of the role's own variables.
+//! An operator watches what it makes, and has rights for that and nothing else. So the kinds have to be known before
+//! anything is run: they are those whose `apiVersion` and `kind` stand in tasks, templates, files and variables, as
+//! they are or as templates of the role's own variables.
 
 use super::literals::{Literals, VERSION, kind_of};
 use super::{Action, Module, Play, Playbook, Role, Task};
@@ -166,7 +166,7 @@ impl Search<'_> {
         }
     }
 
-    /// Looks at the arguments of a module that makes objects.
+    /// Searches the arguments of a module that creates objects.
     fn made(&mut self, arguments: &Map<String, Value>) {
         self.kinds.literals.join(Literals::of(arguments));
         self.named(arguments, true);
@@ -206,7 +206,7 @@ impl Search<'_> {
         (!text.is_empty()).then_some(text)
     }
 
-    /// Looks for names of objects in tasks of which it is not known what they are.
+    /// Searches tasks of unknown modules for names of objects.
     fn tasks_as_read(&mut self, value: &Value, depth: usize) {
         if depth > 4 * DEEPEST {
             return;
@@ -274,7 +274,7 @@ impl Search<'_> {
         }
     }
 
-    /// Looks at the arguments of a module that name a kind.
+    /// Searches the arguments of a module that names a kind.
     fn named(&mut self, arguments: &Map<String, Value>, made: bool) {
         let version = VERSION.iter().find_map(|name| arguments.get(*name));
         let version = version.and_then(Value::as_str).unwrap_or("v1");
@@ -283,7 +283,7 @@ impl Search<'_> {
         }
     }
 
-    /// Looks for objects in a value: maps with an `apiVersion` and a `kind`, and texts that are objects.
+    /// Searches a value for objects: maps with `apiVersion` and `kind`, and texts that contain such maps.
     fn value(&mut self, value: &Value, depth: usize) {
         if depth > DEEPEST {
             return;
@@ -309,7 +309,7 @@ impl Search<'_> {
         }
     }
 
-    /// Looks for objects in a text, which may be a template of YAML: by the lines that say what they are.
+    /// Searches a text, which may be a YAML template, for objects, by lines with `apiVersion` and `kind`.
     fn text(&mut self, text: &str) {
         self.places(text);
         let (mut version, mut kind) = (None, None);
@@ -330,7 +330,7 @@ impl Search<'_> {
         }
     }
 
-    /// Looks for objects at any depth of a text: by pairs of lines that stand in the same column.
+    /// Searches a text for objects at any depth, by pairs of lines in the same column.
     fn nested(&mut self, text: &str) {
         let mut open: Vec<(usize, &str, &str)> = Vec::new();
         for line in text.lines().filter(|line| !line.trim().is_empty()) {

@@ -1,6 +1,7 @@
 //! Literals in the parameters of a task: the kinds of objects, and Secrets that are tokens.
 //!
-//! Texts that hold a template do not count, nor does what a template, a file or a variable gives: users may have written a part of it.
+//! Texts that hold a template do not count, nor does what a template, a file or a variable gives: users may have
+//! written a part of it.
 
 use crate::template::is_template;
 use crate::yaml;

@@ -115,7 +115,7 @@ fn read_task(task: Value, file: &Arc<PathBuf>, place: &str, depth: usize, found:
     }
 }
 
-/// Takes what a task does out of its fields.
+/// Removes the action of a task from its fields and returns it.
 fn read_action(
     fields: &mut Map<String, Value>,
     args: Map<String, Value>,

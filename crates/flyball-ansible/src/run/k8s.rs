@@ -1,7 +1,8 @@
 //! The modules `k8s`, `k8s_info` and `k8s_status`.
 //!
-//! See <https://docs.ansible.com/ansible/latest/collections/kubernetes/core/k8s_module.html>. Objects are made by server-side apply
-//! and belong to the object that is reconciled, so that what the role says of them no more is removed, and they go with it.
+//! See <https://docs.ansible.com/ansible/latest/collections/kubernetes/core/k8s_module.html>. Objects are made by
+//! server-side apply and belong to the object that is reconciled, so that what the role says of them no more is
+//! removed, and they go with it.
 
 use super::Run;
 use super::modules::{Arguments, text};
@@ -124,9 +125,8 @@ impl Run<'_> {
                     found => found.map_err(TaskError::of)?,
                 };
                 let selector = selector(arguments)?;
-                let labelled =
-                    |object: &DynamicObject| selector.as_ref().is_none_or(|s| objects::has_labels(object, s));
-                found.iter().filter(|object| labelled(object)).map(json_of).collect::<Result<Vec<_>, _>>()?
+                let labeled = |object: &DynamicObject| selector.as_ref().is_none_or(|s| objects::has_labels(object, s));
+                found.iter().filter(|object| labeled(object)).map(json_of).collect::<Result<Vec<_>, _>>()?
             }
         };
         let fields = texts(arguments.get("field_selectors"));

@@ -41,7 +41,8 @@ impl Run<'_> {
         Reach::of(&self.job)
     }
 
-    /// Returns the namespace of an object of a kind: the one that is said, if the run reaches it, or that of the object that is reconciled.
+    /// Returns the namespace of an object of a kind: the one that is said, if the run reaches it, or that of the object
+    /// that is reconciled.
     pub(super) fn namespace(&self, kind: &Kind, said: Option<&str>) -> Result<Option<String>, TaskError> {
         if !kind.is_namespaced() {
             return Ok(None);
@@ -62,7 +63,7 @@ impl Run<'_> {
         self.job.cx.dynamic(kind).get(key).await.map_err(TaskError::of)
     }
 
-    /// Makes an object be as a definition says.
+    /// Applies a definition.
     pub(super) async fn present(&mut self, definition: &Value, named: &Literals) -> Result<Change, TaskError> {
         let (kind, key) = self.place(definition)?;
         let reach = self.reach();

@@ -278,7 +278,7 @@ impl<'r> Run<'r> {
         holds(&task.until, &scope(done)).map_err(|problem| format!("until: {problem}"))
     }
 
-    /// Does what a task is there for.
+    /// Executes the action of a task.
     async fn act(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<Done, Stop> {
         let scope = self.scope(frame, &task.vars, looped);
         match &task.action {
@@ -433,7 +433,7 @@ fn size(value: &Value) -> usize {
     }
 }
 
-/// Takes out what a failure says, and leaves what it is.
+/// Removes the message of a failure, but not its kind.
 fn hide(failure: TaskError) -> TaskError {
     TaskError { message: HIDDEN.to_owned(), error: failure.error.as_ref().map(hide_error), ..failure }
 }

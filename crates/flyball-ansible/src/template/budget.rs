@@ -1,8 +1,9 @@
 //! The budget of all evaluations of one run.
 //!
-//! One evaluation is bounded by its fuel and its size, and a run may make very many. So their work is added up, in units of fuel: what is
-//! charged depends on templates and variables alone, so that a run ends the same way everywhere. The clock is asked as well, for what the
-//! charges miss; in a simulation no time passes meanwhile, so it changes nothing there.
+//! One evaluation is bounded by its fuel and its size, and a run may make very many. So their work is added up, in
+//! units of fuel: what is charged depends on templates and variables alone, so that a run ends the same way everywhere.
+//! The clock is asked as well, for what the charges miss; in a simulation no time passes meanwhile, so it changes
+//! nothing there.
 
 use super::FUEL;
 use minijinja::{Environment, Error, ErrorKind};
@@ -84,7 +85,7 @@ impl Budget {
         }
     }
 
-    /// Does what takes time, where it does not keep the runtime from other work.
+    /// Runs an expensive evaluation outside of the async workers.
     pub(super) fn spend<T>(&self, evaluate: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         self.check().map_err(super::refuse)?;
         let began = Instant::now();

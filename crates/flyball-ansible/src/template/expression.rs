@@ -1,8 +1,8 @@
 //! Regular expressions, of which each search takes fuel for as far as it looks.
 //!
-//! A search for one match may look at all of the rest of a text before it knows where the match ends, as `a.*z|a` does. Then all matches
-//! together are the square of the text. So an automaton walks ahead of each search and takes fuel on its way: its steps depend on the
-//! expression and the text alone.
+//! A search for one match may look at all of the rest of a text before it knows where the match ends, as `a.*z|a` does.
+//! Then all matches together are the square of the text. So an automaton walks ahead of each search and takes fuel on
+//! its way: its steps depend on the expression and the text alone.
 
 use super::{BYTES_PER_FUEL, refuse};
 use minijinja::{Error, State};
@@ -21,7 +21,8 @@ const STATES_PER_STEP: usize = 32;
 /// A regular expression of Python's.
 pub(super) struct Expression {
     regex: Regex,
-    /// Walks ahead of searches, unless it would have too many states: then each state of the program may be looked at for each byte.
+    /// Walks ahead of searches, unless it would have too many states: then each state of the program may be looked at
+    /// for each byte.
     walker: Option<(DFA, Cache)>,
     states: usize,
 }
@@ -63,7 +64,7 @@ impl Expression {
         Ok(self.regex.captures(text))
     }
 
-    /// Goes through all matches, as long as there is fuel.
+    /// Visits all matches while there is fuel.
     pub(super) fn for_each<'t>(
         &mut self,
         state: &State<'_, '_>,
@@ -82,7 +83,7 @@ impl Expression {
         }
     }
 
-    /// Takes fuel for a search from a place of the text, before it is done.
+    /// Charges fuel for a search from an offset, before it runs.
     fn walk(&mut self, state: &State<'_, '_>, text: &str, from: usize) -> Result<(), Error> {
         let mut rest = &text.as_bytes()[from..];
         state.consume_fuel(1)?;

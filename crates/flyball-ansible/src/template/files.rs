@@ -11,7 +11,8 @@ use std::sync::Arc;
 const MAX_FILES: usize = 2000;
 const DEEPEST: usize = 16;
 
-/// Files in the folders `templates` and `files` of a role, or beside a playbook: read once, so that no other file can be looked up.
+/// Files in the folders `templates` and `files` of a role, or beside a playbook: read once, so that no other file can
+/// be looked up.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     /// Texts by their paths within the folder, and where they are.

@@ -1,7 +1,7 @@
 //! Ansible's filters, as far as roles for operators use them.
 //!
-//! See <https://docs.ansible.com/ansible/latest/collections/ansible/builtin/index.html#filter-plugins>. None of them draws lots, reads
-//! the clock or runs anything.
+//! See <https://docs.ansible.com/ansible/latest/collections/ansible/builtin/index.html#filter-plugins>. None of them
+//! draws lots, reads the clock or runs anything.
 
 use super::expression::Expression;
 use super::{from_json, refuse, undefined, weigh};
@@ -418,13 +418,13 @@ fn combine(into: &mut Map<String, Json>, from: Map<String, Json>, recursive: boo
     Ok(())
 }
 
-/// Takes fuel for all that is in a value, and converts it.
+/// Charges fuel for a value, and converts it.
 fn to_json(state: &State<'_, '_>, value: &Value) -> Result<Json, Error> {
     weigh(state, value)?;
     super::to_json(value)
 }
 
-/// Takes fuel for a text before it is parsed.
+/// Charges fuel for a text before it is parsed.
 fn parses(state: &State<'_, '_>, text: &str) -> Result<(), Error> {
     state.consume_fuel(text.len() as u64 / 4)
 }

@@ -27,7 +27,8 @@ pub(super) fn add(env: &mut Environment<'static>) {
     env.remove_global("debug");
 }
 
-/// Calls a method of Python's. The engine charges what a method gives once that is there, so what may be large is bounded before.
+/// Calls a method of Python's. The engine charges what a method gives once that is there, so what may be large is
+/// bounded before.
 pub(super) fn method(
     state: &mut State<'_, '_>,
     value: &Value,

@@ -20,15 +20,16 @@ pub(crate) static OMIT: LazyLock<String> = LazyLock::new(|| {
     format!("\u{e0f1}{:032x}\u{e0f2}", u128::from_be_bytes(drawn))
 });
 
-/// Environment variables of the operator that roles get to see: those that find programs and collections, and say how to write.
+/// Environment variables of the operator that roles get to see: those that find programs and collections, and say how
+/// to write.
 pub(crate) const PASSED: [&str; 8] =
     ["PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "ANSIBLE_CONFIG", "ANSIBLE_COLLECTIONS_PATH"];
 
 /// Nesting depth of variables that refer to one another.
 const DEEPEST: usize = 24;
 
-/// The stack for a template with namespaces, of which memory is taken as it is needed: enough for a value that is nested as deep as
-/// [`FUEL`](super::FUEL) lasts.
+/// The stack for a template with namespaces, of which memory is taken as it is needed: enough for a value that is
+/// nested as deep as [`FUEL`](super::FUEL) lasts.
 const NAMESPACE_STACK_BYTES: usize = 256 << 20;
 
 /// A variable.

@@ -1,5 +1,5 @@
-//! The real `ansible-playbook`. These tests run where `FLYBALL_TEST_ANSIBLE` is set, an `ansible-playbook` is on the `PATH`, and it has
-//! the collection `kubernetes.core` with Python's `kubernetes`; in real time, for it is a process.
+//! The real `ansible-playbook`. These tests run where `FLYBALL_TEST_ANSIBLE` is set, an `ansible-playbook` is on the
+//! `PATH`, and it has the collection `kubernetes.core` with Python's `kubernetes`; in real time, for it is a process.
 
 use crate::payloads;
 use crate::project::{Project, api, change, condition, shops};
@@ -99,7 +99,8 @@ async fn no_computed_name_of_a_fact_runs_a_command() {
     test.eventually("it is successful", ended).await;
 }
 
-/// Runs an operator for objects that name what is outside of its project, as each of the fields says, and for one that does not.
+/// Runs an operator for objects that name what is outside of its project, as each of the fields says, and for one that
+/// does not.
 async fn assert_refused_outside(written: Project, fields: &[&str]) {
     let Some(test) = test_of(written.folder().to_owned()).await else { return };
     let folder = written.folder();

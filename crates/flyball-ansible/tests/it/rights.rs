@@ -9,7 +9,8 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// A role with rights for kinds that it makes only if it is told to, and a template into which users can write documents.
+/// A role with rights for kinds that it makes only if it is told to, and a template into which users can write
+/// documents.
 const TASKS: &str = r#"
 - name: what the role makes itself
   k8s:

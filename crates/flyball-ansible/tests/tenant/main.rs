@@ -1,4 +1,5 @@
-//! A tenant who may write only custom resources of one namespace, and sends what could harm the operator or its neighbors.
+//! A tenant who may write only custom resources of one namespace, and sends what could harm the operator or its
+//! neighbors.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod payloads;

@@ -1,8 +1,14 @@
 use flyball_architecture::Sources;
 
 /// The layers from the ground up: each module, and the modules that it may import.
-const LAYERS: &[(&str, &[&str])] =
-    &[("document", &[]), ("tree", &[]), ("arrow", &["tree"]), ("words", &["tree"]), ("scan", &["tree", "words"])];
+const LAYERS: &[(&str, &[&str])] = &[
+    ("document", &[]),
+    ("tree", &[]),
+    ("width", &[]),
+    ("arrow", &["tree"]),
+    ("words", &["tree"]),
+    ("scan", &["tree", "words"]),
+];
 
 #[test]
 fn modules_form_layers() {
@@ -11,4 +17,5 @@ fn modules_form_layers() {
     sources.check_cycles();
     sources.check_reachable();
     sources.check_words(&[]);
+    sources.check_width();
 }

@@ -17,7 +17,7 @@ const MAX_FILES: usize = 50_000;
 #[derive(Debug)]
 pub(super) struct Left {
     bytes: u64,
-    /// Of the archives themselves: headers count, too.
+    /// Size of the archives, including headers.
     raw: u64,
     files: usize,
 }

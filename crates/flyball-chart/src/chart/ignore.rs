@@ -1,7 +1,7 @@
 //! `.helmignore`: which files of a folder are no part of the chart.
 //!
-//! See <https://helm.sh/docs/chart_template_guide/helm_ignore_file/>. As in Helm, a rule with `!` makes everything that it does
-//! not match ignored.
+//! See <https://helm.sh/docs/chart_template_guide/helm_ignore_file/>. As in Helm, a rule with `!` makes everything that
+//! it does not match ignored.
 
 use super::ChartError;
 use crate::glob::path_match;

@@ -36,7 +36,7 @@ pub struct Metadata {
     pub app_version: String,
     /// Nobody should use it any more.
     pub deprecated: bool,
-    /// For other programs.
+    /// Annotations for other programs.
     pub annotations: BTreeMap<String, String>,
     /// The versions of Kubernetes that it is for.
     pub kube_version: String,
@@ -62,9 +62,9 @@ pub struct Maintainer {
 pub struct Dependency {
     /// The name; after dependencies are processed, the alias.
     pub name: String,
-    /// Which versions.
+    /// Version constraint.
     pub version: String,
-    /// From where.
+    /// URL of the repository.
     pub repository: String,
     /// Paths in the values of which the first boolean decides whether it is wanted.
     pub condition: String,

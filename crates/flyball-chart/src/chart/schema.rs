@@ -1,7 +1,7 @@
 //! `values.schema.json`: what values may be.
 //!
-//! Helm checks with santhosh-tekuri/jsonschema, and its messages are followed here. Drafts 4 to 2020-12 are known as far as
-//! charts use them; references lead within the document, since nothing is fetched.
+//! Helm checks with santhosh-tekuri/jsonschema, and its messages are followed here. Drafts 4 to 2020-12 are known as
+//! far as charts use them; references lead within the document, since nothing is fetched.
 
 mod check;
 mod meta;

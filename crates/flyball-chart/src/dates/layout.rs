@@ -39,7 +39,7 @@ enum Piece {
         seconds: bool,
         colon: bool,
     },
-    /// So many digits, with trailing zeros or without.
+    /// Fraction of a second with this number of digits, with or without trailing zeros.
     Fraction {
         digits: usize,
         keeps_zeros: bool,

@@ -162,7 +162,7 @@ fn equal(args: &[Value]) -> Result<bool, String> {
     Ok(false)
 }
 
-/// Of what is neither number nor text, Go compares pointers, structs and nil.
+/// Compares values that are neither numbers nor text, as Go compares pointers, structs and nil.
 fn equal_others(first: &Value, other: &Value) -> Result<bool, String> {
     let is_nil = |value: &Value| matches!(value, Value::Nil);
     if is_nil(first) || is_nil(other) {

@@ -1,7 +1,7 @@
 //! Certificates, for webhooks and whoever else wants TLS within a cluster.
 //!
-//! They are good from when they are rendered; with a seed and a clock that are the same, they are the same. That does not
-//! hold for signatures by keys on other elliptic curves than P-256, which are drawn by the operating system.
+//! They are good from when they are rendered; with a seed and a clock that are the same, they are the same. That does
+//! not hold for signatures by keys on other elliptic curves than P-256, which are drawn by the operating system.
 
 use super::crypto::{PrivateKey, p256_secret, p256_sign};
 use super::encoding::from_base64;

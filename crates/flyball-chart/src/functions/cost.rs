@@ -1,7 +1,8 @@
 //! Costs of function calls: each is charged to the budget before it is made.
 //!
-//! The table takes no function without a cost. Most cost what it takes to go through what they are given; what depends on more than that,
-//! such as on the number of matches, is charged by the function itself as well, before it does the work.
+//! The table takes no function without a cost. Most cost what it takes to go through what they are given; what depends
+//! on more than that, such as on the number of matches, is charged by the function itself as well, before it does the
+//! work.
 
 use crate::value::Value;
 use crate::world::Call;

@@ -87,7 +87,8 @@ pub(super) fn add(table: &mut Table) {
     });
 }
 
-/// Counts what a text took whose lines are indented by how deep they are: it may be much longer than what it was made of.
+/// Counts what a text took whose lines are indented by how deep they are: it may be much longer than what it was made
+/// of.
 fn indented(call: &Call<'_>, text: Value) -> Result<Value, String> {
     call.world.charge(bytes(&text).len() / 4, 0)?;
     Ok(text)
@@ -127,7 +128,7 @@ fn yaml_text(value: &Value) -> Result<Value, String> {
     Ok(Value::Str(text.part(0..end)))
 }
 
-/// Which parts of a value are data that came from elsewhere.
+/// Parts of a value that are untrusted data.
 fn origin(value: &Value) -> Origin {
     match value {
         Value::List(list) => Origin::List(list.items.iter().map(origin).collect()),

@@ -116,13 +116,14 @@ impl Program {
         Ok(program)
     }
 
-    /// Returns true if the deterministic automaton is small as well, whatever the subject. Of a larger one, the engine may have to follow all
-    /// states at once.
+    /// Returns true if the deterministic automaton is small as well, whatever the subject. Of a larger one, the engine
+    /// may have to follow all states at once.
     fn is_quick(&self) -> bool {
         self.states <= 16
     }
 
-    /// Steps of 20 ns that a search through so many bytes may take: about 1 ns for each, or 10 ns for each of the states.
+    /// Steps of 20 ns that a search through so many bytes may take: about 1 ns for each, or 10 ns for each of the
+    /// states.
     fn steps(&self, bytes: usize) -> usize {
         if self.is_quick() { bytes / 16 } else { bytes.saturating_mul(self.states) / 2 }
     }

@@ -31,7 +31,8 @@ pub(super) fn brief(message: &str) -> String {
     }
 }
 
-/// Splits what a template says of itself off a message: `template: LOCATION: executing "NAME" at <ACTION>: error calling FUNCTION: `.
+/// Splits what a template says of itself off a message: `template: LOCATION: executing "NAME" at <ACTION>: error
+/// calling FUNCTION: `.
 fn call(message: &str) -> Option<(&str, &str)> {
     let (location, rest) = message.strip_prefix("template: ")?.split_once(": executing ")?;
     let (_, rest) = rest.split_once(">: ")?;

@@ -1,4 +1,4 @@
-//! Which subcharts a chart has after all, by version, alias, condition and tags; and the values that it takes from them.
+//! Selection of subcharts by version, alias, condition and tags, and import of their values.
 //!
 //! See <https://helm.sh/docs/topics/charts/#tags-and-condition-fields-in-dependencies>.
 

@@ -69,7 +69,7 @@ impl Head {
     }
 }
 
-/// Puts a placeholder in the place of all data, each with a number of its own.
+/// Replaces all data by numbered placeholders.
 pub(super) fn outlined(text: &Text) -> Vec<u8> {
     let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
     for (number, mark) in text.marks().iter().enumerate() {

@@ -1,7 +1,8 @@
 //! Outlines: documents with placeholders where data stand.
 //!
-//! Data that a template writes without quotes can be read as more than a scalar, and can cut off what the chart writes behind them. So an
-//! object is compared with its outline: it may differ from it in scalars with placeholders only, and in these it must keep the chart's text.
+//! Data that a template writes without quotes can be read as more than a scalar, and can cut off what the chart writes
+//! behind them. So an object is compared with its outline: it may differ from it in scalars with placeholders only, and
+//! in these it must keep the chart's text.
 
 use serde_json::Value;
 
@@ -14,7 +15,8 @@ pub(super) fn placeholder(number: usize) -> String {
     format!("{BEGIN}{number}{END}")
 }
 
-/// Finds a field of an object that is not what its outline says, besides data in scalars. Returns its path, such as `.rules[0].verbs`.
+/// Finds a field of an object that is not what its outline says, besides data in scalars. Returns its path, such as
+/// `.rules[0].verbs`.
 pub fn difference(outline: &Value, object: &Value) -> Option<String> {
     difference_within(outline, object).map(|path| if path.is_empty() { ".".to_owned() } else { path })
 }
@@ -46,7 +48,8 @@ fn difference_within(outline: &Value, object: &Value) -> Option<String> {
 fn is_filled<'o>(outline: &'o str, scalar: &Value) -> bool {
     let mut pieces = outline.split(BEGIN);
     let first = pieces.next().unwrap_or_default();
-    // Lines of a text that a template indents are data each, with nothing but space between them, which YAML reads in several ways.
+    // Lines of a text that a template indents are data each, with nothing but space between them, which YAML reads in
+    // several ways.
     let chart_text =
         |piece: &'o str| piece.split_once(END).map_or("", |(_, text)| if text.trim().is_empty() { "" } else { text });
     let mut pieces: Vec<&str> = pieces.map(chart_text).collect();

@@ -271,7 +271,7 @@ impl<'t> State<'t, '_> {
         Ok(flow)
     }
 
-    /// Does what a range says with one item; returns whether to go on.
+    /// Executes the body of a range with one item; returns whether to continue.
     fn iteration(&mut self, branch: &'t Branch, key: Slot, item: Slot) -> Run<bool> {
         self.world.charge(1, 0).or_else(|message| self.error(message))?;
         let names = &branch.pipe.variables;

@@ -92,7 +92,7 @@ enum State {
     Ended,
 }
 
-/// Gives one token after the other.
+/// An iterator over tokens.
 pub(crate) struct Lexer<'a> {
     input: &'a str,
     /// Ranges that are data: nothing begins in them, and no action may hold any of them.

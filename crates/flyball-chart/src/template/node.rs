@@ -17,7 +17,7 @@ pub(crate) struct Tree {
 pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) text: String,
-    /// Which parts of the text are data.
+    /// Parts of the text that are data.
     pub(crate) data: Marks,
     /// Data were evaluated with it, because the author of the operator allows that.
     pub(crate) is_evaluated: bool,

@@ -1,4 +1,4 @@
-//! Makes trees of a template's tokens, with the complaints of Go's `text/template/parse`.
+//! Parser of templates, with the error messages of Go's `text/template/parse`.
 
 use super::lexer::{Kind, Lexer, Token};
 use super::node::{Arg, Branch, Command, Node, Operand, Pipe, Source, Tree};
@@ -128,7 +128,7 @@ impl Parser<'_> {
         if token.kind == kind { Ok(token) } else { self.unexpected(&token, context) }
     }
 
-    /// Goes one level deeper, on a stack that grows.
+    /// Descends one level, on a growing stack.
     fn nested<T>(&mut self, go: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth == DEPTH {
             return self.error("max expression depth exceeded");

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// Which go-yaml is followed.
+/// Version of go-yaml that is emulated.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Version {
     /// Lists in maps are not indented.
@@ -27,7 +27,7 @@ pub(super) fn emit(data: &Data, origin: &Origin, version: Version, order: Order)
     (emitter.out, emitter.marks)
 }
 
-/// Which parts of a document are data that came from elsewhere.
+/// Parts of a document that are untrusted data.
 #[derive(Debug, Default)]
 pub(crate) enum Origin {
     /// None.

@@ -1,4 +1,4 @@
-//! Makes a tree of a YAML document, with go-yaml's complaints.
+//! Parser of YAML documents, with go-yaml's error messages.
 
 use super::scanner::{Kind, Problem, Scanner, Style, Token};
 use crate::memory::{self, Held};

@@ -120,13 +120,13 @@ impl Scanner {
         }
     }
 
-    /// Looks at the next token.
+    /// Returns the next token without consuming it.
     pub(super) fn peek(&mut self) -> Scan<&Token> {
         self.fetch_more()?;
         Ok(self.tokens.front().expect("one was fetched, and the end is never taken"))
     }
 
-    /// Takes the next token; the end of the stream stays.
+    /// Consumes the next token; the end of the stream is never consumed.
     pub(super) fn next(&mut self) -> Scan<Token> {
         self.fetch_more()?;
         if self.tokens.len() == 1 && self.ended {

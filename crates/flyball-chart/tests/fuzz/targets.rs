@@ -48,7 +48,8 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Packs text into an archive: files begin with the mark of the level and their path; those that are archives are packed the same way.
+/// Packs text into an archive: files begin with the mark of the level and their path; those that are archives are
+/// packed the same way.
 fn pack(text: &str, marks: &[&str]) -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
     let Some((mark, inner)) = marks.split_first() else { return text.as_bytes().to_vec() };

@@ -1,5 +1,6 @@
-//! Plays `tests/cases` against the answers of Helm 3.21, byte for byte. `tests/passing.txt` lists what passes and may only
-//! grow: `FLYBALL_BLESS=1` adds what passes by now. `FLYBALL_CASE=<part of a name>` plays a few and shows what differs.
+//! Plays `tests/cases` against the answers of Helm 3.21, byte for byte. `tests/passing.txt` lists what passes and may
+//! only grow: `FLYBALL_BLESS=1` adds what passes by now. `FLYBALL_CASE=<part of a name>` plays a few and shows what
+//! differs.
 
 use flyball_chart::{Seed, TemplateArgs, template};
 use flyball_core::Clock;

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// For how long a token is good, in seconds.
+/// Lifetime of a token, in seconds.
 const LIFETIME: i64 = 3600;
 /// When it is replaced.
 const RENEWAL: Duration = Duration::from_secs(20 * 60);
@@ -41,8 +41,8 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Says who it is, and writes the kubeconfig that leads to the cluster as this account and nobody else; the token, which it
-    /// needs as well, comes by [`renew`](Self::renew).
+    /// Creates an account, and writes a kubeconfig for the cluster with its identity only. [`renew`](Self::renew)
+    /// writes the token.
     pub(crate) fn new(client: &Client, config: &Config, name: &str, kubeconfig: &Path) -> Result<Self> {
         let namespace = config.default_namespace.clone();
         let token = kubeconfig.with_extension("token");
@@ -107,7 +107,7 @@ impl Account {
         private::write(&self.token, token.as_bytes()).when(what())
     }
 
-    /// Goes on writing new tokens before the old ones lapse.
+    /// Renews the token before it expires, without end.
     pub(crate) async fn keep_renewing(&self) {
         loop {
             sleep(RENEWAL).await;

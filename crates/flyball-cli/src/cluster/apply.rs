@@ -54,7 +54,7 @@ fn documents(text: &str, whence: &str) -> Result<Vec<Value>> {
     Ok(documents.into_iter().filter(|document| !document.is_null()).flat_map(flat).collect())
 }
 
-/// Takes a list apart.
+/// Returns the items of a list, or the object itself.
 pub(crate) fn flat(object: Value) -> Vec<Value> {
     match object {
         Value::Object(mut fields) if fields.get("kind").is_some_and(|kind| kind == "List") => {

@@ -1,4 +1,4 @@
-//! Which cluster a command speaks to: the one that kubectl would, or the one that is named.
+//! Connection of a command to a cluster: kubectl's default, or the one of its flags.
 
 use crate::error::{Error, Result, ResultExt};
 use clap::Args;

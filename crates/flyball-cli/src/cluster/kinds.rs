@@ -1,4 +1,4 @@
-//! Which kinds a cluster has, and how people call them.
+//! Kinds of a cluster, and their names.
 
 use crate::error::{Error, Result, ResultExt};
 use http::Request;

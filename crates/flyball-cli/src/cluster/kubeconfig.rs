@@ -49,7 +49,7 @@ pub(crate) fn add(path: &Path, ours: &Value) -> Result<Option<String>> {
     })
 }
 
-/// Takes a context out again; if it is the current one, `before` becomes that.
+/// Removes a context; if it is the current one, `before` becomes the current context.
 pub(crate) fn remove(path: &Path, name: &str, before: Option<&str>) -> Result<()> {
     if !path.exists() {
         return Ok(());
@@ -101,8 +101,8 @@ fn change<T>(path: &Path, change: impl FnOnce(&mut Map<String, Value>) -> T) -> 
     Ok(result)
 }
 
-/// The lock that kubectl takes while it changes a kubeconfig: a file beside it. Ours names its process, so that one which a crash
-/// left is known from one that is held; kubectl's is empty, and always taken for held.
+/// The lock that kubectl takes while it changes a kubeconfig: a file beside it. Ours names its process, so that one
+/// which a crash left is known from one that is held; kubectl's is empty, and always taken for held.
 struct Lock(PathBuf);
 
 /// First bytes of our lock files.
@@ -137,7 +137,7 @@ impl Lock {
     }
 }
 
-/// Takes away a lock whose process is no more; returns whether it did.
+/// Removes a lock whose process has ended; returns true if it did.
 fn remove_stale(lock: &Path) -> bool {
     let Ok(owner) = fs::read_to_string(lock) else { return false };
     let pid = owner.strip_prefix(LOCK_OWNER).and_then(|pid| pid.trim().parse::<i32>().ok()).filter(|pid| *pid > 0);

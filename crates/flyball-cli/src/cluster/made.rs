@@ -1,8 +1,8 @@
 //! Record of objects that a command created in an existing cluster, to be removed at its end.
 //!
-//! It is written down as it is made, beside what is known of clusters: a command that was killed removes nothing, and the next one
-//! takes over what it left. Each command has a file of its own, `made-<pid>.json`, which is locked for as long as it runs; one line for
-//! the URL of the cluster, and one for each object.
+//! It is written down as it is made, beside what is known of clusters: a command that was killed removes nothing, and
+//! the next one takes over what it left. Each command has a file of its own, `made-<pid>.json`, which is locked for as
+//! long as it runs; one line for the URL of the cluster, and one for each object.
 
 use crate::error::{Result, ResultExt};
 use crate::files::private::state_folder;
@@ -24,7 +24,7 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// Begins a file for what is made in the cluster of this URL.
+    /// Creates the record of objects created in the cluster at this URL.
     pub(crate) fn begin(url: &str) -> Result<Self> {
         Self::within(&state_folder()?, std::process::id(), url)
     }
@@ -73,7 +73,7 @@ impl Made {
         &self.samples
     }
 
-    /// Takes over what commands that were killed left in the cluster of this URL, and returns it.
+    /// Takes over the records of killed commands for the cluster at this URL, and returns their objects.
     pub(crate) fn take_over(&mut self, url: &str) -> Result<Vec<Value>> {
         let mut taken = Vec::new();
         let folder = self.path.parent().unwrap_or(Path::new(".")).to_owned();

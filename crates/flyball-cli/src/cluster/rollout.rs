@@ -75,8 +75,8 @@ pub(crate) async fn bring(connection: &Connection, objects: &[Value], how: &Roll
     Ok(applied)
 }
 
-/// Takes away the URL at which an operator that ran outside of the cluster had its webhooks asked: a configuration has a URL or
-/// a service, and never both.
+/// Removes the webhook URL of an operator that ran outside of the cluster: a configuration has either a URL or a
+/// service.
 async fn forget_url(connection: &Connection, object: &Value) -> Result<()> {
     let kind = object["kind"].as_str().unwrap_or_default();
     let conversion = kind == "CustomResourceDefinition" && object["spec"]["conversion"].is_object();
@@ -98,7 +98,7 @@ async fn forget_url(connection: &Connection, object: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Says what can be done about a refusal.
+/// Adds a hint to an error of the API server.
 fn explain(error: Error, before: usize) -> Error {
     let error = match error.code() {
         Some(401 | 403) => {
@@ -192,7 +192,7 @@ impl State {
     }
 }
 
-/// Says what keeps the pods of a Deployment, as far as they tell.
+/// Describes the reasons why pods of a Deployment are not ready.
 async fn pods(connection: &Connection, deployment: &Deployment, namespace: &str) -> String {
     let labels = deployment.spec.as_ref().and_then(|spec| spec.selector.match_labels.clone()).unwrap_or_default();
     let selector: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();

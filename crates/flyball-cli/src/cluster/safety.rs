@@ -1,7 +1,7 @@
 //! Checks of changes of a definition against stored objects.
 //!
-//! An API server accepts CRD changes that invalidate stored objects: later writes of such an object fail, and fields that
-//! the schema no longer has are dropped. This module checks all stored objects against the new schema first. See
+//! An API server accepts CRD changes that invalidate stored objects: later writes of such an object fail, and fields
+//! that the schema no longer has are dropped. This module checks all stored objects against the new schema first. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/>.
 
 use crate::cluster::connection::Connection;
@@ -20,7 +20,7 @@ const MAX_LISTED: usize = 10;
 /// Maximum size of an object that an API server with etcd stores.
 const MAX_OBJECT_BYTES: usize = 3 * 512 * 1024;
 
-/// Something that a change of a definition would do.
+/// A breaking change of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BreakingChange {
@@ -141,8 +141,9 @@ fn has_new_schema(old: &Value, new: &Value) -> bool {
     })
 }
 
-/// Says in which version objects are read, and by which they are judged: each by its own, and a version that is new by what the
-/// stored one holds, unless a webhook makes the one of the other.
+/// Returns pairs of versions: the one in which objects are read, and the one whose schema validates them. Each version
+/// is validated by its own schema; a new version is validated with objects of the stored one, unless a webhook converts
+/// them.
 fn pairs(old: &Value, new: &Value, converts: bool) -> Vec<(String, String)> {
     let name = |version: &Value| version["name"].as_str().unwrap_or_default().to_owned();
     let versions = |definition: &Value| definition["spec"]["versions"].as_array().cloned().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! `flyball bench`: what an operator costs the cluster that it is in.
 //!
-//! The operator counts its own requests, watches among them, and shows them at `/metrics`: so what is measured here is what it
-//! does on any cluster. Only how long it takes depends on which one that is.
+//! The operator counts its own requests, watches among them, and shows them at `/metrics`: so what is measured here is
+//! what it does on any cluster. Only how long it takes depends on which one that is.
 
 use crate::cluster::apply;
 use crate::cluster::connection::{Connection, block_on_threads};
@@ -262,8 +262,8 @@ struct MetricsPoller {
 }
 
 impl MetricsPoller {
-    /// Waits until the operator leads and has had nothing to do for a while, and more was done than `before`; returns what it
-    /// tells then, and since when it rests.
+    /// Waits until the operator leads and has had nothing to do for a while, and more was done than `before`; returns
+    /// what it tells then, and since when it rests.
     async fn until_rest(&self, before: Option<&Metrics>) -> Result<(Metrics, Instant)> {
         let begun = Instant::now();
         let (mut last, mut since) = (0.0, begun);

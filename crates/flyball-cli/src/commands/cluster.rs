@@ -1,7 +1,7 @@
 //! `flyball cluster`: the embedded control plane as a process of its own.
 //!
-//! Each cluster has a name and a [`Record`] of where it is. The process holds a lock on the record's neighbour as long as
-//! it lives, so that nobody mistakes another process for it.
+//! Each cluster has a name and a [`Record`] of where it is. The process holds a lock on the record's neighbour as long
+//! as it lives, so that nobody mistakes another process for it.
 
 mod down;
 mod node;

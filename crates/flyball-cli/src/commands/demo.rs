@@ -1,7 +1,7 @@
 //! `flyball demo`: the whole loop in a few seconds, on the embedded control plane or on any other.
 //!
-//! The operator runs in this process, that of virtual machines against a simulated vCenter; all else is what it would be in
-//! production: TLS, the operator's own service account, and no more rights than its controllers declare.
+//! The operator runs in this process, that of virtual machines against a simulated vCenter; all else is what it would
+//! be in production: TLS, the operator's own service account, and no more rights than its controllers declare.
 
 mod demovolume;
 mod installed;

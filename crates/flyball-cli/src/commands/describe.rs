@@ -54,7 +54,7 @@ pub(crate) fn cmd_describe(args: DescribeArgs) -> Result<()> {
     Ok(())
 }
 
-/// Has the operator describe itself.
+/// Runs `describe` of the operator.
 fn ask(program: &Program, flags: &[String]) -> Result<Description> {
     let line = program.command_line();
     let mut process = Process::new(&line[0]);

@@ -1,7 +1,7 @@
 //! `flyball dev`: a control plane and an operator on it that is always what the files say, until Ctrl-C.
 //!
-//! The operator is a service account with the roles of its manifests and no others, as it will be in its pod: what it is not
-//! permitted in a cluster, it is not permitted here.
+//! The operator is a service account with the roles of its manifests and no others, as it will be in its pod: what it
+//! is not permitted in a cluster, it is not permitted here.
 
 mod log;
 mod status;
@@ -115,7 +115,7 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     ended
 }
 
-/// Begins to write down what is made, with what earlier ones left that were killed: it goes at the end as well.
+/// Creates the record of created objects, including those of killed commands, which are removed at the end as well.
 async fn begin(connection: &Connection, url: &str) -> Result<Made> {
     let mut made = Made::begin(url)?;
     let mut left = Vec::new();

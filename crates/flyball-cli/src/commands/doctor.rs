@@ -218,7 +218,7 @@ fn project(findings: &mut Findings) -> Option<Project> {
     Some(project)
 }
 
-/// Looks for the places that commands add lines at.
+/// Checks the anchors at which commands insert lines.
 fn anchors(findings: &mut Findings, project: &Project) {
     let text = fs::read_to_string(project.folder.join(LIB)).unwrap_or_default();
     for anchor in ["api", "controllers", "webhooks", "operator"] {
@@ -245,7 +245,7 @@ async fn cluster(findings: &mut Findings, connection: &ContextArgs, project: Opt
     }
 }
 
-/// Looks whether the cluster serves the versions that the project's manifests are written in.
+/// Checks that the cluster serves the API versions of the project's manifests.
 async fn served(findings: &mut Findings, connection: &Connection, project: &Project, version: &str) {
     let mut files = Vec::new();
     manifests(&project.folder.join("config"), &mut files);

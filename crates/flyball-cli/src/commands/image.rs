@@ -38,7 +38,7 @@ pub(crate) fn cmd_image(args: ImageArgs) -> Result<()> {
     }
 }
 
-/// Says a size as people do.
+/// Formats a size for people.
 fn size(bytes: u64) -> String {
     match bytes {
         0..=99_999 => format!("{:.1} KiB", bytes as f64 / 1024.0),

@@ -51,7 +51,7 @@ async fn is_deployed(connection: &Connection, definition: &Value) -> Result<bool
     Ok(found["spec"]["conversion"]["webhook"]["clientConfig"]["service"].is_object())
 }
 
-/// Takes the conversion out of a definition: an operator that runs elsewhere writes where it is to be asked.
+/// Removes the conversion from a definition: an operator outside of the cluster sets the URL itself.
 fn without_conversion(definition: &mut Value) {
     if let Some(spec) = definition["spec"].as_object_mut() {
         spec.remove("conversion");

@@ -111,7 +111,7 @@ fn chaos(args: &LintArgs) -> Result<[Finding; 2]> {
 }
 
 impl Finding {
-    /// Says that a rule is kept unless there is a reason why it is not.
+    /// Creates a finding, which is a violation if there is a reason.
     fn of(rule: &'static str, why: Option<String>) -> Self {
         Self { rule, passed: Some(why.is_none()), why }
     }

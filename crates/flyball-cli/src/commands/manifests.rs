@@ -103,7 +103,7 @@ fn show(diff: &str) {
     }
 }
 
-/// Looks which kinds have samples of somebody's own.
+/// Returns the kinds that have samples of the user.
 fn samples(folder: &Path) -> Result<Samples> {
     let mut samples = Samples::new();
     for path in generated::list(folder)? {

@@ -1,6 +1,7 @@
 //! `flyball supervise`: becomes a program that ends with the process that started it, even if that is killed.
 //!
-//! `flyball run` and `dev` start operators by it. See <https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html>.
+//! `flyball run` and `dev` start operators by it. See
+//! <https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html>.
 
 use crate::error::{Error, Result, ResultExt};
 use clap::Args;

@@ -138,8 +138,8 @@ async fn leave_namespace(connection: &Connection, objects: &mut Vec<Value>) -> R
     Ok(())
 }
 
-/// Removes custom resources, then the operator's objects in this order, then the definitions. Webhooks at a URL go before all: those of
-/// a process that ended would refuse what the removal writes.
+/// Removes custom resources, then the operator's objects in this order, then the definitions. Webhooks at a URL go
+/// before all: those of a process that ended would refuse what the removal writes.
 async fn remove(connection: &Connection, objects: &[Value], definitions: &[Value], how: &RemovalArgs) -> Result<()> {
     let RemovalArgs { yes, dry_run, timeout, output } = *how;
     let quiet = output.is_some();

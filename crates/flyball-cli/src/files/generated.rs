@@ -33,7 +33,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Tells how the file changes, as `diff -u` does.
+    /// Returns the change of the file as a unified diff.
     pub(crate) fn diff(&self) -> String {
         diff::unified(&self.path.display().to_string(), &self.old, &self.new)
     }

@@ -7,8 +7,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A folder that is only for its owner, and goes when this is dropped. One of a process that was killed goes when the next one of the
-/// name is made.
+/// A folder that is only for its owner, and goes when this is dropped. One of a process that was killed goes when the
+/// next one of the name is made.
 pub(crate) struct PrivateFolder {
     path: PathBuf,
     /// Locked for as long as the folder is in use.

@@ -22,7 +22,7 @@ type State = Option<(SystemTime, u64)>;
 pub(crate) struct FileWatcher(BTreeMap<PathBuf, State>);
 
 impl FileWatcher {
-    /// Looks at files. Those that were known stay as they were known.
+    /// Adds files to watch. Known files keep their recorded state.
     pub(crate) fn add(&mut self, files: impl IntoIterator<Item = PathBuf>) {
         for file in files {
             if self.0.len() < MAX_FILES {
@@ -44,7 +44,7 @@ impl FileWatcher {
         }
     }
 
-    /// Takes the present states, and returns whether they are others.
+    /// Updates the states of the files, and returns true if one changed.
     fn poll(&mut self) -> bool {
         let mut changed = false;
         for (file, known) in &mut self.0 {
@@ -61,8 +61,8 @@ fn state(file: &Path) -> State {
     Some((found.modified().ok()?, found.len()))
 }
 
-/// Returns the files that the project in a folder is made of, as far as can be seen: what cargo noted down when it built the
-/// program, path dependencies and included files among them, and what lies in `src`, built or not.
+/// Returns the files that the project in a folder is made of, as far as can be seen: what cargo noted down when it
+/// built the program, path dependencies and included files among them, and what lies in `src`, built or not.
 pub(crate) fn sources(folder: &Path, program: Option<&Path>) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for above in folder.ancestors() {

@@ -1,8 +1,8 @@
 //! Credentials of registries from Docker's configuration.
 //!
 //! See <https://docs.docker.com/reference/cli/docker/login/#credential-stores> for the programs that keep secrets, and
-//! <https://github.com/docker/docker-credential-helpers> for how they are asked. Secrets are in no message and no log: the type
-//! that holds them cannot be printed.
+//! <https://github.com/docker/docker-credential-helpers> for how they are asked. Secrets are in no message and no log:
+//! the type that holds them cannot be printed.
 
 use super::reference::Reference;
 use crate::error::{Error, Result, ResultExt};
@@ -125,7 +125,7 @@ impl Config {
     }
 }
 
-/// Takes the scheme and the path off an address.
+/// Returns an address without its scheme and path.
 fn host(address: &str) -> &str {
     let rest = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://")).unwrap_or(address);
     rest.split('/').next().unwrap_or_default()
@@ -151,7 +151,7 @@ impl Auth {
     }
 }
 
-/// Asks a program that keeps secrets.
+/// Queries a credential helper.
 async fn ask(name: &str, server: &str) -> Result<Option<Credentials>> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if !name.bytes().all(is_plain) {

@@ -1,7 +1,8 @@
 //! SBOM and provenance, the two documents attached to an image.
 //!
-//! The first is a bill of materials in the form of [CycloneDX](https://cyclonedx.org/docs/1.5/json/), the second a statement in
-//! that of [SLSA](https://slsa.dev/spec/v1.0/provenance). Neither holds what differs from one build to the next.
+//! The first is a bill of materials in the form of [CycloneDX](https://cyclonedx.org/docs/1.5/json/), the second a
+//! statement in that of [SLSA](https://slsa.dev/spec/v1.0/provenance). Neither holds what differs from one build to the
+//! next.
 
 use super::project::Package;
 use super::{Descriptor, hex};

@@ -17,7 +17,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Writes one, in place of the one that is there. It is written aside and then moved, so that there is never half of one.
+    /// Writes one, in place of the one that is there. It is written aside and then moved, so that there is never half
+    /// of one.
     ///
     /// # Errors
     ///

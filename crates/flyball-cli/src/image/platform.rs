@@ -1,4 +1,4 @@
-//! Which platforms there are, and what Rust calls them.
+//! Platforms of images, and their Rust targets.
 
 use crate::error::{Error, Result, ResultExt};
 use serde_json::Value;
@@ -75,7 +75,8 @@ impl Platform {
         }
     }
 
-    /// Finds how programs for it are built: for the target that needs no library if it is installed, else with glibc built in.
+    /// Finds how programs for it are built: for the target that needs no library if it is installed, else with glibc
+    /// built in.
     ///
     /// # Errors
     ///
@@ -95,7 +96,7 @@ impl Platform {
     }
 }
 
-/// Asks the compiler where it keeps its targets.
+/// Returns the sysroot of the compiler.
 fn sysroot() -> Result<String> {
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let answer = Command::new(compiler).args(["--print", "sysroot"]).output().when("cannot run rustc");

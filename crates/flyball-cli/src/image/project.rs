@@ -90,7 +90,7 @@ pub(crate) fn check_program() -> Result<()> {
 }
 
 impl Project {
-    /// Asks cargo about the project in this folder, as it is built for a target.
+    /// Runs `cargo metadata` for the project in this folder and a target.
     pub(crate) async fn ask(target: Option<&str>) -> Result<Self> {
         let mut cargo = cargo();
         cargo.args(["metadata", "--format-version=1"]).stdout(Stdio::piped());
@@ -138,8 +138,8 @@ impl Project {
         }
     }
 
-    /// Returns the packages that a program of this package is made of, each with the ones that it depends on, in the order of
-    /// their names. What is needed to build or to test it only is left out.
+    /// Returns the packages that a program of this package is made of, each with the ones that it depends on, in the
+    /// order of their names. What is needed to build or to test it only is left out.
     pub(crate) fn parts(&self, root: &str) -> Result<Vec<(Package, Vec<Package>)>> {
         let nodes: BTreeMap<&str, &Node> =
             self.resolve.iter().flat_map(|resolve| &resolve.nodes).map(|node| (node.id.as_str(), node)).collect();
@@ -182,7 +182,7 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     all
 }
 
-/// Asks git which commit this folder is at, and whether something was changed since; none if there is no git.
+/// Returns the git commit of this folder, and whether it has changes; `None` without git.
 pub(crate) async fn revision() -> Option<String> {
     let ask = async |args: &[&str]| {
         let answer = Command::new("git").args(args).stderr(Stdio::null()).stdin(Stdio::null()).output().await.ok()?;
@@ -193,7 +193,7 @@ pub(crate) async fn revision() -> Option<String> {
     Some(if changes.is_empty() { commit } else { format!("{commit}-dirty") })
 }
 
-/// Asks the compiler for its version.
+/// Returns the version of the compiler.
 pub(crate) async fn compiler() -> Option<String> {
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let answer = Command::new(compiler).arg("--version").output().await.ok()?;
@@ -217,7 +217,7 @@ pub(crate) fn labels(package: &Package, revision: Option<&str>, created: &str) -
     told.into_iter().filter_map(label).collect()
 }
 
-/// Makes what is known of a program that nobody builds here.
+/// Describes a prebuilt program.
 pub(crate) fn stranger(program: &Path) -> Package {
     let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     Package {

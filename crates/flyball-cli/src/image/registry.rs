@@ -32,7 +32,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Says where it is, and finds out who one is there.
+    /// Connects to a registry, and authenticates.
     ///
     /// # Errors
     ///
@@ -138,8 +138,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Sends a request to a path, or to an address that the registry named. If the registry wants to know who one is, it is told
-    /// and asked again.
+    /// Sends a request to a path, or to an address that the registry named. If the registry wants to know who one is,
+    /// it is told and asked again.
     async fn send(
         &mut self,
         method: Method,
@@ -271,7 +271,7 @@ impl Registry {
         }
     }
 
-    /// Puts into words that the registry did not do something.
+    /// Creates the error for a request that the registry rejected.
     fn refused(&self, what: &str, answer: &Response<Bytes>) -> Error {
         let registry = &self.reference.registry;
         let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
@@ -302,8 +302,8 @@ impl Registry {
     }
 }
 
-/// Returns true if tokens may be got at an address: over TLS, or as openly as from the registry itself, but then no other host is
-/// sent a password.
+/// Returns true if tokens may be got at an address: over TLS, or as openly as from the registry itself, but then no
+/// other host is sent a password.
 fn may_be_asked(registry: &Uri, address: &Uri, with_credentials: bool) -> bool {
     let is_as_open = address.scheme() == registry.scheme();
     address.scheme_str() == Some("https") || (is_as_open && (!with_credentials || address.host() == registry.host()))

@@ -1,11 +1,12 @@
 //! Signatures of images by a key file, in the form that `cosign verify --key` reads.
 //!
-//! A signature covers a small JSON document, the payload, that names the digest of a manifest. Payload and signature are kept in the
-//! image's own repository, as a manifest with the tag `sha256-<digest>.sig`, see
-//! <https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>. Keys are ECDSA P-256 in PEM, as `openssl` and
-//! `cosign import-key-pair` use them.
+//! A signature covers a small JSON document, the payload, that names the digest of a manifest. Payload and signature
+//! are kept in the image's own repository, as a manifest with the tag `sha256-<digest>.sig`, see
+//! <https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>. Keys are ECDSA P-256 in PEM, as `openssl`
+//! and `cosign import-key-pair` use them.
 //!
-//! The payload that a registry returns is not trusted before its signature was checked, and then only what it says of the digest.
+//! The payload that a registry returns is not trusted before its signature was checked, and then only what it says of
+//! the digest.
 
 use super::reference::Reference;
 use super::registry::Registry;

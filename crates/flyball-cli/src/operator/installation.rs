@@ -82,7 +82,7 @@ impl Piece {
 }
 
 impl Installation {
-    /// Asks a program what it needs at a place, and adds what every operator needs.
+    /// Builds the installation of a program at a target: its own manifests, and those of every operator.
     pub(crate) async fn ask(args: &TargetArgs, namespace: Option<&str>, image: Option<&str>) -> Result<Self> {
         let program = Program::find(&args.source).await?;
         let description = program.describe(&args.args, &BTreeMap::new()).await?;
@@ -134,7 +134,7 @@ pub(crate) fn is_webhook_configuration(object: &Value) -> bool {
     object["kind"].as_str().is_some_and(|kind| kind.ends_with("WebhookConfiguration"))
 }
 
-/// Says where an object that the program told of belongs.
+/// Returns the file of an object from the program.
 fn piece(object: Value, place: &InstallTarget) -> Vec<Piece> {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -161,7 +161,7 @@ fn piece(object: Value, place: &InstallTarget) -> Vec<Piece> {
     }
 }
 
-/// Says which of the objects of a folder comes first: whom others name goes before those.
+/// Returns the order of an object in its folder: referenced objects come first.
 fn order(object: &Value) -> usize {
     const KINDS: [&str; 9] = [
         "Namespace",
@@ -189,7 +189,7 @@ fn snake(kind: &str) -> String {
     out
 }
 
-/// Begins an object.
+/// Creates an object.
 fn object(api_version: &str, kind: &str, name: &str, namespace: Option<&str>) -> Value {
     let mut made = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
     if let Some(namespace) = namespace {

@@ -1,7 +1,8 @@
-//! An operator as a process on this machine: built, given what it needs of the cluster, started, and replaced by a newer one.
+//! An operator as a process on this machine: built, given what it needs of the cluster, started, and replaced by a
+//! newer one.
 //!
-//! What it needs comes from itself: its `manifests`, of which the definitions, the webhook configurations and the policies
-//! are applied; the roles too if it is to be an [`Account`] of its own.
+//! What it needs comes from itself: its `manifests`, of which the definitions, the webhook configurations and the
+//! policies are applied; the roles too if it is to be an [`Account`] of its own.
 
 use crate::cluster::account::Account;
 use crate::cluster::apply::{self, Outcome};
@@ -195,8 +196,8 @@ impl Local {
         }
     }
 
-    /// Has it be on the cluster as in its pod: as a service account of its own name, by a kubeconfig that is written for it. Its pages
-    /// are at these addresses.
+    /// Runs the operator as in its pod: as its service account, with its own kubeconfig. Metrics and health are served
+    /// at these addresses.
     pub(crate) fn be_as_in_pod(&mut self, config: Config, kubeconfig: PathBuf, metrics: &str, health: &str) {
         self.flags = vec!["--kubeconfig".into(), kubeconfig.clone().into()];
         self.own_account = Some((config, kubeconfig));
@@ -210,13 +211,13 @@ impl Local {
         .into();
     }
 
-    /// Runs the operator until it is told to stop or ends by itself; if its files are [watched](Self::watch), the newest one
-    /// that builds, and until it is told to stop only. It has ended when this returns.
+    /// Runs the operator until it is told to stop or ends by itself; if its files are [watched](Self::watch), the
+    /// newest one that builds, and until it is told to stop only. It has ended when this returns.
     ///
     /// # Errors
     ///
-    /// When it cannot be built, installed or started, or fails; if its files are watched, such things are told of, and the next
-    /// save is waited for.
+    /// When it cannot be built, installed or started, or fails; if its files are watched, such things are told of, and
+    /// the next save is waited for.
     pub(crate) async fn run(&mut self, stop: impl Future<Output = ()>) -> Result<()> {
         self.args.check_project()?;
         let mut running = None;
@@ -239,7 +240,8 @@ impl Local {
         ended
     }
 
-    /// Ends the calls of the API server to an operator that has ended: they would fail, and with them the writes that they are about.
+    /// Ends the calls of the API server to an operator that has ended: they would fail, and with them the writes that
+    /// they are about.
     async fn withdraw(&mut self) {
         let connection = &self.connection;
         let wait = async {
@@ -326,7 +328,7 @@ impl Local {
         files
     }
 
-    /// Brings what runs, and what is applied, to what the files say.
+    /// Updates the program and the applied objects to the files.
     async fn renew(&mut self, running: &mut Option<Process>) -> Result<()> {
         // A mistake in samples costs nothing if it is found before anything is done.
         let samples = self.samples.as_deref().map(apply::read).transpose()?.unwrap_or_default();
@@ -363,7 +365,7 @@ impl Local {
         Ok(())
     }
 
-    /// Gives the operator what it needs of the cluster, and returns its webhook configurations.
+    /// Installs the objects that the operator needs, and returns its webhook configurations.
     async fn install(&mut self, program: &Program, variables: &BTreeMap<String, String>) -> Result<Vec<Value>> {
         let mut webhooks = Vec::new();
         let manifests = program.manifests(&self.args.args, variables).await?;
@@ -414,7 +416,8 @@ impl Local {
         Ok(webhooks)
     }
 
-    /// Refuses to run an operator whose kinds the cluster does not have: a definition that a watches.yaml needs is not in the project.
+    /// Refuses to run an operator whose kinds the cluster does not have: a definition that a watches.yaml needs is not
+    /// in the project.
     async fn check_kinds(&self, described: &Description, watches: &Path) -> Result<()> {
         for controller in &described.controllers {
             let mut parts = controller.reconciles.splitn(3, '.');
@@ -530,7 +533,7 @@ async fn variables(connection: &Connection, sources: &[Source]) -> Result<BTreeM
     Ok(all)
 }
 
-/// Takes the conversion out of a definition: the operator writes where it is to be asked.
+/// Removes the conversion from a definition: the operator sets the URL itself.
 fn without_conversion(mut definition: Value) -> Value {
     definition["spec"].as_object_mut().map(|spec| spec.remove("conversion"));
     definition
@@ -544,7 +547,8 @@ fn same_place(one: &Value, other: &Value) -> bool {
 }
 
 impl Connection {
-    /// Waits until the operator has told the API server where its webhooks are, but not long: it says itself what keeps it.
+    /// Waits until the operator has told the API server where its webhooks are, but not long: it says itself what keeps
+    /// it.
     async fn wait_for_webhooks(&self, webhooks: &[Value]) {
         let told = async |object: &Value| match self.read(object).await {
             Ok(found) => found["webhooks"]
@@ -562,8 +566,8 @@ impl Connection {
         let _ = timeout(Duration::from_secs(10), wait).await;
     }
 
-    /// Deletes a webhook configuration, or has a definition converted by nobody, unless others have replaced it since; returns what
-    /// was done.
+    /// Deletes a webhook configuration, or has a definition converted by nobody, unless others have replaced it since;
+    /// returns what was done.
     async fn withdraw(&self, object: &Value, uid: Option<String>) -> Result<Option<String>> {
         let (objects, told, name) = self.place(object).await?;
         let is_replaced =

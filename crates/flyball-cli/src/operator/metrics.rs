@@ -12,7 +12,7 @@ use std::net::TcpListener;
 pub(crate) struct Metrics(String);
 
 impl Metrics {
-    /// Asks the operator that serves them at this address.
+    /// Fetches the metrics of the operator at this address.
     pub(crate) async fn ask(web: &Web, address: &str) -> Result<Self> {
         let request = Request::get(format!("http://{address}/metrics")).body(Bytes::new()).when("invalid address")?;
         let answer = web.send(request).await?;
@@ -22,7 +22,8 @@ impl Metrics {
         Ok(Self(String::from_utf8_lossy(answer.body()).into_owned()))
     }
 
-    /// Returns the sum of all series of a name that have this label, such as `result="error"`, or of all for an empty one.
+    /// Returns the sum of all series of a name that have this label, such as `result="error"`, or of all for an empty
+    /// one.
     pub(crate) fn sum(&self, name: &str, label: &str) -> f64 {
         // Not `sum`, whose nothing is -0.
         self.series(name).filter(|(labels, _)| labels.contains(label)).fold(0.0, |sum, (_, value)| sum + value)

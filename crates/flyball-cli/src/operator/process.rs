@@ -20,7 +20,7 @@ const MAX_LINE_BYTES: u64 = 64 << 10;
 /// Timeout of a process to stop. An operator itself gives its reconciles 25 seconds.
 pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Takes the lines of a process's output.
+/// A sink for the lines of a process's output.
 pub(crate) type LineSink = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Passes on what is said, line by line, until the end.
@@ -37,7 +37,7 @@ pub(crate) fn relay(from: impl AsyncRead + Unpin + Send + 'static, sink: LineSin
     })
 }
 
-/// Begins the command of a program that is told to stop, as by [`Process::stop`], when this process ends in whatever way.
+/// Builds the command of a program that is stopped, as by [`Process::stop`], when this process ends for any reason.
 pub(crate) fn supervised(line: &[OsString]) -> Command {
     if !cfg!(target_os = "linux") {
         let mut command = Command::new(&line[0]);
@@ -57,7 +57,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts it in a process group of its own: Ctrl-C at the terminal reaches this process alone, which passes it on once.
+    /// Starts it in a process group of its own: Ctrl-C at the terminal reaches this process alone, which passes it on
+    /// once.
     pub(crate) fn start(mut command: Command, sink: Option<LineSink>) -> Result<Self> {
         command.process_group(0).kill_on_drop(true);
         if sink.is_some() {
@@ -84,8 +85,9 @@ impl Process {
         Ok(status)
     }
 
-    /// Tells it to stop by SIGTERM, and waits; one that does not is killed, and so it is when this process is told to stop
-    /// once more. Returns how it ended, unless by the signal: one that has hardly begun does not listen yet.
+    /// Stops the process with SIGTERM, and waits. After the timeout, or on a second signal to this process, it is
+    /// killed. Returns the exit status, unless the signal ended the process: a process that has just started does not
+    /// handle it yet.
     pub(crate) async fn stop(&mut self) -> Result<Option<ExitStatus>> {
         // One Ctrl-C may come as several signals: by the terminal, and by whatever this process was started by.
         let again = async {
@@ -98,14 +100,16 @@ impl Process {
         self.terminate();
         tokio::select! {
             biased;
-            ended = self.ended() => return Ok(Some(ended?).filter(|status| status.signal() != Some(Signal::TERM.as_raw()))),
+            ended = self.ended() => {
+                return Ok(Some(ended?).filter(|status| status.signal() != Some(Signal::TERM.as_raw())));
+            }
             () = again => {}
             () = sleep(STOP_TIMEOUT) => {}
         }
         self.kill().await.map(Some)
     }
 
-    /// Tells it to stop.
+    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
     }

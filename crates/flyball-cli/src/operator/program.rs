@@ -23,7 +23,7 @@ const WATCHES: &str = "watches.yaml";
 /// Options of a build of the project in this folder.
 #[derive(Clone, Default)]
 pub(crate) struct Build {
-    /// Which of its programs, if it has several.
+    /// Binary target, if the project has several.
     pub(crate) bin: Option<String>,
     /// Cargo's profile; `dev` unless given.
     pub(crate) profile: Option<String>,
@@ -33,7 +33,7 @@ pub(crate) struct Build {
     pub(crate) target: Option<String>,
     /// Additional environment variables of cargo.
     pub(crate) variables: BTreeMap<String, String>,
-    /// Takes the output of cargo; standard error unless given.
+    /// Sink for the output of cargo; standard error by default.
     pub(crate) sink: Option<LineSink>,
 }
 
@@ -169,7 +169,7 @@ impl fmt::Display for Program {
 }
 
 impl Program {
-    /// Tells a `watches.yaml` from a program by its name.
+    /// Returns whether a path is a `watches.yaml` or a program, by its name.
     pub(crate) fn of(path: &Path) -> Self {
         let is_yaml = path.extension().is_some_and(|end| end == "yaml" || end == "yml");
         if is_yaml { Self::Watches(path.into()) } else { Self::File(path.into()) }
@@ -189,8 +189,8 @@ impl Program {
         }
     }
 
-    /// Adds what to look at to an error about a program that does not say what the operator is. What is wrong with a watches.yaml, the
-    /// error itself says.
+    /// Adds what to look at to an error about a program that does not say what the operator is. What is wrong with a
+    /// watches.yaml, the error itself says.
     pub(crate) fn explain(&self, error: Error) -> Error {
         match self {
             Self::File(_) => error.hint(
@@ -226,7 +226,7 @@ impl Program {
         }
     }
 
-    /// Asks what the operator needs to be in the cluster.
+    /// Returns the manifests of the operator.
     pub(crate) async fn manifests(&self, args: &[String], variables: &BTreeMap<String, String>) -> Result<Vec<Value>> {
         let list: Value = self.ask("manifests", args, variables).await?;
         let mut objects = apply::flat(list);
@@ -234,7 +234,7 @@ impl Program {
         Ok(objects)
     }
 
-    /// Asks what the operator is.
+    /// Returns the description of the operator.
     pub(crate) async fn describe(&self, args: &[String], variables: &BTreeMap<String, String>) -> Result<Description> {
         self.ask("describe", args, variables).await
     }
@@ -258,7 +258,8 @@ impl Program {
     }
 }
 
-/// Takes the marks of the generator of schemas out of a definition, which say nothing to the API server, and names what it would name itself.
+/// Removes attributes of the schema generator, which the API server ignores, from a definition, and sets its default
+/// names.
 fn tidy(definition: &mut Value) {
     let names = &mut definition["spec"]["names"];
     if let (true, Some(kind)) = (names["listKind"].is_null(), names["kind"].as_str()) {

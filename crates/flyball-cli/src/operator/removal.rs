@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 
 /// Polling interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// So many objects are named that do not go.
+/// Number of remaining objects that an error lists.
 const NAMED: usize = 5;
 
 /// The custom resources of one definition that are in the cluster.
@@ -28,7 +28,7 @@ pub(crate) struct Resources {
     /// Name of the definition.
     pub(crate) definition: String,
     pub(crate) kind: String,
-    /// So many there are.
+    /// Number of custom resources.
     pub(crate) count: usize,
     #[serde(skip)]
     path: String,
@@ -158,8 +158,9 @@ const PASSING: [(&str, &str); 11] = [
     ("v1", "Service"),
 ];
 
-/// Finds what an earlier `deploy` of the operator made, and what is not among these objects any more: roles, and what would have
-/// the API server ask an operator that does not answer. What lies in namespaces other than its own is left, but for roles.
+/// Finds what an earlier `deploy` of the operator made, and what is not among these objects any more: roles, and what
+/// would have the API server ask an operator that does not answer. What lies in namespaces other than its own is left,
+/// but for roles.
 pub(crate) async fn stale(
     connection: &Connection,
     kinds: &Kinds,
@@ -193,7 +194,7 @@ pub(crate) async fn stale(
     Ok(stale)
 }
 
-/// Asks whether to go on; where nobody can be asked, it has to be said beforehand.
+/// Asks for confirmation; without a terminal, `--yes` is required.
 pub(crate) fn confirm(question: &str, yes: bool) -> Result<()> {
     if yes {
         return Ok(());

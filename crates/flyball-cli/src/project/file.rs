@@ -149,8 +149,8 @@ impl Project {
         }
     }
 
-    /// Finds the project that a folder is in: its own, or that of the nearest folder above. That of another tool, whose file has the same
-    /// name, is none.
+    /// Finds the project that a folder is in: its own, or that of the nearest folder above. That of another tool, whose
+    /// file has the same name, is none.
     pub(crate) fn find(folder: &Path) -> Result<Option<Self>> {
         let folder = folder.canonicalize().when(format!("cannot read {}", folder.display()))?;
         let Some(folder) = folder.ancestors().find(|folder| folder.join(FILE).is_file()) else { return Ok(None) };
@@ -200,7 +200,8 @@ impl Project {
         self.resources.iter().find(|resource| resource.is(group, version, kind))
     }
 
-    /// Returns the whole name of a group, whose end may be left out: `cache` is `cache.acme.io`. One with a dot is whole.
+    /// Returns the whole name of a group, whose end may be left out: `cache` is `cache.acme.io`. One with a dot is
+    /// whole.
     pub(crate) fn group(&self, named: &str) -> String {
         let whole = named.is_empty() || named == self.domain || named.contains('.');
         if whole { named.to_owned() } else { format!("{named}.{}", self.domain) }

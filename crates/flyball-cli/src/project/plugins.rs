@@ -1,8 +1,8 @@
 //! External plugins: programs that add to what `init`, `create` and `edit` write.
 //!
-//! A plugin is found at `FOLDER/NAME/VERSION/NAME`, asked in JSON on its standard input, and answers on its standard output, as
-//! kubebuilder's do: it is given all files of the project, and returns those that are new or different. Nothing is written before all
-//! plugins have answered, and nothing outside of the project. See
+//! A plugin is found at `FOLDER/NAME/VERSION/NAME`, asked in JSON on its standard input, and answers on its standard
+//! output, as kubebuilder's do: it is given all files of the project, and returns those that are new or different.
+//! Nothing is written before all plugins have answered, and nothing outside of the project. See
 //! <https://book.kubebuilder.io/plugins/extending/external-plugins>.
 
 mod flags;
@@ -50,7 +50,7 @@ pub(crate) struct PluginArgs {
     plugin_args: Vec<String>,
 }
 
-/// Which command asks, as plugins know it.
+/// The command that calls plugins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asking {
     Init,
@@ -76,7 +76,7 @@ impl PluginArgs {
         self.plugins.is_empty()
     }
 
-    /// Has the plugins add to what is about to be written. `args` is what the command was told, in flags.
+    /// Calls the plugins, which extend the pending changes. `args` are the flags of the command.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl PluginArgs {
         })
     }
 
-    /// Sees that each flag is one of a plugin's and its value fits, or shows those that there are and ends the program.
+    /// Validates the flags for plugins, or prints the known flags and exits.
     async fn check(&self, asking: Asking, plugins: &[Plugin]) -> Result<()> {
         let (command, flag) = asking.words();
         let mut flags: Vec<Flag> = Vec::new();
@@ -169,7 +169,7 @@ fn is_secret(name: &str) -> bool {
     SECRET_NAMES.contains(&&*name) || name.starts_with(".env.") || SECRET_ENDINGS.iter().any(|end| name.ends_with(end))
 }
 
-/// Takes over what a plugin has new or different.
+/// Adds new and changed files of a plugin's response.
 fn apply_response(
     plugin: &Plugin,
     answer: Response,
@@ -199,7 +199,7 @@ fn apply_response(
     Ok(())
 }
 
-/// Says why a path leads, or might lead, out of the project.
+/// Returns the reason why a path may be outside of the project, if it may.
 fn wrong_with(path: &Path, root: &Path) -> Option<&'static str> {
     let mut whole = root.to_owned();
     for part in path.components() {

@@ -1,7 +1,7 @@
 //! The code that commands write.
 //!
-//! What is written comes from the files in `templates`, by pure functions from names to paths and texts; [`changes`] brings it
-//! to the disk, all of it or nothing.
+//! What is written comes from the files in `templates`, by pure functions from names to paths and texts; [`changes`]
+//! brings it to the disk, all of it or nothing.
 
 pub(crate) mod api;
 pub(crate) mod built_in;

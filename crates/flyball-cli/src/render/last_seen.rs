@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 /// Lines that are shown of an object.
 const MAX_SUMMARY_LINES: usize = 40;
 
-/// Says in a few lines of YAML what is known of an object that does not become what it should be: its name, what keeps it, and its
-/// conditions, or its whole status if it has none.
+/// Summarizes an object that does not reach its expected state, in a few lines of YAML: name, finalizers, and
+/// conditions, or the whole status without conditions.
 pub(crate) fn summary(object: &Value) -> String {
     let mut seen = json!({
         "kind": object["kind"],

@@ -14,13 +14,13 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Says a value in this format.
+    /// Prints a value in this format.
     pub(crate) fn say(self, value: &impl Serialize) -> Result<()> {
         say(&self.write(value)?);
         Ok(())
     }
 
-    /// Says one of many values: JSON on a line, YAML as a document.
+    /// Prints one of many values: JSON as a line, YAML as a document.
     pub(crate) fn say_next(self, value: &impl Serialize) -> Result<()> {
         say(&self.write_next(value)?);
         Ok(())

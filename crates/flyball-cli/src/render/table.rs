@@ -58,12 +58,12 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Takes the rows of another table of the same columns.
+    /// Appends the rows of another table with the same columns.
     pub(crate) fn extend(&mut self, more: Self) {
         self.rows.extend(more.rows);
     }
 
-    /// Takes the rows of one event of a watch in place of its own. Only the first event has columns.
+    /// Replaces the rows by those of a watch event. Only the first event has columns.
     pub(crate) fn show_next(&mut self, event: &mut Value) -> Result<()> {
         self.rows = serde_json::from_value(event["rows"].take()).when("the watch event has no rows")?;
         Ok(())

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The line that stays below all others, on a terminal; empty if there is none.
 static FOOTER: Mutex<String> = Mutex::new(String::new());
 
-/// A colour, or how strongly something is said.
+/// A color, or how strongly something is said.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Style {
     Strong,
@@ -29,15 +29,15 @@ impl Style {
     }
 }
 
-/// Returns true if a stream is a terminal that shows colours, see <https://no-color.org>.
-pub(crate) fn shows_colours(stream: &impl IsTerminal) -> bool {
+/// Returns true if a stream is a terminal that shows colors, see <https://no-color.org>.
+pub(crate) fn shows_colors(stream: &impl IsTerminal) -> bool {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     stream.is_terminal() && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// Returns true if standard output is such a terminal, where lines may change as well.
 pub(crate) fn is_lively() -> bool {
-    shows_colours(&stdout())
+    shows_colors(&stdout())
 }
 
 /// Paints a text if it goes to a terminal.
@@ -45,18 +45,18 @@ pub(crate) fn paint(style: Style, text: &str) -> String {
     if is_lively() { format!("\x1b[{}m{text}\x1b[0m", style.code()) } else { text.to_owned() }
 }
 
-/// Says a line.
+/// Prints a line.
 pub(crate) fn say(text: &str) {
     // A reader that went away is no reason to stop what is being done.
     above_footer(|| drop(writeln!(stdout(), "{text}")));
 }
 
-/// Says a line to whoever reads what does not end by itself, and returns whether anybody still does.
+/// Prints a line of endless output; returns false if the reader has closed it.
 pub(crate) fn say_on(text: &str) -> bool {
     writeln!(stdout(), "{text}").is_ok()
 }
 
-/// Says a line of one of several that speak at the same time.
+/// Prints a line with the name of its source, for several concurrent sources.
 pub(crate) fn say_as(who: &str, style: Style, text: &str) {
     say(&format!("{} {text}", paint(style, &format!("{who:>8} |"))));
 }
@@ -88,15 +88,15 @@ fn above_footer(speak: impl FnOnce()) {
     let _ = write!(stdout(), "{footer}").and_then(|()| stdout().flush());
 }
 
-/// Says how far something is, on a terminal, where the next line takes its place.
+/// Prints progress on a terminal; the next line overwrites it.
 pub(crate) fn tell_in_place(text: &str) {
     let mut out = stdout();
     let _ = write!(out, "\r\x1b[K{text}\r").and_then(|()| out.flush());
 }
 
-/// Says a line on standard error, with a word in front.
+/// Prints a line with a prefix to standard error.
 pub(crate) fn complain(word: &str, text: &str) {
-    let word = match shows_colours(&stderr()) {
+    let word = match shows_colors(&stderr()) {
         true if word == "error" => format!("\x1b[1;31m{word}:\x1b[0m"),
         true => format!("\x1b[1m{word}:\x1b[0m"),
         false => format!("{word}:"),
@@ -150,12 +150,12 @@ pub(crate) fn columns(rows: Vec<Vec<String>>) -> Vec<String> {
     rows.iter().map(lay).collect()
 }
 
-/// Counts the columns that a line takes on a terminal, which colours do not.
+/// Counts the columns that a line takes on a terminal, which colors do not.
 fn width(line: &str) -> usize {
-    let mut in_colour = false;
+    let mut in_color = false;
     let visible = line.chars().filter(|&c| {
-        let skip = in_colour || c == '\x1b';
-        in_colour = skip && c != 'm';
+        let skip = in_color || c == '\x1b';
+        in_color = skip && c != 'm';
         !skip
     });
     visible.count()
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_take_no_columns() {
+    fn colors_take_no_columns() {
         for (line, expected) in [("", 0), ("plain", 5), ("\x1b[1;31mred\x1b[0m and more", 12), ("\x1b[0m", 0)] {
             assert_eq!(width(line), expected, "{line:?}");
         }

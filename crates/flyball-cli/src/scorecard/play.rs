@@ -292,7 +292,7 @@ impl<'a> Play<'a> {
         })
     }
 
-    /// Asks the control plane what it denied. Nobody else who asks it lacks a right.
+    /// Reads the denied requests of the control plane. No other client lacks permissions.
     async fn is_permitted(&self) -> Result<Found> {
         let request = Request::get("/metrics").body(Vec::new()).when("invalid address")?;
         let told = self.connection.client.request_text(request).await.when("the control plane did not respond")?;
@@ -302,7 +302,7 @@ impl<'a> Play<'a> {
         Ok(if denied.is_empty() { Found::Passed } else { Found::failed(why, remedy) })
     }
 
-    /// Looks at the samples and at what was made since they were applied.
+    /// Lists the samples and the objects created since they were applied.
     async fn inventory(&self) -> Result<Inventory> {
         let kinds = self.kinds.as_ref().ok_or_else(|| Error::new("the control plane's kinds are unknown"))?;
         Ok(inventory_of(&self.connection.client, kinds).await?.without(&self.before))
@@ -328,14 +328,14 @@ impl<'a> Play<'a> {
     }
 }
 
-/// Says what `/readyz` complains of.
+/// Returns the failed checks of `/readyz`.
 fn unready(page: &str) -> String {
     let complaints: Vec<String> =
         page.lines().filter_map(|line| line.strip_prefix("[-]")).map(|line| line.trim_start().to_owned()).collect();
     if complaints.is_empty() { page.trim().to_owned() } else { few(&complaints) }
 }
 
-/// Says what a status lacks.
+/// Returns the missing part of a status.
 fn missing_in(object: &Value, has_conditions: bool) -> Option<&'static str> {
     let status = object["status"].as_object().filter(|status| !status.is_empty());
     let Some(status) = status else { return Some("has none") };

@@ -31,7 +31,7 @@ impl Voice {
     }
 }
 
-/// Begins a command that runs all tests, whatever fails first.
+/// Builds a command that runs all tests, even after failures.
 pub(crate) fn cargo_test() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["test", "--no-fail-fast"]).stdin(Stdio::null());

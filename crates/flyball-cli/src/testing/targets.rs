@@ -38,7 +38,7 @@ struct Dependency {
 }
 
 impl Targets {
-    /// Asks cargo, which builds nothing for that.
+    /// Reads the targets with `cargo metadata`.
     pub(crate) fn here() -> Result<Self> {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["metadata", "--no-deps", "--format-version=1"]).stdin(Stdio::null()).stderr(Stdio::inherit());

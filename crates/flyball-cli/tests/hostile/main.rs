@@ -4,9 +4,9 @@
 //! The server is a process of its own, `flyball cluster up`; so are the attackers, a child of this very program that
 //! has less of the processor than the server (what is tried is the server, not the machine). An account without rights
 //! attacks first, then one with ordinary rights in one namespace. `FLYBALL_HOSTILE_SECONDS` says for how long each
-//! (10), `FLYBALL_HOSTILE_ONLY` which attacks, by the beginning of their names, `FLYBALL_HOSTILE_PROGRAM` which `flyball`. `FLYBALL_HOSTILE_AIMS` asserts latency, memory and
-//! recovery as they are aimed at for a release build on a machine that does nothing else; unset, that the server answers
-//! throughout and stays within bounds of memory.
+//! (10), `FLYBALL_HOSTILE_ONLY` which attacks, by the beginning of their names, `FLYBALL_HOSTILE_PROGRAM` which
+//! `flyball`. `FLYBALL_HOSTILE_AIMS` asserts latency, memory and recovery as they are aimed at for a release build on a
+//! machine that does nothing else; unset, that the server answers throughout and stays within bounds of memory.
 #![expect(clippy::print_stdout, reason = "a test says what it saw")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -27,6 +27,7 @@ fn modules_form_layers() {
     sources.check_cycles();
     sources.check_reachable();
     sources.check_words(&[]);
+    sources.check_width();
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn the_demo_comes_to_pass() {
         "finalizer removed, vg-1 deleted",
     ];
     assert!(story.map(at).is_sorted(), "{}", said.out);
-    assert!(!said.out.contains('\x1b'), "no colours into a pipe");
+    assert!(!said.out.contains('\x1b'), "no colors into a pipe");
     assert_eq!(said.err, "");
 }
 

@@ -38,7 +38,7 @@ impl Home {
     }
 }
 
-const INIT: &str = "init --domain acme.io site-operator --plugins licences/v1";
+const INIT: &str = "init --domain acme.io site-operator --plugins licenses/v1";
 
 fn text(home: &Home, path: &str) -> String {
     fs::read_to_string(home.0.join("site-operator").join(path)).unwrap()
@@ -47,16 +47,16 @@ fn text(home: &Home, path: &str) -> String {
 #[test]
 fn plugins_add_files_and_change_them() {
     let home = Home::new("plugins");
-    let number = json!([{"name": "number", "type": "int", "default": "1", "usage": "How many licences"}]);
+    let number = json!([{"name": "number", "type": "int", "default": "1", "usage": "How many licenses"}]);
     home.plugin(
-        "licences/v1/licences.sh",
+        "licenses/v1/licenses.sh",
         &[
             ("init", json!({"universe": {"LICENSES/a.txt": "free\n", "README.md": "mine\n"}})),
             ("create api", json!({"universe": {"src/site.rs": "fn  a(){}\n"}})),
             ("create webhook", json!({"universe": {"LICENSES/b.txt": "free\n"}})),
             ("edit", json!({"universe": {"LICENSES/a.txt": "freer\n"}})),
             ("flags", json!({"flags": number})),
-            ("metadata", json!({"metadata": {"Description": "Adds licences", "Examples": "  flyball edit …"}})),
+            ("metadata", json!({"metadata": {"Description": "Adds licenses", "Examples": "  flyball edit …"}})),
         ],
     );
     let init: Vec<&str> = INIT.split(' ').chain(["--", "--number", "2"]).collect();
@@ -66,32 +66,32 @@ fn plugins_add_files_and_change_them() {
     let asked = home.asked();
     assert_eq!((&asked["apiVersion"], &asked["command"]), (&json!("v1alpha1"), &json!("init")));
     assert_eq!(asked["args"], json!(["--domain", "acme.io", "--name", "site-operator", "--number", "2"]));
-    assert_eq!(asked["pluginChain"], json!(["licences/v1"]));
+    assert_eq!(asked["pluginChain"], json!(["licenses/v1"]));
     // It sees the files that are about to be written.
     assert!(asked["universe"]["src/lib.rs"].as_str().unwrap().contains("+flyball:operator"), "{asked}");
 
     // The only version there is need not be named.
-    let said = home.in_project("create api --group web --version v1 --kind Site --plugins licences").ok().out;
+    let said = home.in_project("create api --group web --version v1 --kind Site --plugins licenses").ok().out;
     assert!(said.contains("created src/controllers/site.rs\n") && said.contains("created src/site.rs\n"), "{said}");
     let asked = home.asked();
     assert_eq!(asked["args"], json!(["--group", "web.acme.io", "--version", "v1", "--kind", "Site"]));
     assert_eq!(asked["universe"]["LICENSES/a.txt"], "free\n");
-    let webhook = "create webhook --group web --version v1 --kind Site --validation --plugins licences";
+    let webhook = "create webhook --group web --version v1 --kind Site --validation --plugins licenses";
     assert!(home.in_project(webhook).ok().out.contains("created LICENSES/b.txt\n"));
-    assert_eq!(home.in_project("edit --plugins licences").ok().out, "changed LICENSES/a.txt\n");
-    assert_eq!(home.in_project("edit --plugins licences").ok().out, "");
+    assert_eq!(home.in_project("edit --plugins licenses").ok().out, "changed LICENSES/a.txt\n");
+    assert_eq!(home.in_project("edit --plugins licenses").ok().out, "");
 
-    let help = home.in_project("edit --plugins licences -- --help").ok().out;
-    let expected = "licences/v1: Adds licences\n\nExamples:\n  flyball edit …\n\n  --number int   How many licences [default: 1]\n";
+    let help = home.in_project("edit --plugins licenses -- --help").ok().out;
+    let expected = "licenses/v1: Adds licenses\n\nExamples:\n  flyball edit …\n\n  --number int   How many licenses [default: 1]\n";
     assert_eq!(help, expected);
     for (flags, words) in [
         ("--size=3", "unknown plugin flag --size"),
         ("--number two", "\"two\" is not a valid int for flag --number"),
         ("--number", "flag --number needs a value"),
     ] {
-        let said = home.in_project(&format!("edit --plugins licences -- {flags}"));
+        let said = home.in_project(&format!("edit --plugins licenses -- {flags}"));
         assert_eq!(said.code, Some(2), "{said:?}");
-        assert!(said.err.contains(words) && said.err.contains("flyball edit --plugins licences -- --help"), "{said:?}");
+        assert!(said.err.contains(words) && said.err.contains("flyball edit --plugins licenses -- --help"), "{said:?}");
         assert_eq!(home.asked()["command"], "flags", "it was not asked to edit");
     }
     assert_eq!(home.in_project("edit").code, Some(2));
@@ -102,7 +102,7 @@ fn plugins_add_files_and_change_them() {
 fn a_plugin_is_given_no_secrets_and_no_more_than_its_time() {
     let home = Home::new("plugins-secrets");
     home.plugin(
-        "licences/v1/licences",
+        "licenses/v1/licenses",
         &[("init", json!({})), ("create api", json!({"universe": {"prod.env": "stolen\n"}}))],
     );
     home.run(&INIT.split(' ').collect::<Vec<_>>()).ok();
@@ -111,27 +111,27 @@ fn a_plugin_is_given_no_secrets_and_no_more_than_its_time() {
     fs::write(folder.join("prod.env"), "TOKEN=hush\n").unwrap();
     fs::create_dir(folder.join(".kube")).unwrap();
     fs::write(folder.join(".kube/config"), "hush\n").unwrap();
-    let create = "create api --group apps --version v1 --kind Site --plugins licences/v1";
+    let create = "create api --group apps --version v1 --kind Site --plugins licenses/v1";
     home.in_project(create)
         .fails_with(&["must not write \"prod.env\": the file may contain secrets", "nothing was written"]);
     assert!(!home.asked().to_string().contains("hush") && home.asked()["universe"]["src/lib.rs"].is_string());
     assert_eq!(text(&home, "prod.env"), "TOKEN=hush\n");
 
-    let program = home.0.join(".config/flyball/plugins/licences/v1/licences");
+    let program = home.0.join(".config/flyball/plugins/licenses/v1/licenses");
     fs::write(&program, "#!/bin/sh\nexec sleep 600\n").unwrap();
     let words: Vec<&str> = create.split_whitespace().collect();
     let mut command = home.command(&words);
     command.current_dir(&folder).env("FLYBALL_PLUGIN_TIMEOUT", "1").env("PATH", "/usr/bin:/bin");
     Said::of(&command.output().unwrap())
-        .fails_with(&["plugin licences/v1 timed out after 1 s", "FLYBALL_PLUGIN_TIMEOUT=SECONDS"]);
+        .fails_with(&["plugin licenses/v1 timed out after 1 s", "FLYBALL_PLUGIN_TIMEOUT=SECONDS"]);
 }
 
 #[test]
 fn a_plugin_that_does_wrong_changes_nothing() {
     let home = Home::new("plugins-wrong");
     let init = || home.run(&INIT.split(' ').collect::<Vec<_>>());
-    init().fails_with(&["plugin licences/v1 not found", ".config/flyball/plugins/licences/v1/licences"]);
-    let place = "licences/v1/licences";
+    init().fails_with(&["plugin licenses/v1 not found", ".config/flyball/plugins/licenses/v1/licenses"]);
+    let place = "licenses/v1/licenses";
     fs::write(home.0.join("outside"), "").unwrap();
     for (path, words) in [
         ("../outside", "the path must be relative"),
@@ -141,22 +141,22 @@ fn a_plugin_that_does_wrong_changes_nothing() {
         ("PROJECT", "flyball itself manages this file"),
     ] {
         home.plugin(place, &[("init", json!({"universe": {"good": "a", path: "b"}}))]);
-        init().fails_with(&["plugin licences/v1 must not write", path, words, "nothing was written"]);
+        init().fails_with(&["plugin licenses/v1 must not write", path, words, "nothing was written"]);
         assert!(!home.0.join("site-operator").exists(), "{path}");
     }
     assert_eq!(fs::read_to_string(home.0.join("outside")).unwrap(), "");
     assert!(!Path::new("/tmp/flyball-outside").exists());
-    home.plugin(place, &[("init", json!({"error": true, "errorMsgs": ["no licence fits", "choose one"]}))]);
-    init().fails_with(&["plugin licences/v1 failed", "no licence fits", "choose one"]);
+    home.plugin(place, &[("init", json!({"error": true, "errorMsgs": ["no license fits", "choose one"]}))]);
+    init().fails_with(&["plugin licenses/v1 failed", "no license fits", "choose one"]);
     home.plugin(place, &[("init", json!({"command": "edit"}))]);
     init().fails_with(&["answered `edit` of v1alpha1 to a request for `init` of v1alpha1"]);
     home.plugin(place, &[]);
-    init().fails_with(&["plugin licences/v1 returned an invalid response"]);
+    init().fails_with(&["plugin licenses/v1 returned an invalid response"]);
     fs::write(home.0.join(".config/flyball/plugins").join(place), "#!/bin/sh\nexit 3\n").unwrap();
-    init().fails_with(&["plugin licences/v1 failed with exit status: 3"]);
-    home.plugin("licences/v2/licences", &[]);
-    home.run(&["init", "--domain", "a.io", "new", "--plugins", "licences"])
-        .fails_with(&["several versions: v1, v2", "--plugins licences/v1"]);
+    init().fails_with(&["plugin licenses/v1 failed with exit status: 3"]);
+    home.plugin("licenses/v2/licenses", &[]);
+    home.run(&["init", "--domain", "a.io", "new", "--plugins", "licenses"])
+        .fails_with(&["several versions: v1, v2", "--plugins licenses/v1"]);
     for name in ["../a", "a/b/c", "A", "", "a/1"] {
         assert_eq!(home.run(&["init", "--domain", "a.io", "new", "--plugins", name]).code, Some(2), "{name}");
     }

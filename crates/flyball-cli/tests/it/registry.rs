@@ -1,4 +1,5 @@
-//! A registry, as far as tests need one: it keeps what it is sent, checks digests, and wants to know who one is if it is told to.
+//! A registry, as far as tests need one: it keeps what it is sent, checks digests, and wants to know who one is if it
+//! is told to.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};

@@ -1,4 +1,5 @@
-//! What people see at a terminal, and what is different without one. The terminal is that of `script`, which is part of util-linux.
+//! What people see at a terminal, and what is different without one. The terminal is that of `script`, which is part of
+//! util-linux.
 #![cfg(target_os = "linux")]
 
 use crate::run::{SAMPLE, operator};
@@ -84,22 +85,22 @@ fn what_is_removed_is_asked_about() {
 }
 
 #[test]
-fn colours_are_for_terminals_that_want_them() {
-    let home = Home::new("colours");
+fn colors_are_for_terminals_that_want_them() {
+    let home = Home::new("colors");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let line = format!("install --program {}", operator());
     let plain = "CustomResourceDefinition myapps.apps.flyball.dev created (dry run)\n";
     let dry = format!("{line} --dry-run");
     let said = home.type_to(&dry, "").ok().out;
     assert!(said.contains("myapps.apps.flyball.dev \u{1b}[32mcreated\u{1b}[0m (dry run)\n"), "{said:?}");
-    for (name, value, coloured) in [("NO_COLOR", "1", false), ("TERM", "dumb", false), ("NO_COLOR", "", true)] {
+    for (name, value, colored) in [("NO_COLOR", "1", false), ("TERM", "dumb", false), ("NO_COLOR", "", true)] {
         let mut command = home.at_terminal(&dry);
         command.env(name, value);
         let said = answered(command, "").ok().out;
-        assert_eq!(!coloured, said.ends_with(plain) && !said.contains('\u{1b}'), "{name}={value} {said:?}");
+        assert_eq!(!colored, said.ends_with(plain) && !said.contains('\u{1b}'), "{name}={value} {said:?}");
         let mut command = home.at_terminal("get podz");
         command.env(name, value);
-        assert_eq!(coloured, answered(command, "").out.contains('\u{1b}'), "{name}={value}");
+        assert_eq!(colored, answered(command, "").out.contains('\u{1b}'), "{name}={value}");
     }
     assert_eq!(home.run(&dry.split(' ').collect::<Vec<_>>()).ok().out, plain);
 }

@@ -1,11 +1,12 @@
-//! Operators of charts and roles whose custom resources attack them, end to end: `flyball cluster up` and `flyball operate`, each in a
-//! process of its own.
+//! Operators of charts and roles whose custom resources attack them, end to end: `flyball cluster up` and `flyball
+//! operate`, each in a process of its own.
 //!
-//! The attacker is a service account that may write one kind in one namespace. While its resources are dealt with, others of the same kind
-//! in another namespace are made one after the other. It prints how long these wait before and during the attack, how long the attacks take until
-//! their conditions say that they failed, and the operator's memory. Asserted is what holds on any machine: the conditions, the
-//! memory, and wide bounds of time. `FLYBALL_TENANT_AIMS` asserts the times that are aimed at for a release build on a machine that does
-//! nothing else; `FLYBALL_TENANT_PROGRAM` names the program in place of the one that the tests were built with.
+//! The attacker is a service account that may write one kind in one namespace. While its resources are dealt with,
+//! others of the same kind in another namespace are made one after the other. It prints how long these wait before and
+//! during the attack, how long the attacks take until their conditions say that they failed, and the operator's memory.
+//! Asserted is what holds on any machine: the conditions, the memory, and wide bounds of time. `FLYBALL_TENANT_AIMS`
+//! asserts the times that are aimed at for a release build on a machine that does nothing else;
+//! `FLYBALL_TENANT_PROGRAM` names the program in place of the one that the tests were built with.
 #![expect(clippy::print_stdout, reason = "a test says what it saw")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -23,13 +24,14 @@ use tokio::time::{Instant, sleep};
 /// How long an attack may take until its condition is there, as it is aimed at and on any machine.
 const AIM: Duration = Duration::from_secs(2);
 const MAX_ATTACK: Duration = Duration::from_secs(180);
-/// By how much the operator's memory may grow, in MiB: by attacks of one sort, and of several at once. Threads that render give memory
-/// back with a delay, so that those of one rendering after the other add up.
+/// By how much the operator's memory may grow, in MiB: by attacks of one sort, and of several at once. Threads that
+/// render give memory back with a delay, so that those of one rendering after the other add up.
 const MAX_GROWTH_MIB: u64 = 128;
 const MAX_GROWTH_OF_SEVERAL_MIB: u64 = 256;
 /// How many others are measured before an attack, and how many at least during it.
 const OTHERS: usize = 100;
-/// By what factor the wait of others may grow, as it is aimed at: what is measured twice without an attack differs by as much.
+/// By what factor the wait of others may grow, as it is aimed at: what is measured twice without an attack differs by
+/// as much.
 const AIM_FACTOR: f64 = 2.0;
 /// How long one of the others may wait on any machine.
 const MAX_WAIT: Duration = Duration::from_secs(60);

@@ -1,4 +1,5 @@
-//! Checks the expressions of admission policies against the kinds that they are about, and says in their status what is wrong.
+//! Checks the expressions of admission policies against the kinds that they are about, and says in their status what is
+//! wrong.
 //!
 //! A policy works whatever is found. See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/#type-checking>.
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const NAME: &str = "validatingadmissionpolicy-status";
 
-/// Of so many kinds that a rule names, none further is looked at.
+/// Maximum number of kinds of a rule that are checked.
 const MAX_KINDS: usize = 10;
 
 pub(super) fn controller() -> Controller<impl Reconcile> {
@@ -177,7 +178,7 @@ impl Published<'_> {
         Ok(document.and_then(|document| cel::published(document, &gvk.group, &gvk.version, &gvk.kind)))
     }
 
-    /// Asks for a document; `None` if there is none.
+    /// Returns a document; `None` if there is none.
     async fn document(&mut self, path: &str) -> Result<Option<&Value>> {
         if !self.documents.contains_key(path) {
             let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;

@@ -1,4 +1,4 @@
-//! Gives aggregated cluster roles the rules of those that their selectors find.
+//! Sets the rules of aggregated cluster roles to those of the cluster roles that their selectors match.
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#aggregated-clusterroles>.
 

@@ -1,4 +1,4 @@
-//! Makes jobs at set times.
+//! Creates jobs on a schedule.
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/>.
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// When a job was to begin.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
-/// So much later than planned it is looked again, because clocks differ a little.
+/// Delay of a scheduled check, as a tolerance for clock skew.
 const DELTA: SignedDuration = SignedDuration::from_millis(100);
 
 /// Creates the controller.
@@ -80,7 +80,7 @@ impl Turn<'_> {
         self.status.active.iter().flatten().any(|job| job.uid.as_ref() == uid)
     }
 
-    /// Takes a job out of those that are known to run.
+    /// Removes a job from the list of active jobs.
     fn forget(&mut self, uid: Option<&String>) {
         if let Some(active) = &mut self.status.active {
             active.retain(|job| job.uid.as_ref() != uid);
@@ -152,7 +152,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Asks the API server for a job.
+    /// Reads a job from the API server.
     async fn find(&self, name: &str) -> Result<Option<Job>> {
         let namespace = self.cx.key().namespace().unwrap_or_default();
         Ok(Api::<Job>::namespaced(self.cx.client().clone(), namespace).get_opt(name).await?)
@@ -250,7 +250,8 @@ impl Turn<'_> {
         Ok(true)
     }
 
-    /// Creates a job and gives a reference to it; `None` if there is one of the name that the status knows, or somebody else's.
+    /// Creates a job and gives a reference to it; `None` if there is one of the name that the status knows, or somebody
+    /// else's.
     async fn make(&self, name: &str, at: Timestamp) -> Result<Option<ObjectReference>> {
         let template = &self.spec.job_template;
         let meta = template.metadata.clone().unwrap_or_default();

@@ -90,7 +90,7 @@ impl Reconcile for DaemonSets {
 }
 
 impl DaemonSets {
-    /// Makes and deletes pods until nothing is left to do; returns the time until pods that failed may be tried again.
+    /// Creates and deletes pods until the daemon set is complete; returns the delay before failed pods may be retried.
     async fn bring(&self, daemon: &mut Daemon<'_>, cx: &Context<DaemonSet>) -> Result<Option<Duration>> {
         let (placement, wait) = self.placement(daemon, cx).await;
         daemon.carry_out(placement, &self.events, cx).await?;
@@ -115,7 +115,8 @@ struct Daemon<'a> {
     spec: &'a DaemonSetSpec,
     hash: String,
     nodes: Vec<Node>,
-    /// The pods by the nodes that they are on, or meant for; on each node those that are on it come first, then the oldest.
+    /// The pods by the nodes that they are on, or meant for; on each node those that are on it come first, then the
+    /// oldest.
     pods: BTreeMap<String, Vec<Pod>>,
     now: Timestamp,
 }
@@ -148,7 +149,7 @@ impl Daemon<'_> {
         is_available(pod, self.spec.min_ready_seconds, self.now)
     }
 
-    /// Takes pods in. One that has ended and is being deleted is somebody else's to see to.
+    /// Adds pods, except for terminated ones that are being deleted.
     fn place(&mut self, pods: Vec<Pod>) {
         for pod in pods.into_iter().filter(|pod| !(is_over(pod) && is_deleting(pod))) {
             if let Some(node) = target(&pod) {

@@ -155,7 +155,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// Takes the next step of a rolling update.
+    /// Executes the next step of a rolling update.
     async fn roll(&mut self) -> Result<()> {
         self.sync_revision(true).await?;
         let Some(new) = self.new.clone() else { return Ok(()) };
@@ -172,7 +172,7 @@ impl Rollout<'_> {
         self.scale_old(&sizes).await
     }
 
-    /// Takes the next step of an update for which all old pods have to go first.
+    /// Executes the next step of an update of type `Recreate`.
     async fn recreate(&mut self) -> Result<()> {
         self.sync_revision(false).await?;
         if self.old.iter().any(|set| replicas(set) > 0) {
@@ -235,7 +235,7 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// Puts a replica set in the place of its former state.
+    /// Replaces the stored state of a replica set.
     fn put(&mut self, set: ReplicaSet) {
         let known = self.new.iter_mut().chain(&mut self.old).find(|known| known.metadata.uid == set.metadata.uid);
         if let Some(known) = known {

@@ -79,7 +79,7 @@ struct Kind {
     kind: String,
 }
 
-/// Asks for all resources; of one that is served in several versions, for the one that the server prefers.
+/// Discovers all resources, in the preferred version of each.
 ///
 /// See <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery>.
 pub(super) async fn served(client: &kube::Client) -> kube::Result<Vec<Served>> {

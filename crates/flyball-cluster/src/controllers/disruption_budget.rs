@@ -27,10 +27,10 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
             let ours = budgets.iter().filter(|budget| selector(budget).is_some_and(|selector| selector.matches(pod)));
             Ok(ours.map(key).collect())
         })
-        .watches::<Deployment>(neighbours)
-        .watches::<ReplicaSet>(neighbours)
-        .watches::<StatefulSet>(neighbours)
-        .watches::<ReplicationController>(neighbours)
+        .watches::<Deployment>(budgets_of_workload)
+        .watches::<ReplicaSet>(budgets_of_workload)
+        .watches::<StatefulSet>(budgets_of_workload)
+        .watches::<ReplicationController>(budgets_of_workload)
         .replaces::<PodDisruptionBudget>()
 }
 
@@ -39,7 +39,7 @@ fn key(budget: &PodDisruptionBudget) -> ObjectKey {
 }
 
 /// Finds the budgets beside a workload, whose size may matter to them.
-fn neighbours<T: Resource>(workload: &T, caches: &flyball::Caches) -> Result<Vec<ObjectKey>> {
+fn budgets_of_workload<T: Resource>(workload: &T, caches: &flyball::Caches) -> Result<Vec<ObjectKey>> {
     let budgets = caches.list::<PodDisruptionBudget>(workload.meta().namespace.as_deref())?;
     Ok(budgets.iter().map(key).collect())
 }
@@ -175,7 +175,7 @@ fn status(
     (status, recheck)
 }
 
-/// Puts in the condition that tells whether a pod may go.
+/// Sets the condition `DisruptionAllowed`.
 fn put(
     budget: &PodDisruptionBudget,
     status: &mut PodDisruptionBudgetStatus,

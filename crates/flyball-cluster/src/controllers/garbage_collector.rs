@@ -1,8 +1,8 @@
 //! Deletes what has lost its owner, and carries out foreground deletion and orphaning.
 //!
-//! All kinds are followed by their metadata into a [`Graph`] of who owns whom, which says what deserves a look. Whatever
-//! it says, nothing is deleted before the API server itself was asked: the owner is looked up by the coordinates that the
-//! reference gives, and the object is deleted in the very state that was judged.
+//! All kinds are followed by their metadata into a [`Graph`] of who owns whom, which says what deserves a look.
+//! Whatever it says, nothing is deleted before the API server itself was asked: the owner is looked up by the
+//! coordinates that the reference gives, and the object is deleted in the very state that was judged.
 //!
 //! See <https://kubernetes.io/docs/concepts/architecture/garbage-collection/>.
 

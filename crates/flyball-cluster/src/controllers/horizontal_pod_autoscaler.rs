@@ -1,7 +1,7 @@
 //! Scales workloads by what is measured of them, to as many replicas as bring it to where it should be.
 //!
-//! See <https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/>. A metric proposes a number of
-//! [replicas], [limits] keep it from changing too fast, and the [scale] subresource of the target gets it.
+//! See <https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/>. A metric proposes a
+//! number of [replicas], [limits] keep it from changing too fast, and the [scale] subresource of the target gets it.
 
 mod limits;
 mod measure;
@@ -140,7 +140,7 @@ impl Turn<'_> {
         self.status.current_metrics = statuses;
     }
 
-    /// Looks at the target and the metrics, and scales.
+    /// Reads the target and the metrics, and scales the target.
     async fn scale(&mut self) -> Result<(), String> {
         let scale = match self.on.scales.get(&self.spec.scale_target_ref, self.cx).await {
             Ok(scale) => scale,
@@ -231,7 +231,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Asks all metrics; the one that proposes most has its way. If some fail, there are at least no fewer replicas.
+    /// Evaluates all metrics and returns the largest proposal. If a metric fails, the target is not scaled down.
     async fn measure(&mut self, scale: &Scale) -> Result<Outcome, (String, Option<Vec<MetricStatus>>)> {
         let pods = self.pods(scale).await.map_err(|why| (why, None))?;
         let metrics = self.spec.metrics.clone().unwrap_or_default();

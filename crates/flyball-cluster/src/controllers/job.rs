@@ -192,7 +192,7 @@ fn verdict(
     }
 }
 
-/// Makes and deletes pods, counts those that ended, and writes the status; returns the time until the next look.
+/// Creates and deletes pods, counts terminated ones, and writes the status; returns the delay before the next sync.
 async fn count_and_manage(
     job: &mut Job,
     spec: &JobSpec,
@@ -235,7 +235,7 @@ async fn count_and_manage(
     managed.map(|()| wait)
 }
 
-/// Puts the final condition in, as the decision has it.
+/// Sets the final condition of the decision.
 fn finish(job: &mut Job, now: Timestamp) {
     let conditions = job.status.clone().unwrap_or_default().conditions.unwrap_or_default();
     let decision =
@@ -277,7 +277,7 @@ async fn write(job: &mut Job, cx: &Context<Job>) -> Result<bool> {
     Ok(true)
 }
 
-/// Brings the number of pods that run to what it should be.
+/// Adjusts the number of active pods.
 async fn manage(
     job: &Job,
     spec: &JobSpec,

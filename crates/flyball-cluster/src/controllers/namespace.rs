@@ -189,7 +189,7 @@ async fn update_conditions(namespace: &Namespace, found: &Found, cx: &Context<Na
     Ok(())
 }
 
-/// Takes our finalizer off a namespace, whatever its version: it is not read again for that.
+/// Removes the finalizer `kubernetes` of a namespace, whatever its resource version.
 async fn finalize(client: &kube::Client, namespace: &Namespace) -> kube::Result<()> {
     let mut changed = namespace.clone();
     changed.metadata.resource_version = None;

@@ -78,7 +78,7 @@ impl Reconcile for Lifecycle {
     }
 }
 
-/// Says until when a node is taken to be there.
+/// Returns the time until which the node counts as alive.
 fn heard_until(lease: Lease) -> Option<Timestamp> {
     let spec = lease.spec?;
     let seconds = spec.lease_duration_seconds.unwrap_or(SILENCE).max(SILENCE);
@@ -89,7 +89,7 @@ fn ready(node: &Node) -> Option<&NodeCondition> {
     node.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == "Ready")
 }
 
-/// Says of all conditions of a node that nothing is known of them any more.
+/// Sets all conditions of a node to `Unknown`.
 async fn silence(node: &Node, cx: &Context<Node>) -> Result<()> {
     let mut conditions = node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
     for condition in &mut conditions {
@@ -104,7 +104,7 @@ async fn silence(node: &Node, cx: &Context<Node>) -> Result<()> {
     Ok(())
 }
 
-/// Gives a node the taints that go with its condition, and takes away those that do not; `None` if it is gone.
+/// Sets the taints of a node by its condition; `None` if the node does not exist.
 async fn mark(node: &Node, ready: &str, cx: &Context<Node>) -> Result<Option<Node>> {
     let spec = node.spec.as_ref();
     let before = spec.and_then(|spec| spec.taints.clone()).unwrap_or_default();
@@ -143,7 +143,7 @@ async fn pods_on(node: &Node, cx: &Context<Node>) -> Result<Vec<Pod>> {
     Ok(Api::<Pod>::all(cx.client().clone()).list(&on).await?.items)
 }
 
-/// Says of a pod that it is not ready, for nobody else will.
+/// Sets the condition `Ready` of a pod to false.
 async fn mark_unready(pod: &Pod, cx: &Context<Node>) -> Result<()> {
     if is_over(pod) || !pods::is_ready(pod) {
         return Ok(());

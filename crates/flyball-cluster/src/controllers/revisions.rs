@@ -43,8 +43,8 @@ impl History {
     }
 }
 
-/// Finds the revision of a template among those of a set, or makes it; one that is taken again becomes the latest. Its hash
-/// is put under `label`.
+/// Finds the revision of a template among those of a set, or makes it; one that is taken again becomes the latest. Its
+/// hash is put under `label`.
 pub(super) async fn sync<K: Resource>(
     set: &K,
     selector: &owners::Selector,

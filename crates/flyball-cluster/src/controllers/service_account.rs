@@ -1,4 +1,4 @@
-//! Puts into every namespace what its pods rely on: the `default` service account, and the certificate of the server.
+//! Creates the objects that pods need in every namespace: the `default` service account and `kube-root-ca.crt`.
 //!
 //! See <https://kubernetes.io/docs/concepts/security/service-accounts/#default-service-accounts>.
 

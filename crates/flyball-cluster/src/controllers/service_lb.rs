@@ -1,7 +1,7 @@
-//! Gives services of type `LoadBalancer` an address, as a cloud does.
+//! Assigns an address to services of type `LoadBalancer`, like a cloud provider.
 //!
-//! See <https://kubernetes.io/docs/concepts/services-networking/service/#loadbalancer>. As long as the cluster has no node that
-//! is ready, there is nothing to balance to, and services wait.
+//! See <https://kubernetes.io/docs/concepts/services-networking/service/#loadbalancer>. As long as the cluster has no
+//! node that is ready, there is nothing to balance to, and services wait.
 
 mod addresses;
 

@@ -122,7 +122,8 @@ impl Step<'_> {
         is_active(pod) && pods::phase(pod) == "Running" && is_available(pod, self.spec.min_ready_seconds, self.cx.now())
     }
 
-    /// Makes what is missing, deletes what is too much, replaces what is old; one at a time unless told otherwise.
+    /// Creates missing pods, deletes surplus pods and replaces outdated ones; one at a time, unless the pod management
+    /// is parallel.
     async fn run(&mut self) -> Result<()> {
         for ordinal in self.wanted() {
             if let Some(pod) = self.pods.get(&ordinal).filter(|pod| is_over(pod)) {

@@ -1,7 +1,7 @@
 //! Binds claims to the volumes that fit them best, and tells of volumes what has become of them.
 //!
-//! See <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#binding>. Volumes are made and reclaimed by those who have
-//! storage: a claim of their class that no volume fits is handed over to them.
+//! See <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#binding>. Volumes are made and reclaimed by
+//! those who have storage: a claim of their class that no volume fits is handed over to them.
 
 mod unbound;
 
@@ -245,7 +245,7 @@ fn fits(volume: &PersistentVolume, claim: &PersistentVolumeClaim, wanted: &Persi
             == wanted.volume_attributes_class_name.clone().unwrap_or_default()
 }
 
-/// Has the volume name the claim, and then the claim the volume, each with its status.
+/// Binds the volume to the claim, and then the claim to the volume, each with its status.
 async fn bind(
     claim: &PersistentVolumeClaim,
     mut volume: PersistentVolume,

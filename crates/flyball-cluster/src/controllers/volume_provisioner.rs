@@ -1,7 +1,8 @@
-//! Makes volumes that consist of nothing but their object, for claims of classes that ask for them, and deletes them again.
+//! Provisions volumes without storage, which consist of the object alone, for claims of simulated classes, and deletes
+//! them.
 //!
-//! See <https://kubernetes.io/docs/concepts/storage/dynamic-provisioning/>. The binder hands a claim over by an annotation, once
-//! the class wants a volume to be made; the volume names the claim, and the binder does the rest.
+//! See <https://kubernetes.io/docs/concepts/storage/dynamic-provisioning/>. The binder hands a claim over by an
+//! annotation, once the class wants a volume to be made; the volume names the claim, and the binder does the rest.
 
 use crate::workload::events::Events;
 use crate::workload::{owners, pods};
@@ -20,7 +21,7 @@ pub(super) const PROVISIONER: &str = "flyball.dev/simulated";
 const DRIVER: &str = "simulated.flyball.dev";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
-/// Which nodes are simulated.
+/// Label of simulated nodes.
 const NODE: (&str, &str) = ("flyball.dev/node", "simulated");
 
 /// Creates the controller that provisions volumes.
@@ -36,8 +37,8 @@ pub(super) fn volumes() -> Controller<impl Reconcile> {
     Controller::new(Volumes).concurrency(1)
 }
 
-/// Creates the controller that gives a cluster a default class as soon as it has nodes that are simulated: their pods find
-/// volumes as on a real cluster's.
+/// Creates the controller that gives a cluster a default class as soon as it has nodes that are simulated: their pods
+/// find volumes as on a real cluster's.
 pub(super) fn classes() -> Controller<impl Reconcile> {
     Controller::new(Nodes).filter::<Node>(Predicate::annotations()).owns::<StorageClass>().concurrency(1)
 }

@@ -59,7 +59,7 @@ impl Material {
         Ok(material)
     }
 
-    /// Takes the certificate of the server for present, which nobody publishes where there is none.
+    /// Disables the check for `kube-root-ca.crt`, which is not published without a server certificate.
     pub(super) fn forgo_root_ca(&mut self) {
         if let Some(missing) = self.config_maps.get_mut("kube-root-ca.crt") {
             let data = Some([("ca.crt".to_owned(), String::new())].into());
@@ -67,7 +67,7 @@ impl Material {
         }
     }
 
-    /// Says why the volumes of a pod cannot be mounted, in the words of a kubelet.
+    /// Returns the reason why the volumes of a pod cannot be mounted, with the kubelet's message.
     pub(super) fn lacks_volume(&self, pod: &Pod) -> Option<String> {
         let namespace = pod.namespace().unwrap_or_default();
         for (claim, volume) in pods::claims(pod) {
@@ -243,7 +243,7 @@ fn field(pod: &Pod, path: &str) -> Option<String> {
     }
 }
 
-/// Puts the values of variables that are known in the place of `$(NAME)`; `$$` is a dollar.
+/// Replaces `$(NAME)` by the values of known variables; `$$` is a dollar sign.
 fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
     let (mut expanded, mut rest) = (String::new(), text);
     while let Some(at) = rest.find('$') {

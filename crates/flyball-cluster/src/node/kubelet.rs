@@ -26,7 +26,7 @@ const RESYNC_INTERVAL: Duration = Duration::from_secs(30);
 struct Waiting(Mutex<BTreeSet<(String, ObjectKey)>>);
 
 impl Waiting {
-    /// Has a pod looked at when something comes; returns what follows until then.
+    /// Requeues the pod when an object appears; returns the action until then.
     fn add(&self, what: String, pod: &ObjectKey) -> Action {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() >= MAX_WAITING_PODS {
@@ -65,8 +65,8 @@ pub(crate) struct Kubelet {
 }
 
 impl Kubelet {
-    /// Creates one whose containers run in `program`. Without a certificate of the server there is no `kube-root-ca.crt`,
-    /// which pods must not wait for then.
+    /// Creates one whose containers run in `program`. Without a certificate of the server there is no
+    /// `kube-root-ca.crt`, which pods must not wait for then.
     pub(crate) fn new(program: Arc<dyn Program>, has_root_ca: bool) -> Self {
         let events = Events::of_program(super::MANAGER);
         Self { program, has_root_ca, waiting: Arc::default(), addresses: Addresses::of_pods(), events }
@@ -139,7 +139,7 @@ impl Reconcile for Kubelet {
     }
 }
 
-/// Says of each condition what it has no more, too: conditions are merged with those that are there.
+/// Adds null for removed fields of each condition, since conditions are merged with the existing ones.
 fn merged(status: &PodStatus) -> Value {
     let mut status = json!(status);
     let conditions = status["conditions"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut);
@@ -151,7 +151,7 @@ fn merged(status: &PodStatus) -> Value {
     status
 }
 
-/// Has the API server forget a pod of which nothing runs any more.
+/// Deletes a terminated pod from the API server.
 async fn remove(pod: &Pod, cx: &Context<Pod>) -> Result<()> {
     let api = Api::<Pod>::namespaced(cx.client().clone(), cx.key().namespace().unwrap_or_default());
     let params = DeleteParams {

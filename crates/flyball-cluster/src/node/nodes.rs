@@ -1,4 +1,4 @@
-//! Makes the objects of simulated nodes.
+//! Creates the objects of simulated nodes.
 
 use super::SIMULATED;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -9,7 +9,7 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many nodes are made at the same time.
+/// Number of nodes that are created at the same time.
 const AT_ONCE: usize = 16;
 
 /// Simulated nodes that are alike.
@@ -34,33 +34,33 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// So many nodes, named `PREFIX-1` and so on, with 8 CPUs, 32 GiB of memory and room for 110 pods each unless told
-    /// otherwise.
+    /// Creates a description of `count` nodes, named `PREFIX-1` and so on. By default, each has 8 CPUs, 32 GiB of
+    /// memory and room for 110 pods.
     pub fn new(prefix: impl Into<String>, count: usize) -> Self {
         let (capacity, labels, taints) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         Self { prefix: prefix.into(), count, capacity, labels, taints }
     }
 
-    /// Gives each of them so much of a resource, such as `cpu`, `memory`, `pods` or `example.com/gpu`.
+    /// Sets the capacity of each node for a resource, such as `cpu`, `memory`, `pods` or `example.com/gpu`.
     pub fn capacity(mut self, resource: impl Into<String>, amount: impl Into<String>) -> Self {
         self.capacity.insert(resource.into(), Quantity(amount.into()));
         self
     }
 
-    /// Gives each of them a label.
+    /// Adds a label to each node.
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(key.into(), value.into());
         self
     }
 
-    /// Gives each of them a taint.
+    /// Adds a taint to each node.
     pub fn taint(mut self, taint: Taint) -> Self {
         self.taints.push(taint);
         self
     }
 
-    /// Makes them in a cluster, under names that are free, and returns the names. They become ready as soon as the
-    /// cluster's [`Kubelet`](crate::Controller::Kubelet) looks at them.
+    /// Creates the nodes in a cluster under free names, and returns the names. The cluster's
+    /// [`Kubelet`](crate::Controller::Kubelet) makes them ready.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Syncs a pod as a kubelet does: containers start, become ready, exit and restart. All state is in the status of the pod.
+//! Syncs a pod as a kubelet does: containers start, become ready, exit and restart. All state is in the status of the
+//! pod.
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/>.
 
@@ -280,7 +281,7 @@ impl PodSync<'_> {
         }
     }
 
-    /// Has a container wait that ended before it is started again; returns until when, if that has not come yet.
+    /// Delays the restart of a terminated container; returns the time of the restart, if it is in the future.
     fn back_off(
         &self,
         container: &Container,

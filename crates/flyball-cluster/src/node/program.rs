@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 
 /// Runs the containers of pods: starts, observes and stops them.
 ///
-/// A kubelet asks it about every container whenever it looks at a pod, so the answers must be cheap. It keeps in the status
-/// of the pod what it was told, and may ask a program that was made anew about containers that another one started.
+/// A kubelet asks it about every container whenever it looks at a pod, so the answers must be cheap. It keeps in the
+/// status of the pod what it was told, and may ask a program that was made anew about containers that another one
+/// started.
 pub trait Program: Send + Sync + 'static {
     /// Starts a container, unless it takes a while until it can be started; asked again then.
     ///
@@ -18,10 +19,11 @@ pub trait Program: Send + Sync + 'static {
     /// When it cannot be started. That is told in the status of the pod, and tried again.
     fn start(&self, launch: &Launch<'_>) -> Result<Start, StartError>;
 
-    /// Says how a container is that was started.
+    /// Returns the state of a started container.
     fn observe(&self, running: &Running<'_>, now: Timestamp) -> Observed;
 
-    /// Has a container end which was told to since `since`, and must within `grace`; called again until it has.
+    /// Stops a container, which was asked to stop at `since` and has the grace period `grace`. Called repeatedly until
+    /// it has stopped.
     fn stop(&self, running: &Running<'_>, since: Timestamp, grace: SignedDuration, now: Timestamp) -> Observed;
 }
 
@@ -125,7 +127,7 @@ impl Simulated {
         Rng::from_seed(self.seed).fork(&format!("{uid}/{}/{}/{what}", running.container.name, running.attempt))
     }
 
-    /// Says how the container ends, if it does.
+    /// Returns the exit of the container, if it has one.
     fn ending(&self, running: &Running<'_>) -> Option<Exit> {
         let script = self.rules.script(running.pod, &running.container.name);
         let (after, code) = script.ending(running.pod, running.container, running.attempt)?;

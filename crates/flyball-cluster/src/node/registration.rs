@@ -1,4 +1,4 @@
-//! Tells how simulated nodes are, as their kubelets would: what they have, that they are ready, and that they are still there.
+//! Registration of simulated nodes, like that of a kubelet: capacity, conditions and lease.
 //!
 //! See <https://kubernetes.io/docs/reference/node/node-status/>.
 
@@ -71,7 +71,7 @@ impl Reconcile for Registration {
 }
 
 impl Registration {
-    /// Says how the node is.
+    /// Returns the status of the node.
     fn status(&self, node: &Node, cx: &Context<Node>) -> Result<NodeStatus> {
         let (name, now) = (node.name_any(), cx.now());
         let mut status = node.status.clone().unwrap_or_default();
@@ -132,7 +132,7 @@ fn info(node: &Node) -> NodeSystemInfo {
     }
 }
 
-/// Puts in a condition; when it was last heard of changes with it only, since a lease tells of that.
+/// Sets a condition. The heartbeat time changes with the condition only, since the lease is the heartbeat.
 fn put(status: &mut NodeStatus, type_: &str, holds: bool, reason: &str, message: &str, now: Timestamp) {
     let conditions = status.conditions.get_or_insert_default();
     let holds = if holds { "True" } else { "False" };
@@ -151,7 +151,7 @@ fn put(status: &mut NodeStatus, type_: &str, holds: bool, reason: &str, message:
     }
 }
 
-/// Says that the node is still there, unless it was said lately; returns when to say it again.
+/// Renews the lease of the node if it is due; returns the delay before the next renewal.
 async fn beat(node: &Node, cx: &Context<Node>) -> Result<Duration> {
     let api = Api::<Lease>::namespaced(cx.client().clone(), NAMESPACE);
     let (name, now) = (cx.key().name(), cx.now());

@@ -25,7 +25,7 @@ const DEFAULT_RUN_TIME: SignedDuration = SignedDuration::from_secs(1);
 pub enum Delay {
     /// Drawn evenly from the first to the second.
     Between(SignedDuration, SignedDuration),
-    /// For ever.
+    /// Never ends.
     Never,
 }
 
@@ -106,14 +106,14 @@ pub struct ContainerScript {
     pub complete_after: Option<Delay>,
     /// Exit code, 0 by default. A container with another one exits after a second by default.
     pub exit_code: Option<i32>,
-    /// So many starts end with failure, later ones take the usual script.
+    /// Number of starts that fail; later starts follow the other fields.
     pub crashes: Option<i32>,
     /// Delay from the stop signal to the exit, at most the grace period; none by default.
     pub stop_after: Option<Delay>,
 }
 
-/// Says what the containers of some pods do. Of several rules, the first that says something about a pod counts; what
-/// annotations of the pod say goes before.
+/// The scripts of the containers of some pods. The first rule that matches a pod applies; annotations of the pod take
+/// precedence.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Rule {
@@ -228,7 +228,7 @@ fn annotated(pod: &Pod, container: &str) -> ContainerScript {
 }
 
 impl ResolvedScript {
-    /// Says when a container is ready.
+    /// Returns the delay before a container is ready.
     pub(super) fn ready(&self, container: &Container) -> Delay {
         let begins =
             |probe: Option<&k8s_openapi::api::core::v1::Probe>| probe.and_then(|probe| probe.initial_delay_seconds);
@@ -236,7 +236,7 @@ impl ResolvedScript {
         self.ready_after.unwrap_or_else(|| Delay::of(SignedDuration::from_secs(probes.unwrap_or(0).max(0).into())))
     }
 
-    /// Says when and with which exit code a container ends by itself, if it does.
+    /// Returns the delay and the exit code with which a container exits by itself, if it does.
     pub(super) fn ending(&self, pod: &Pod, container: &Container, attempt: i32) -> Option<(Delay, i32)> {
         let spec = pod.spec.as_ref()?;
         let usual = Delay::of(DEFAULT_RUN_TIME);

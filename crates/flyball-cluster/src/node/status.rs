@@ -144,7 +144,7 @@ fn conditions(pod: &Pod, spec: &PodSpec, status: &PodStatus, phase: &str) -> Vec
     ]
 }
 
-/// Says which readiness gates are not open.
+/// Returns the readiness gates that are not met.
 fn closed_gates(spec: &PodSpec, status: &PodStatus) -> Vec<String> {
     let mut closed = Vec::new();
     for gate in spec.readiness_gates.iter().flatten() {

@@ -15,7 +15,7 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// The pods of a node, and the node itself if it exists.
 #[derive(Debug, Default)]
 pub(super) struct Node {
-    pub(super) there: Option<There>,
+    pub(super) facts: Option<NodeFacts>,
     pub(super) pods: BTreeMap<ObjectKey, Arc<Facts>>,
     used: Amounts,
     load: Load,
@@ -23,14 +23,14 @@ pub(super) struct Node {
 
 /// Node data used by filters.
 #[derive(Debug, PartialEq)]
-pub(super) struct There {
+pub(super) struct NodeFacts {
     pub(super) labels: Labels,
     taints: Vec<Taint>,
     is_cordoned: bool,
     allocatable: Amounts,
 }
 
-impl There {
+impl NodeFacts {
     pub(super) fn new(node: &v1::Node) -> Self {
         let spec = node.spec.as_ref();
         let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
@@ -89,9 +89,9 @@ impl Node {
         self.pods.values().any(|pod| pod.ports.iter().any(|taken| taken.collides(port)))
     }
 
-    /// Says how good the node is for a pod, the more the better, or why it is none.
+    /// Returns the score of the node for a pod, or the reason why the pod does not fit.
     pub(super) fn judge(&self, name: &str, pending: &Pending) -> Result<i64, Vec<Reason>> {
-        let (Some(node), Some(spec)) = (&self.there, &pending.pod.spec) else { return Err(Vec::new()) };
+        let (Some(node), Some(spec)) = (&self.facts, &pending.pod.spec) else { return Err(Vec::new()) };
         let tolerations = spec.tolerations.as_ref();
         if affinity::named(spec).is_some_and(|names| !names.contains(name)) {
             return Err(Reason::lasting("node(s) didn't satisfy plugin(s) [NodeAffinity]"));
@@ -118,7 +118,7 @@ impl Node {
     }
 
     /// Lists what a pod asks for and the node does not have.
-    fn lacking(&self, node: &There, wanted: &Amounts) -> Vec<Reason> {
+    fn lacking(&self, node: &NodeFacts, wanted: &Amounts) -> Vec<Reason> {
         let mut lacking = Vec::new();
         let room = node.allocatable.get("pods");
         if i64::try_from(self.pods.len()).unwrap_or(i64::MAX) >= room {
@@ -134,7 +134,7 @@ impl Node {
     }
 
     /// Weighs how much would be left of the node, and what the pod prefers.
-    fn score(&self, name: &str, node: &There, pending: &Pending) -> i64 {
+    fn score(&self, name: &str, node: &NodeFacts, pending: &Pending) -> i64 {
         // Out of a million each, so that nodes differ as soon as one of them has a pod more.
         let left = |all: i64, used: i64, wanted: i64| match all {
             0 => 0,

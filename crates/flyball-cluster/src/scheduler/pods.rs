@@ -39,7 +39,7 @@ impl HostPort {
     }
 }
 
-/// Which pods a term of pod affinity is about, and how near is near.
+/// A term of pod affinity: its pods and its topology key.
 #[derive(Clone, Debug)]
 pub(super) struct Term {
     namespaces: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! Which pod is next: the most important first, those that failed after a wait.
+//! Scheduling queue: pods by priority, failed ones after a backoff.
 
 use flyball_core::ObjectKey;
 use std::cmp::Reverse;
@@ -37,7 +37,7 @@ impl Failed {
 }
 
 impl Queue {
-    /// Puts a pod in, unless it is there.
+    /// Adds a pod, unless it is queued.
     pub(super) fn add(&mut self, key: ObjectKey, priority: i32) {
         if self.places.contains_key(&key) || self.failures.contains_key(&key) {
             return;
@@ -62,7 +62,7 @@ impl Queue {
         self.stuck.remove(key);
     }
 
-    /// Takes out the next pod.
+    /// Removes the next pod and returns it.
     pub(super) fn next(&mut self, now: Instant) -> Option<ObjectKey> {
         while let Some((_, key)) = self.later.first().filter(|(due, _)| *due <= now).cloned() {
             self.later.pop_first();
@@ -74,12 +74,12 @@ impl Queue {
         Some(key)
     }
 
-    /// Tells when a pod is due that failed.
+    /// Returns the time at which the next failed pod is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.later.first().map(|(due, _)| *due)
     }
 
-    /// Takes back a pod for which nothing was found; it waits until something changes, or if `again` only for a while.
+    /// Requeues a pod that was not scheduled. It waits for a change, or with `again` for its backoff.
     pub(super) fn failed(&mut self, key: ObjectKey, priority: i32, now: Instant, again: bool) {
         let times = self.failures.get(&key).map_or(0, |failed| failed.times) + 1;
         self.remove(&key);
@@ -92,7 +92,7 @@ impl Queue {
         }
     }
 
-    /// Has all be tried again that wait for a change, once they have waited long enough.
+    /// Requeues all pods that wait for a change, after their backoff.
     pub(super) fn something_changed(&mut self) {
         for key in std::mem::take(&mut self.stuck) {
             if let Some(failed) = self.failures.get(&key) {

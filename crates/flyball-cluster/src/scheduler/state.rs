@@ -3,8 +3,8 @@
 //! Most pods are one of many that want the same. For these a [`Class`] keeps what was found out of every node, and only
 //! looks anew at nodes that changed since: a pod then costs as much as few nodes do, not as many.
 
-use super::neighbours::Neighbours;
-use super::nodes::{Node, Reason, There};
+use super::neighbors::Neighbors;
+use super::nodes::{Node, NodeFacts, Reason};
 use super::pods::{Facts, Pending};
 use super::queue::Queue;
 use super::volumes::Volumes;
@@ -75,7 +75,7 @@ pub(super) enum Decision {
     Choose(Arc<Pending>, Arc<str>, Vec<ObjectKey>),
     /// It goes nowhere, which is why.
     Unfit(Arc<Pending>, String),
-    /// There is nothing to decide.
+    /// NodeFacts is nothing to decide.
     Nothing,
 }
 
@@ -137,13 +137,13 @@ impl State {
         self.places.insert(key, node);
     }
 
-    /// Takes a pod off its node; returns whether it was on one.
+    /// Removes a pod from its node; returns whether it was on one.
     fn leave(&mut self, key: &ObjectKey) -> bool {
         let Some(name) = self.places.remove(key) else { return false };
         if let Some(node) = self.nodes.get_mut(&name) {
             let gone = node.remove(key);
             self.repelling -= usize::from(gone.is_some_and(|pod| !pod.repels.is_empty()));
-            if node.there.is_none() && node.pods.is_empty() {
+            if node.facts.is_none() && node.pods.is_empty() {
                 self.nodes.remove(&name);
             }
         }
@@ -160,10 +160,10 @@ impl State {
     }
 
     pub(super) fn put_node(&mut self, node: &v1::Node) {
-        let (name, there): (Arc<str>, _) = (node.name_any().into(), There::new(node));
+        let (name, facts): (Arc<str>, _) = (node.name_any().into(), NodeFacts::new(node));
         let known = self.nodes.entry(name.clone()).or_default();
-        if known.there.as_ref() != Some(&there) {
-            known.there = Some(there);
+        if known.facts.as_ref() != Some(&facts) {
+            known.facts = Some(facts);
             self.touch(&name);
             self.queue.something_changed();
         }
@@ -172,7 +172,7 @@ impl State {
     pub(super) fn remove_node(&mut self, name: &str) {
         let name: Arc<str> = name.into();
         if let Some(node) = self.nodes.get_mut(&name) {
-            node.there = None;
+            node.facts = None;
             if node.pods.is_empty() {
                 self.nodes.remove(&name);
             }
@@ -194,17 +194,17 @@ impl State {
         self.queue.something_changed();
     }
 
-    /// Tells when a pod is due that failed, if none is ready.
+    /// Returns the time at which the next failed pod is due, if none is ready.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.queue.next_due()
     }
 
-    /// Takes the next pod and decides; `None` if none is ready.
+    /// Schedules the next pod; `None` if none is ready.
     pub(super) fn next(&mut self, now: Instant) -> Option<Decision> {
         let key = self.queue.next(now)?;
         let Some(pending) = self.pending.get(&key).cloned() else { return Some(Decision::Nothing) };
         // Where nobody runs pods, nobody schedules them either.
-        if !self.nodes.values().any(|node| node.there.as_ref().is_some_and(There::is_alive)) {
+        if !self.nodes.values().any(|node| node.facts.as_ref().is_some_and(NodeFacts::is_alive)) {
             self.queue.failed(key, pending.priority(), now, false);
             return Some(Decision::Nothing);
         }
@@ -234,7 +234,7 @@ impl State {
     fn by_class(&mut self, key: &str, pending: &Pending) -> Result<Arc<str>, String> {
         let mut class = self.classes.remove(key).unwrap_or_default();
         for name in self.changes.range(class.seen + 1..).map(|(_, name)| name) {
-            let there = self.nodes.get(name).filter(|node| node.there.is_some());
+            let there = self.nodes.get(name).filter(|node| node.facts.is_some());
             class.judge(name, there.map(|node| node.judge(name, pending)));
         }
         (class.seen, class.used) = (self.clock, self.clock);
@@ -252,13 +252,13 @@ impl State {
 
     /// Finds a node by looking at all of them.
     fn one_by_one(&self, pending: &Pending) -> Result<Arc<str>, String> {
-        let neighbours = Neighbours::count(pending, &self.nodes, &self.namespaces);
+        let neighbors = Neighbors::count(pending, &self.nodes, &self.namespaces);
         let mut verdicts = BTreeMap::new();
         for (name, node) in &self.nodes {
-            let Some(there) = &node.there else { continue };
+            let Some(facts) = &node.facts else { continue };
             let verdict = node.judge(name, pending).and_then(|score| {
-                self.volumes.reach(name, &there.labels, pending, |name| self.nodes.contains_key(name))?;
-                Ok(score + neighbours.judge(&there.labels)?)
+                self.volumes.reach(name, &facts.labels, pending, |name| self.nodes.contains_key(name))?;
+                Ok(score + neighbors.judge(&facts.labels)?)
             });
             verdicts.insert(name.clone(), verdict);
         }
@@ -269,14 +269,14 @@ impl State {
         }
     }
 
-    /// Says why no node takes a pod, in the words of kube-scheduler.
+    /// Returns the reason why no node fits a pod, with kube-scheduler's message.
     fn refusal(
         &self,
         pending: &Pending,
         before: Option<String>,
         verdicts: &BTreeMap<Arc<str>, Result<i64, Vec<Reason>>>,
     ) -> String {
-        let all = self.nodes.values().filter(|node| node.there.is_some()).count();
+        let all = self.nodes.values().filter(|node| node.facts.is_some()).count();
         let (mut counts, mut evictable): (BTreeMap<&str, usize>, usize) = (BTreeMap::new(), 0);
         for reasons in verdicts.values().filter_map(|verdict| verdict.as_ref().err()) {
             for reason in reasons {
@@ -304,14 +304,14 @@ impl State {
         format!("0/{all} nodes are available: {why}. no new claims to deallocate, preemption: {preemption}")
     }
 
-    /// Takes for granted that a pod goes to a node.
+    /// Assumes that a pod is bound to a node.
     pub(super) fn assume(&mut self, pending: &Pending, node: &Arc<str>) {
         let key = pending.key();
         self.assumed.insert(key.clone(), pending.facts.uid.clone());
         self.place(key, node.clone(), Arc::new(pending.facts.clone()));
     }
 
-    /// Takes back what was assumed of a pod that did not get there; one that failed for a reason that may pass is tried again.
+    /// Reverts the assumption for a pod whose binding failed. After a temporary failure, the pod is requeued.
     pub(super) fn forget(&mut self, pending: &Arc<Pending>, now: Instant) {
         let key = pending.key();
         // The watch may have told meanwhile what became of it.
@@ -322,7 +322,7 @@ impl State {
         }
     }
 
-    /// Puts a pod aside for which there is no node now.
+    /// Marks a pod as unschedulable until something changes.
     pub(super) fn unfit(&mut self, pending: &Pending, now: Instant) {
         let key = pending.key();
         if self.pending.get(&key).is_some_and(|known| known.facts.uid == pending.facts.uid) {

@@ -90,7 +90,7 @@ impl Volumes {
         Ok(unbound)
     }
 
-    /// Says why the volumes of a pod cannot be reached from a node.
+    /// Returns the reason why the volumes of a pod are not available on a node.
     pub(super) fn reach(
         &self,
         name: &str,

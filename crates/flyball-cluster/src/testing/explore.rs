@@ -35,38 +35,39 @@ const RANDOM: [&str; 15] = [
 /// Name prefix of token volumes.
 const TOKENS: &str = "kube-api-access-";
 
-/// The type of Secrets in which Helm keeps revisions, whose payloads hold times, and whose annotations what was drawn.
+/// Type of the Secrets with Helm's revisions. Their payloads contain times, their annotations random values.
 const REVISIONS: &str = "helm.sh/release.v1";
-/// Labels of theirs with times.
+/// Their labels with times.
 const REVISION_TIMES: [&str; 2] = ["createdAt", "modifiedAt"];
 
-/// Unit of the times in a state: what takes a little longer after a crash is no difference. Half of it is no whole number of
-/// minutes, as periods often are.
+/// Unit of times in a state, so that small delays after a crash make no difference. Half of it is not a whole number of
+/// minutes, unlike most periods.
 const TIME_UNIT: SignedDuration = SignedDuration::from_mins(15);
 
-/// The last request at which a crash is tried.
+/// Number of requests at which a crash is tried.
 const LAST_CRASH: u64 = 1000;
 
 impl Test {
-    /// Returns the objects in the namespace of the test by resource and name, without what differs from run to run: UIDs,
-    /// versions, generations, addresses, drawn volumes and nodes, and what Helm keeps of a revision but for its state.
+    /// Returns the objects in the namespace of the test by resource and name, without values that differ between runs:
+    /// UIDs, resource versions, generations, addresses, assigned volumes and nodes, and Helm's revisions except for
+    /// their state.
     ///
-    /// A name that was drawn for `metadata.generateName` is `*` after its prefix, wherever it occurs. Objects whose names are
-    /// alike then stand together, as an array in the order of their contents. Times are told from the object's creation, in
-    /// quarters of an hour. Events, leases and endpoints are not in it.
+    /// Names that were generated from `metadata.generateName` are `*` after the prefix, wherever they occur. Objects
+    /// with the same name then form an array, in the order of their contents. Times are relative to the object's
+    /// creation, in quarters of an hour. Events, leases and endpoints are omitted.
     ///
-    /// What the operator changed outside of the namespace is in it as well, by the path of its collection.
+    /// Objects that the operator changed outside of the namespace are included, by the path of their collection.
     ///
     /// # Panics
     ///
-    /// When the API server cannot be asked.
+    /// If a request to the API server fails.
     pub async fn state(&self) -> BTreeMap<String, Value> {
         let mut objects = self.objects().await;
         objects.extend(self.changed_outside().await);
         state_of(objects)
     }
 
-    /// Returns the cluster-scoped objects and those of other namespaces that the operator changed, as far as they are there.
+    /// Returns the existing cluster-scoped objects and those of other namespaces that the operator changed.
     async fn changed_outside(&self) -> Vec<(String, DynamicObject)> {
         let mut objects = Vec::new();
         for path in self.installed.log.changes().into_iter().filter(|path| !path.ends_with("/*")) {
@@ -83,7 +84,8 @@ impl Test {
         objects
     }
 
-    /// Returns the objects in the namespace of the test, each with its resource, but for the [passing](Inventory::PASSING) ones.
+    /// Returns the objects in the namespace of the test with their resources, except for
+    /// [transient](Inventory::PASSING) ones.
     pub(super) async fn objects(&self) -> Vec<(String, DynamicObject)> {
         let discovery = Discovery::new(self.client()).run().await;
         let discovery = discovery.unwrap_or_else(|error| panic!("cannot learn what the API server serves: {error}"));
@@ -104,7 +106,7 @@ impl Test {
     }
 }
 
-/// Returns what is to be the same in each run.
+/// Returns the part of the objects that is equal in all runs.
 fn state_of(objects: Vec<(String, DynamicObject)>) -> BTreeMap<String, Value> {
     let drawn = Placeholders::of(&objects);
     let mut alike: BTreeMap<String, Vec<Value>> = BTreeMap::new();
@@ -130,7 +132,7 @@ fn state_of(objects: Vec<(String, DynamicObject)>) -> BTreeMap<String, Value> {
     state
 }
 
-/// Tells a time from the creation of its object, as exactly as runs agree.
+/// Describes a time relative to the creation of its object, with the precision that is equal in all runs.
 fn describe_time(time: Timestamp, created: Option<Timestamp>) -> String {
     let Some(created) = created else { return "a time".to_owned() };
     let (unit, passed) = (TIME_UNIT.as_secs(), time.duration_since(created).as_secs());
@@ -154,7 +156,7 @@ impl Placeholders {
         Self(drawn)
     }
 
-    /// Takes out what differs from run to run.
+    /// Removes values that differ between runs.
     fn settle(&self, value: &mut Value, created: Option<Timestamp>) {
         match value {
             Value::Object(fields) => {
@@ -170,7 +172,7 @@ impl Placeholders {
                 fields.values_mut().for_each(|field| self.settle(field, created));
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.settle(item, created)),
-            // The volume of a pod's token has a drawn name.
+            // The volume of a pod's token has a random name.
             Value::String(text) if text.starts_with(TOKENS) => text.truncate(TOKENS.len()),
             Value::String(text) => {
                 *text = text.parse().map_or_else(|_| self.replace(text.clone()), |time| describe_time(time, created));
@@ -188,14 +190,16 @@ impl Placeholders {
     }
 }
 
-/// Plays a scenario once undisturbed, and then again for each request of the operator: it crashes right before that one is
-/// sent, or, if it writes, right after it was carried out and before its answer is seen, and is started again. Each time things must
-/// come to rest in the same [state](Test::state). Returns how many crashes were tried.
+/// Crashes the operator at each of its requests, one per run, and asserts that all runs converge to the same
+/// [state](Test::state). Returns the number of crashes.
 ///
-/// The scenario creates and changes what it likes and need not wait for anything. What it returns must be the same each time, too:
-/// of an operator that acts on something outside of the cluster, that is how it is out there, once all has
-/// [come to rest](Test::assert_converges). The operator is not disturbed after its restart. On a real cluster there is only
-/// the first, undisturbed run; of an operator that sends more than 1,000 requests, only those are tried, which is printed, and told to `flyball lint`.
+/// The first run has no crash. In each further run, the operator crashes before it sends a request, or after the API
+/// server processed a write and before the response arrives, and is restarted.
+///
+/// The scenario creates and changes objects, and need not wait for anything. Its result must be equal in all runs too:
+/// for an operator with external effects, the scenario waits until the operator has [converged](Test::assert_converges)
+/// and returns the external state. On a real cluster, there is only the first run. At most 1,000 requests are tried; if
+/// the operator sends more, this is printed and reported to `flyball lint`.
 ///
 /// ```
 /// # use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
@@ -225,7 +229,8 @@ impl Placeholders {
 ///
 /// # Panics
 ///
-/// When a run comes to rest in another state, or not at all, or returns something else; the message says how to repeat it.
+/// If a run converges to another state, does not converge, or returns another result. The message explains how to
+/// repeat the run.
 pub async fn explore_crashes<T: Debug + PartialEq>(
     setup: impl Fn() -> Setup,
     scenario: impl AsyncFn(&Test) -> T,
@@ -260,7 +265,7 @@ pub async fn explore_crashes<T: Debug + PartialEq>(
             );
             match crashed {
                 Some(true) => {}
-                // A read that was carried out leaves nothing.
+                // Reads have no effect.
                 Some(false) => break,
                 None => {
                     has_ended = true;
@@ -277,7 +282,7 @@ pub async fn explore_crashes<T: Debug + PartialEq>(
     crashes
 }
 
-/// Says what of one state another does not have, and the other way round.
+/// Describes the differences between two states.
 fn differences(expected: &BTreeMap<String, Value>, found: &BTreeMap<String, Value>) -> String {
     let mut text = String::new();
     for (name, value) in expected {

@@ -1,14 +1,15 @@
 //! Changes of an operator outside of the namespace of its test: cluster-scoped objects and other namespaces.
 //!
-//! It is read off the operator's requests and their answers, so that only what the operator itself did counts. A change is expected
-//! of objects that the test made, of the operator's own kinds, of what such objects own, and of what the test [allows](Allowlist).
-//! This module sends no requests.
+//! It is read off the operator's requests and their answers, so that only what the operator itself did counts. A change
+//! is expected of objects that the test made, of the operator's own kinds, of what such objects own, and of what the
+//! test [allows](Allowlist). This module sends no requests.
 
 use http::{Method, Uri};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Groups whose objects are questions. Leases are not among them: the operator's own one is in the namespace of the test.
+/// Groups whose objects are questions. Leases are not among them: the operator's own one is in the namespace of the
+/// test.
 const QUESTIONS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
 
 /// Changes that an operator may make outside of the namespace of its test.
@@ -90,7 +91,7 @@ impl Neighbors {
         Self { home: home.to_owned(), allowed, ..Self::default() }
     }
 
-    /// Takes in what the test wrote.
+    /// Records a write of the test.
     pub(super) fn made(&mut self, place: &WriteTarget, answer: &Value) {
         self.made.insert(place.object(answer));
         self.owners.extend(answer["metadata"]["uid"].as_str().map(str::to_owned));
@@ -101,7 +102,7 @@ impl Neighbors {
         }
     }
 
-    /// Takes in what the operator wrote.
+    /// Records a write of the operator.
     pub(super) fn changed(&mut self, method: &Method, place: &WriteTarget, answer: &Value) {
         if place.is_question() || place.namespace.as_ref() == Some(&self.home) {
             return;

@@ -11,11 +11,12 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 impl Test {
-    /// Lets things come to rest, crashes the operator, starts it again after this time, and expects that all was left alone: what
-    /// was there before is there with its UID, no container was restarted, and nothing was made since the operator came back.
+    /// Asserts that an outage of the operator changes nothing: waits until it has converged, crashes it, and restarts
+    /// it after this time. All objects must exist with the same UID, no container may have restarted, and no object may
+    /// be created after the restart.
     ///
-    /// At most an hour of paused time passes, or five minutes on a real cluster; that less was tried than asked for is printed. Events, leases and endpoints are not looked
-    /// at, nor is what cron jobs make.
+    /// The outage is limited to an hour of paused time, or to five minutes on a real cluster; a shorter outage than
+    /// requested is printed. Events, leases, endpoints and the jobs of cron jobs are ignored.
     ///
     /// ```
     /// # use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
@@ -34,7 +35,8 @@ impl Test {
     /// # }
     /// # fn operator() -> Operator { Operator::new("pods").controller(Controller::new(Pods).owns::<Pod>()) }
     /// # fn main() {
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    /// # runtime.unwrap().block_on(async {
     /// // #[tokio::test(start_paused = true)]
     /// let mut test = Test::of(operator).nodes(1).start().await;
     /// test.apply("{apiVersion: v1, kind: Secret, metadata: {name: web}}").await;
@@ -44,7 +46,7 @@ impl Test {
     ///
     /// # Panics
     ///
-    /// When something is gone, was replaced, restarted or made, which the message names; when things do not come to rest.
+    /// If an object was deleted, replaced, restarted or created, with its name, or if the operator does not converge.
     pub async fn assert_outage_is_harmless(&mut self, outage: Duration) {
         let (wanted, outage) = (outage, outage.min(self.installed.target.convergence_times().1));
         self.assert_converges().await;
@@ -72,7 +74,7 @@ impl Test {
 
     async fn inventory(&self) -> Inventory {
         let mut objects = self.objects().await;
-        // What cron jobs make comes and goes by the clock: jobs, and the pods of these.
+        // Cron jobs create and delete jobs and pods by the clock.
         let owned =
             |object: &DynamicObject, by: &dyn Fn(&OwnerReference) -> bool| object.owner_references().iter().any(by);
         let jobs = objects.extract_if(.., |(_, object)| owned(object, &|owner| owner.kind == "CronJob"));
@@ -82,7 +84,7 @@ impl Test {
     }
 }
 
-/// Puts each on a line of its own.
+/// Joins the texts, one per line.
 fn list(all: &[String]) -> String {
     all.iter().map(|one| format!("\n  {one}")).collect()
 }

@@ -8,18 +8,18 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Names the file that gets a line of JSON from each test.
+/// Environment variable with the path of the file to which each test adds a line of JSON.
 const PERMISSIONS: &str = "FLYBALL_TEST_PERMISSIONS";
-/// Names the file that gets a line of JSON from each chaos run.
+/// Environment variable with the path of the file to which each chaos run adds a line of JSON.
 const CHAOS: &str = "FLYBALL_TEST_CHAOS";
 
 /// Fault applied to an operator.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Done {
-    /// So many crashes, in a run each.
+    /// Number of crashes, each in its own run.
     Crashes(usize),
-    /// It was away for so long, with so many pods in its namespace.
+    /// An outage of this length, with this number of pods in the namespace.
     Outage { seconds: u64, pods: usize },
 }
 
@@ -61,9 +61,9 @@ impl Drop for ChaosRun {
     }
 }
 
-/// Adds a line about an operator if somebody asked for it: what it may do, what it did, and what it was denied.
+/// Reports the granted, used and denied permissions of an operator, if the environment variable is set.
 ///
-/// One test alone shows little: what it leaves unused, another uses. So the lines are summed up by whoever reads them.
+/// The reader sums up the lines of all tests: a permission that one test does not use may be used by another.
 pub(super) fn write(operator: &str, rules: &[PolicyRule], log: &Log) -> io::Result<()> {
     std::env::var_os(PERMISSIONS).map_or(Ok(()), |path| append(Path::new(&path), &line(operator, rules, log)))
 }
@@ -80,7 +80,7 @@ fn line(operator: &str, rules: &[PolicyRule], log: &Log) -> Value {
 }
 
 fn append(path: &Path, line: &Value) -> io::Result<()> {
-    // Tests end at the same time; a line written at once stays one.
+    // Tests run concurrently: a single write keeps a line whole.
     OpenOptions::new().create(true).append(true).open(path)?.write_all(format!("{line}\n").as_bytes())
 }
 

@@ -38,7 +38,7 @@ impl fmt::Display for Permission {
 }
 
 impl Permission {
-    /// Tells what a request does; `None` if it is about no object.
+    /// Returns the permission that a request needs; `None` if it concerns no object.
     fn of(method: &Method, uri: &Uri) -> Option<Self> {
         let query = uri.query().unwrap_or_default();
         let mut path = uri.path().split('/').filter(|part| !part.is_empty()).peekable();
@@ -50,7 +50,7 @@ impl Permission {
         path.next()?;
         let mut resource = path.next()?;
         let (mut name, mut subresource) = (path.next(), path.next());
-        // A namespace is a place if something follows its name, unless that is a part of the namespace itself.
+        // A path below a namespace is namespaced, unless it is a subresource of the namespace itself.
         if let ("namespaces", Some(inner)) = (resource, subresource)
             && !["status", "finalize"].contains(&inner)
         {
@@ -72,7 +72,7 @@ impl Permission {
         Some(Self { group: group.to_owned(), resource, verb: verb.to_owned() })
     }
 
-    /// Returns what rules permit, one by one; what holds for all groups or resources is left out.
+    /// Returns the single permissions of rules; wildcards of groups and resources are omitted.
     pub(super) fn granted(rules: &[PolicyRule]) -> Vec<Self> {
         let mut granted = Vec::new();
         for rule in rules {
@@ -89,7 +89,7 @@ impl Permission {
         granted
     }
 
-    /// Returns true if it changes something; the leases by which replicas elect a leader do not count.
+    /// Returns true if it is a write, other than of a leader election lease.
     fn writes(&self) -> bool {
         !["get", "list", "watch"].contains(&&*self.verb) && self.group != "coordination.k8s.io"
     }
@@ -107,7 +107,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Returns what came since an earlier count.
+    /// Returns the requests since an earlier count.
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |permission: &Permission| earlier.counts.get(permission).copied().unwrap_or_default();
         let new = |(permission, count): (&Permission, &u64)| {
@@ -130,16 +130,16 @@ impl fmt::Display for Requests {
     }
 }
 
-/// Something that an operator was not permitted to do.
+/// A request that the API server denied to the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
     /// Required permission.
     pub permission: Permission,
-    /// The words of the API server.
+    /// Message of the API server.
     pub message: String,
 }
 
-/// An error of a reconcile that came of a [`Denial`], and where in the code the request was made.
+/// An error of a reconcile that was caused by a [`Denial`], with the place of the request in the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DenialSite {
     controller: String,
@@ -148,12 +148,12 @@ struct DenialSite {
     at: Option<String>,
 }
 
-/// When the operator is to crash, once: at its request of this number, from 1 on.
+/// A single crash of the operator at the request of this number, from 1 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Crash {
     /// The request is not sent.
     Before(u64),
-    /// It is carried out, and its answer is lost.
+    /// It is processed, and its response is lost.
     After(u64),
 }
 
@@ -164,7 +164,7 @@ pub(super) struct Log(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Rings when the operator is to crash.
+    /// Notified when the operator should crash.
     crash: Notify,
 }
 
@@ -191,13 +191,13 @@ struct State {
     expected: Vec<String>,
     /// Set if transient errors are injected.
     has_faults: bool,
-    /// When the test or the operator last wrote something.
+    /// Time of the last write by the test or the operator.
     written: Option<Instant>,
     /// Changes outside of the namespace of the test, if checked.
     neighbors: Option<Neighbors>,
 }
 
-/// An object whose reconciles fail, though nothing was written since the first of these failures but to fail again.
+/// An object whose reconciles fail, without other writes since the first failure.
 #[derive(Debug)]
 struct RepeatedFailure {
     since: Instant,
@@ -216,8 +216,8 @@ impl RepeatedFailure {
         Self { since: now, last: now, failures: 0, is_settled: false, relapses: 0, error: String::new() }
     }
 
-    /// Returns true if the object fails again and again for so long. A reconcile that succeeded in between ends that only if no other
-    /// failure followed for as long as two of these periods.
+    /// Returns true if the object has failed repeatedly for this period. A success ends it only if no other failure
+    /// follows within two of these periods.
     fn repeats(&self, period: Duration) -> bool {
         let is_over = self.is_settled && (self.relapses == 0 || self.last.elapsed() > 2 * period);
         self.failures > 1 && self.since.elapsed() >= period && !is_over
@@ -225,24 +225,24 @@ impl RepeatedFailure {
 }
 
 impl Log {
-    /// Looks from now on at what happens outside of this namespace.
+    /// Starts to watch for writes outside of this namespace.
     pub(super) fn watch_neighbors(&self, namespace: &str, allowed: Allowlist) {
         self.lock().neighbors = Some(Neighbors::new(namespace, allowed));
     }
 
-    /// Takes in what the test wrote.
+    /// Records a write of the test.
     pub(super) fn made(&self, place: &WriteTarget, answer: &Value) {
         let mut state = self.lock();
         state.written = Some(Instant::now());
         state.neighbors.iter_mut().for_each(|neighbors| neighbors.made(place, answer));
     }
 
-    /// Takes in what the operator wrote.
+    /// Records a write of the operator.
     pub(super) fn changed(&self, method: &Method, place: &WriteTarget, answer: &Value) {
         self.lock().neighbors.iter_mut().for_each(|neighbors| neighbors.changed(method, place, answer));
     }
 
-    /// Describes what the operator changed outside of the namespace and nobody expects.
+    /// Describes unexpected changes of the operator outside of the namespace.
     pub(super) fn unexpected_changes(&self) -> Vec<String> {
         self.lock().neighbors.iter().flat_map(Neighbors::unexpected).collect()
     }
@@ -252,7 +252,7 @@ impl Log {
         self.lock().neighbors.iter().flat_map(Neighbors::all).collect()
     }
 
-    /// Notes that the operator starts, which tries everything again.
+    /// Records a start of the operator, which retries all objects.
     pub(super) fn started(&self) {
         let mut state = self.lock();
         state.failing.clear();
@@ -285,7 +285,7 @@ impl Log {
         self.lock().has_faults = true;
     }
 
-    /// Notes that an object does not fail, or not any more.
+    /// Records a success of an object.
     pub(super) fn settled(&self, controller: &str, object: &ObjectKey) {
         let mut state = self.lock();
         let (key, has_faults) = ((controller.to_owned(), object.clone()), state.has_faults);
@@ -295,12 +295,12 @@ impl Log {
         }
     }
 
-    /// Returns true if nobody has written anything for so long.
+    /// Returns true if there was no write for this period.
     pub(super) fn is_at_rest(&self, period: Duration) -> bool {
         self.lock().written.is_none_or(|written| written.elapsed() >= period)
     }
 
-    /// Describes the objects that have failed for so long, again and again.
+    /// Describes the objects that have failed repeatedly for this period.
     pub(super) fn failing_for(&self, period: Duration) -> Vec<String> {
         let state = self.lock();
         let fails = |failing: &RepeatedFailure| {
@@ -315,12 +315,12 @@ impl Log {
             .collect()
     }
 
-    /// Has the operator crash.
+    /// Schedules a crash of the operator.
     pub(super) fn plan(&self, crash: Option<Crash>) {
         self.lock().crash = crash;
     }
 
-    /// Counts a request on its way, and returns whether the operator crashes with it.
+    /// Counts a request before it is sent, and returns whether the operator crashes at it.
     pub(super) fn sent(&self, method: &Method) -> Option<Crash> {
         let mut state = self.lock();
         state.sent += 1;
@@ -344,7 +344,7 @@ impl Log {
         self.0.crash.notified().await;
     }
 
-    /// Notes that the operator ended, and why if it was not told to.
+    /// Records the exit of the operator, with the reason if it was unexpected.
     pub(super) fn ended(&self, error: Option<&RunError>) {
         self.lock().failure = error.map(|error| {
             let source = std::error::Error::source(error).map(|source| format!(": {source}"));
@@ -383,16 +383,16 @@ impl Log {
         self.lock().denials.entry(permission).or_insert_with(|| message.to_owned());
     }
 
-    /// Takes in an error of a reconcile, which may have come of a denial.
+    /// Records an error of a reconcile, which may be due to a denial.
     pub(super) fn failed(&self, controller: &str, object: &ObjectKey, error: &flyball::Error) {
-        // What waits for a change fails again whenever something else changes.
+        // An error that waits for a change may repeat after any change.
         if error.is_retried() {
             let mut state = self.lock();
             let written = state.written;
             let failing =
                 state.failing.entry((controller.to_owned(), object.clone())).or_insert_with(RepeatedFailure::new);
             if failing.is_settled {
-                // Something has changed in between: that it failed before says nothing.
+                // There was another write in between: earlier failures do not count.
                 if written.is_some_and(|written| written >= failing.last) {
                     *failing = RepeatedFailure::new();
                 } else {
@@ -425,7 +425,7 @@ impl Log {
     pub(super) fn take_denials(&self) -> Vec<String> {
         let described = self.describe_denials();
         let mut state = self.lock();
-        // So are the errors that come of them.
+        // The errors caused by them are removed too.
         let denials = std::mem::take(&mut state.denials);
         state.expected.extend(denials.into_values().filter(|message| !message.is_empty()));
         drop(state);
@@ -440,7 +440,7 @@ impl Log {
         self.lock().denials.iter().map(denial).collect()
     }
 
-    /// Says of every denial what was asked for, by whom and where.
+    /// Describes each denial: permission, controller and place in the source.
     pub(super) fn describe_denials(&self) -> Vec<String> {
         let state = self.lock();
         let describe = |(permission, message): (&Permission, &String)| {
@@ -455,7 +455,7 @@ impl Log {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Counts are whole whatever panicked.
+        // Counts are consistent even after a panic.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -64,7 +64,7 @@ impl Target {
         Self::Own { cluster: Box::new(cluster), webhooks, trace: Trace::default(), faults, rng, running }
     }
 
-    /// Goes to the cluster of a kubeconfig.
+    /// Connects to the cluster of a kubeconfig.
     pub(super) async fn real(path: &str) -> Self {
         let kubeconfig = Kubeconfig::read_from(path).unwrap_or_else(|error| panic!("{KUBECONFIG}={path}: {error}"));
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
@@ -137,14 +137,14 @@ impl Target {
         }
     }
 
-    /// Has the API server call an operator's webhooks.
+    /// Registers the webhooks of an operator with the API server.
     pub(super) fn serve(&self, operator: &str, namespace: &str, webhooks: Webhooks) {
         if let Self::Own { webhooks: local, .. } = self {
             local.serve(webhook_host(operator, namespace), webhooks);
         }
     }
 
-    /// Has nobody answer for an operator's webhooks.
+    /// Unregisters the webhooks of an operator, so that calls fail.
     pub(super) fn silence(&self, operator: &str, namespace: &str) {
         if let Self::Own { webhooks, .. } = self {
             webhooks.silence(&webhook_host(operator, namespace));
@@ -177,7 +177,7 @@ impl Target {
         }
     }
 
-    /// Tells the time as the cluster does.
+    /// Returns the clock of the cluster.
     pub(super) fn clock(&self) -> Clock {
         match self {
             Self::Own { cluster, .. } => cluster.clock().clone(),
@@ -210,7 +210,7 @@ impl Drop for Target {
     }
 }
 
-/// Goes on in real time, if tokio's time is paused: another cluster does not wait.
+/// Resumes tokio's time if it is paused, since a real cluster runs in real time.
 pub(super) async fn let_time_pass() {
     #[expect(clippy::disallowed_methods, reason = "it is asked whether tokio's time is another one")]
     let began = std::time::Instant::now();

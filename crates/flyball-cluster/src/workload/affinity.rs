@@ -72,7 +72,7 @@ pub(crate) fn may_be_on(spec: &PodSpec, node: &str, labels: &Labels) -> bool {
         && required(spec).is_none_or(|terms| any_selects(terms, node, labels))
 }
 
-/// Says how well a node meets the preferred affinity of a pod: the weights it earns, and all that there are.
+/// Returns the sum of the weights of the preferred affinity of a pod that a node matches, and the sum of all weights.
 pub(crate) fn preference(spec: &PodSpec, node: &str, labels: &Labels) -> (i64, i64) {
     let preferred =
         affinity(spec).and_then(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.as_deref());

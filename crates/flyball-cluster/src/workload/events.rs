@@ -17,11 +17,11 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// So many events an object may have at once …
+/// Burst of events of one object.
 const BURST: u32 = 25;
-/// … and one more for each of these intervals.
+/// Interval after which the burst grows by one.
 const INTERVAL: SignedDuration = SignedDuration::from_mins(5);
-/// Of so many objects is remembered what was published about them.
+/// Number of objects whose events are remembered.
 const OBJECTS: usize = 256;
 
 /// Publishes the events of one component.
@@ -69,7 +69,7 @@ impl Events {
         Self { component: name, manager: name, known: Mutex::default() }
     }
 
-    /// Tells that something went as it should. That it cannot be told is no reason for anything else to fail.
+    /// Publishes a normal event. Errors are ignored.
     pub(crate) async fn normal<K: Resource, T: Resource>(
         &self,
         cx: &Context<K>,
@@ -80,7 +80,7 @@ impl Events {
         self.publish(cx, None, about, ("Normal", reason.into(), message.into())).await;
     }
 
-    /// Tells that something needs attention.
+    /// Publishes a warning event.
     pub(crate) async fn warning<K: Resource, T: Resource>(
         &self,
         cx: &Context<K>,
@@ -91,7 +91,7 @@ impl Events {
         self.publish(cx, None, about, ("Warning", reason.into(), message.into())).await;
     }
 
-    /// Tells something: of which type, for what reason, in which words; and on which host, where there is one.
+    /// Publishes an event of this type, reason and message, optionally with a host.
     pub(crate) async fn publish<K: Resource, T: Resource>(
         &self,
         cx: &Context<K>,

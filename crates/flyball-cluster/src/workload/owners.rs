@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 pub(crate) struct Selector(selector::LabelSelector);
 
 impl Selector {
-    /// Takes over the selector of a spec. An absent one selects nothing.
+    /// Converts the selector of a spec. A missing selector matches nothing.
     pub(crate) fn new(selector: Option<&LabelSelector>) -> Option<Self> {
         let selector = serde_json::to_value(selector?).unwrap_or(Value::Null);
         Some(Self(selector::LabelSelector::from_value(&selector)))
@@ -128,7 +128,7 @@ where
     Ok(claimed)
 }
 
-/// Asks the API server whether the owner is still the one that was read: nothing is to be given to one that goes.
+/// Verifies with the API server that the owner has the same UID and is not being deleted, before adoption.
 async fn is_there<K: Resource>(owner: &K, cx: &Context<K>) -> Result<bool> {
     let kind = kube::api::ApiResource::erase::<K>(&());
     let path = match cx.key().namespace() {

@@ -82,7 +82,8 @@ pub(crate) fn from_template(template: &PodTemplateSpec, owner: &impl ResourceExt
     Pod { metadata, spec: template.spec.clone(), status: None }
 }
 
-/// Makes pods in batches that double as long as all goes well, so that a create that is refused is not sent in hundreds.
+/// Creates pods in batches that double while creations succeed, so that a rejected creation is not repeated hundreds of
+/// times.
 pub(crate) async fn create<K: Resource>(
     owner: &K,
     pods: &[Pod],
@@ -119,7 +120,7 @@ pub(crate) fn reason(error: &flyball::Error) -> String {
     error.status().map_or_else(|| error.to_string(), |status| status.message.clone())
 }
 
-/// Puts those in front that are to be deleted first. `crowd` tells how many of the owner's pods a pod's node has.
+/// Sorts pods by their order of deletion. `crowd` returns the number of the owner's pods on a pod's node.
 pub(crate) fn sort_for_deletion(pods: &mut [Pod], now: Timestamp, crowd: impl Fn(&Pod) -> usize) {
     let phases = |pod: &Pod| match phase(pod) {
         "Running" => 2,

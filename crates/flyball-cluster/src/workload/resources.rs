@@ -109,7 +109,7 @@ pub(crate) fn requested(pod: &Pod) -> Amounts {
     most
 }
 
-/// Says what a pod counts as when nodes are compared, where asking for nothing is not taken for needing nothing.
+/// Returns the requests of a pod for scoring, where missing requests count with a default.
 pub(crate) fn load(pod: &Pod) -> Load {
     let mut load = Load::default();
     for container in pod.spec.iter().flat_map(|spec| &spec.containers) {

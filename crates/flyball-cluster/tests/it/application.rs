@@ -1,4 +1,5 @@
-//! One custom resource that stands for seven objects: as it should be, under disorder, and with an operator that is killed.
+//! One custom resource that stands for seven objects: as it should be, under disorder, and with an operator that is
+//! killed.
 
 use crate::cluster;
 use flyball::{Operator, Rng};

@@ -1,4 +1,5 @@
-//! What an object says of a clean-up that fails, for a kind whose conditions are declared as `flyball create api` declares them.
+//! What an object says of a clean-up that fails, for a kind whose conditions are declared as `flyball create api`
+//! declares them.
 
 use crate::{cluster, eventually};
 use flyball::{Action, Condition, Context, Controller, Operator, Reconcile, Result};

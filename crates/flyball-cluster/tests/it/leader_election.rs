@@ -1,7 +1,7 @@
 //! Of several replicas one acts, whatever happens to it, to the lease and to the API server.
 //!
-//! Each replica works without a pause: a secret changes several times a second. The server looks at each write that is not
-//! about the lease, when it arrives: the lease has to say that its sender leads.
+//! Each replica works without a pause: a secret changes several times a second. The server looks at each write that is
+//! not about the lease, when it arrives: the lease has to say that its sender leads.
 
 use crate::cluster_of;
 use flyball::{

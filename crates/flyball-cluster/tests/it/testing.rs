@@ -107,7 +107,7 @@ async fn a_test_runs_unchanged_on_a_cluster_elsewhere() {
     assert!(definitions.get_opt(DemoVolume::crd_name()).await.unwrap().is_some());
 }
 
-/// Does what the closure does, once for each config map that is labelled.
+/// Does what the closure does, once for each config map that is labeled.
 struct Does<F>(F);
 
 impl<F> Reconcile for Does<F>
@@ -200,8 +200,8 @@ async fn chaos_crashes_change_nothing_of_a_sample_operator() {
     assert!(crashes >= 8, "{crashes}");
 }
 
-/// Makes another secret each time that it does not see its label, which it sets afterwards: one too many after a crash in
-/// between.
+/// Makes another secret each time that it does not see its label, which it sets afterwards: one too many after a crash
+/// in between.
 struct MakesOneEachTime;
 
 impl AsyncDoes for MakesOneEachTime {

@@ -257,8 +257,8 @@ impl Validator<ConfigMap> for Late {
     }
 }
 
-/// Creates config maps about which an operator is asked that answers sooner or later, as the seed says; returns how long it
-/// took it, how long the client waited, and what was said.
+/// Creates config maps about which an operator is asked that answers sooner or later, as the seed says; returns how
+/// long it took it, how long the client waited, and what was said.
 async fn answered_late(seed: u64, optional: bool) -> Vec<(u64, u64, String)> {
     let webhooks = LocalWebhooks::default();
     let options = Options { webhooks: Arc::new(webhooks.clone()), ..Options::simulated(simulated_clock(), seed) };

@@ -116,7 +116,8 @@ fn is_settled(object: &DynamicObject) -> bool {
     !object.data["status"].is_null()
 }
 
-/// Sends an operator everything that its definitions' schemas make one think of, lets the neighbors be served, and deletes all of it.
+/// Sends an operator everything that its definitions' schemas make one think of, lets the neighbors be served, and
+/// deletes all of it.
 async fn harms_nobody(sample: Sample) {
     let test = Test::of(sample.make).start().await;
     let kinds: Vec<ApiResource> = sample.definitions.iter().map(|(definition, _)| kind_of(definition)).collect();

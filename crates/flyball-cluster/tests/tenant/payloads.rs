@@ -1,4 +1,5 @@
-//! Custom resources that a tenant sends, made from the schema of their definition: each field in turn gets everything that is extreme.
+//! Custom resources that a tenant sends, made from the schema of their definition: each field in turn gets everything
+//! that is extreme.
 //!
 //! It knows no operator. Nothing is drawn: the same definition gives the same resources.
 

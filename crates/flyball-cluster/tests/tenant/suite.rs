@@ -1,7 +1,8 @@
-//! A tenant: somebody who may write the custom resources of one namespace, and nothing else. Included by the suites of several crates.
+//! A tenant: somebody who may write the custom resources of one namespace, and nothing else. Included by the suites of
+//! several crates.
 //!
-//! [`Suite`] makes the account, and what it must not get at; looks at how its neighbors are served; and compares afterwards. It knows no
-//! operator and no payload.
+//! [`Suite`] makes the account, and what it must not get at; looks at how its neighbors are served; and compares
+//! afterwards. It knows no operator and no payload.
 #![expect(clippy::print_stdout, reason = "a test says what it saw")]
 
 use flyball_cluster::testing::Test;
@@ -108,8 +109,8 @@ impl<'t> Suite<'t> {
         Latencies { latencies, requests }
     }
 
-    /// Asserts that nothing panicked, nothing of another namespace was read into this one, and nothing changed outside of it but
-    /// what the chart, role or operator names by itself.
+    /// Asserts that nothing panicked, nothing of another namespace was read into this one, and nothing changed outside
+    /// of it but what the chart, role or operator names by itself.
     pub(crate) async fn assert_harmless(&self, is_expected: impl Fn(&str) -> bool) {
         assert_eq!(self.test.expect_panics(), Vec::<String>::new());
         let after = self.look_outside().await;

@@ -1,4 +1,5 @@
-//! Secrets of releases that somebody else wrote: whoever may write Secrets in the namespace gets no more than the chart gives.
+//! Secrets of releases that somebody else wrote: whoever may write Secrets in the namespace gets no more than the chart
+//! gives.
 
 use crate::project::{apply_site, condition, operator_of, patch, project, revisions, sites};
 use flyball_cluster::testing::Test;

@@ -1,4 +1,5 @@
-//! Releases over restarts of the operator, which compares each with a rendering once more: none becomes another one by that.
+//! Releases over restarts of the operator, which compares each with a rendering once more: none becomes another one by
+//! that.
 
 use crate::project::{apply_site, condition, history, operator_of, patch, project, revisions, sites};
 use flyball_cluster::testing::{Test, explore_crashes};

@@ -1,4 +1,5 @@
-//! Templates that mean to burn time or memory, for each function and each way of the language: within the budget, each renders or ends.
+//! Templates that mean to burn time or memory, for each function and each way of the language: within the budget, each
+//! renders or ends.
 
 use crate::{ALONE, memory, project::project, release};
 use flyball_chart::{Budget, Capabilities, Chart, RenderOptions, Values};

@@ -1,5 +1,6 @@
-//! Somebody who may write custom resources of one namespace sends whatever there is, to a chart that does all that charts do with values.
-//! Afterwards, nothing outside of that namespace was read or changed, and the neighbors are served.
+//! Somebody who may write custom resources of one namespace sends whatever there is, to a chart that does all that
+//! charts do with values. Afterwards, nothing outside of that namespace was read or changed, and the neighbors are
+//! served.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod bombs;
@@ -274,11 +275,11 @@ fn site_of(name: &str, spec: &Value) -> Value {
 /// The resources that the operator works on at the same time.
 const WORKERS: u64 = 16;
 
-/// Asserts that neighbors waited during an attack about as before it: in the time of the simulation, which stands still while something is
-/// computed, and in requests that the operator makes meanwhile for others.
+/// Asserts that neighbors waited during an attack about as before it: in the time of the simulation, which stands still
+/// while something is computed, and in requests that the operator makes meanwhile for others.
 ///
-/// A neighbor that finds a free worker is served in as many requests as when it is alone; each of the other workers makes about as many in
-/// the meantime, for what a payload asks of the API server is what a neighbor asks.
+/// A neighbor that finds a free worker is served in as many requests as when it is alone; each of the other workers
+/// makes about as many in the meantime, for what a payload asks of the API server is what a neighbor asks.
 fn assert_kept(calm: &Latencies, attacked: &Latencies) {
     const TOLERANCE: Duration = Duration::from_millis(100);
     let ((calm, few), (attacked, many)) = (calm.p99(), attacked.p99());
@@ -291,8 +292,8 @@ fn is_deployed(site: &DynamicObject) -> bool {
     conditions.into_iter().flatten().any(|found| found["type"] == "Deployed" && found["status"] == "True")
 }
 
-/// Sends every payload whose number is this one modulo [`PARTS`] to a running operator, and a neighbor whenever all workers but one have
-/// payloads.
+/// Sends every payload whose number is this one modulo [`PARTS`] to a running operator, and a neighbor whenever all
+/// workers but one have payloads.
 async fn attack(part: usize) {
     let test = Test::of(operator_of(site(&format!("tenant{part}"))))
         .allows_changes_in("kube-public")

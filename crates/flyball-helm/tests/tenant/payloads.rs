@@ -1,4 +1,5 @@
-//! What somebody sends who may write custom resources, and means no good: texts, names of variables, and whole documents.
+//! What somebody sends who may write custom resources, and means no good: texts, names of variables, and whole
+//! documents.
 //!
 //! Plain tables and what comes of combining them; nothing here knows of charts, playbooks or operators.
 
@@ -181,7 +182,8 @@ fn nested(depth: usize, list: bool) -> Value {
     (0..depth).fold(text, |inner, _| if list { json!([inner]) } else { json!({"a": inner}) })
 }
 
-/// Specs of custom resources: objects with texts for these fields in turn, with all names, and with depth, size and numbers.
+/// Specs of custom resources: objects with texts for these fields in turn, with all names, and with depth, size and
+/// numbers.
 pub(crate) fn specs(fields: &[&str]) -> Vec<Value> {
     let spec = |key: &str, value: Value| Value::Object(Map::from_iter([(key.to_owned(), value)]));
     let mut found = Vec::new();

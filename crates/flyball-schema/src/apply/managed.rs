@@ -107,7 +107,7 @@ impl ManagedFields {
         Some(managed)
     }
 
-    /// Takes the managers that a write starts from.
+    /// Returns the managers at the start of a write.
     ///
     /// A client may edit managedFields by hand: `[]` and `[{}]` strip them, a sound list takes their place, and what
     /// is absent or malformed leaves those of the live object. On a subresource the client has no say.
@@ -165,7 +165,7 @@ impl ManagedFields {
         }
     }
 
-    /// Puts an entry in place of the one that its manager had.
+    /// Replaces the entry of a manager.
     pub(super) fn put(&mut self, entry: Entry) {
         self.0.insert(entry.manager.clone(), entry);
     }

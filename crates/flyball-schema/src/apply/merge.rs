@@ -100,7 +100,7 @@ fn named<'v>(list: &ListAtom<'_>, items: &'v [Value]) -> Vec<(PathElement, &'v V
     items.iter().filter_map(|item| Some((list.element(item).ok()?, item))).collect()
 }
 
-/// Takes the items of a set out of a value; what becomes empty that way becomes null.
+/// Removes the items of a set from a value; values that become empty become null.
 pub(super) fn remove(ty: Type<'_>, value: &Value, set: &FieldSet) -> Value {
     match (ty.atom(Some(value)), value) {
         (Atom::Scalar(_), value) => value.clone(),

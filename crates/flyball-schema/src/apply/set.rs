@@ -51,7 +51,7 @@ impl FieldSet {
         self.0.get(element)
     }
 
-    /// Puts a branch in place of what the set holds at and below an element.
+    /// Replaces the part of the set at and below an element by a branch.
     pub fn put(&mut self, element: PathElement, branch: Branch) {
         if branch.is_empty() {
             self.0.remove(&element);

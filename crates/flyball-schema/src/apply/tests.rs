@@ -231,7 +231,8 @@ fn the_same_value_again_changes_nothing() {
     assert_eq!(w.managed, managed);
 }
 
-/// Creates specs without empty lists and maps, and not empty themselves: those, as in the real algebra, own nothing and so are not told from absent ones.
+/// Creates specs without empty lists and maps, and not empty themselves: those, as in the real algebra, own nothing and
+/// so are not told from absent ones.
 fn arbitrary_spec() -> impl Strategy<Value = Value> {
     let labels = proptest::collection::btree_map("[ab]", "[xy]", 1..3);
     let tags = proptest::collection::btree_set("[abc]", 1..4);

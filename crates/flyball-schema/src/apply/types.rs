@@ -71,7 +71,7 @@ impl fmt::Display for Misfit {
 }
 
 impl<'a> Type<'a> {
-    /// Tells how a value is taken apart; for null or nothing, where the type leaves it open, as a map.
+    /// Returns the structure of a value; for null or a missing value of an open type, a map.
     pub(super) fn atom(self, value: Option<&Value>) -> Atom<'a> {
         let scalar = || matches!(value, Some(Value::Bool(_) | Value::Number(_) | Value::String(_)));
         let open = |map: MapAtom<'a>, list: ListAtom<'a>| match value {

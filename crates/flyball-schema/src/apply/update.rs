@@ -66,7 +66,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Says what a conversion was for.
+    /// Adds the purpose of a conversion to its error.
     fn during(what: impl Display) -> impl FnOnce(Self) -> Self {
         move |error| match error {
             Self::Conversion(why) => Self::Conversion(format!("{what}: {why}")),
@@ -147,7 +147,8 @@ impl Objects<'_> {
         self.ty()?.check(object, true).map_err(Error::Live)
     }
 
-    /// Records what a plain write changed from `live` to `new`, at a time if that is to be noted: that now belongs to `manager`, and to nobody else.
+    /// Records what a plain write changed from `live` to `new`, at a time if that is to be noted: that now belongs to
+    /// `manager`, and to nobody else.
     ///
     /// Both objects come without managedFields; `live` is `{}` for a create. An object that nobody ever owned anything
     /// of stays so.
@@ -184,7 +185,8 @@ impl Objects<'_> {
         Ok(managed)
     }
 
-    /// Merges what `manager` wants into `live`, and takes away what it wanted before, no longer does and nobody else owns.
+    /// Merges what `manager` wants into `live`, and takes away what it wanted before, no longer does and nobody else
+    /// owns.
     pub fn apply(
         &self,
         live: &Value,
@@ -278,7 +280,7 @@ impl Objects<'_> {
         Ok(entries)
     }
 
-    /// Takes what has changed away from all managers but `writer`, and tells what they would have lost in value.
+    /// Removes changed fields from all managers except `writer`, and returns the fields that they would lose.
     fn take_from_others(
         &self,
         live: &Value,
@@ -318,7 +320,8 @@ impl Objects<'_> {
         Ok((left.into_iter().collect(), conflicts))
     }
 
-    /// Takes out of a merged object what its applier owned before, no longer wants, and nobody else owns.
+    /// Removes from a merged object the fields that its applier owned, no longer applies, and that no other manager
+    /// owns.
     fn prune(&self, merged: Value, managed: &ManagedFields, last: &Entry) -> Result<Value, Error> {
         let version = last.api_version.as_str();
         let before = self.convert(&merged, self.api_version, version);
@@ -348,7 +351,7 @@ impl Objects<'_> {
         Ok(made.unwrap_or(pruned))
     }
 
-    /// Brings back what of an object is owned in a version, if that is still served, and was taken out.
+    /// Restores removed fields that are owned in a version that is still served.
     fn restore(
         &self,
         before: &Value,

@@ -1,4 +1,5 @@
-//! Types of the variables in admission: the request, its namespace, and objects as their published schemas describe them.
+//! Types of the variables in admission: the request, its namespace, and objects as their published schemas describe
+//! them.
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/>.
 
@@ -69,8 +70,8 @@ pub fn namespace() -> Type<'static> {
     Type::Object { schema: &NAMESPACE, whole: false }
 }
 
-/// Reads the schema of a kind out of an OpenAPI document of version 3, with nothing left to look up; `None` if the document has no
-/// such kind.
+/// Reads the schema of a kind out of an OpenAPI document of version 3, with nothing left to look up; `None` if the
+/// document has no such kind.
 ///
 /// What expressions cannot see is not in it: what has no type, as quantities have none, and lists and maps of that. A
 /// schema within itself is an object without fields.

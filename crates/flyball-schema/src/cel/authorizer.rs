@@ -1,7 +1,8 @@
 //! `authorizer`: what an expression may ask about who may do what.
 //!
 //! A question is built up method by method (`authorizer.group('').resource('pods').check('get')`) and put to whoever
-//! decides when it is complete. See <https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-authorizer-library>.
+//! decides when it is complete. See
+//! <https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-authorizer-library>.
 
 use super::typing::{BOOL, STRING, Type};
 use flyball_core::names::{dns_label, dns_subdomain};
@@ -161,7 +162,7 @@ fn decided(this: &Cel) -> Result<&Decided, ExecutionError> {
     }
 }
 
-/// Takes a question from one stage to the next.
+/// Advances a question from one stage to the next.
 fn step(this: &Cel, from: Stage, to: Stage, change: impl FnOnce(&mut Question)) -> ResolveResult {
     let mut asking = asking(this)?.clone();
     if asking.stage != from {
@@ -172,7 +173,7 @@ fn step(this: &Cel, from: Stage, to: Stage, change: impl FnOnce(&mut Question)) 
     Ok(Cel::Opaque(Arc::new(asking)))
 }
 
-/// Says more about the resource that a question is about.
+/// Changes the resource of a question.
 fn with(this: &Cel, change: impl FnOnce(&mut Question)) -> ResolveResult {
     step(this, Stage::Resource, Stage::Resource, change)
 }

@@ -395,7 +395,7 @@ fn gathered(parts: &[Estimate<'_>], base: u64) -> (u64, Option<Size>) {
     (cost, Some(each.unwrap_or(Size::exactly(0))))
 }
 
-/// Tells the name under which a macro gathers its result.
+/// Returns true if a name is the accumulator of a macro.
 fn is_accumulator(name: &str) -> bool {
     matches!(name, "@result" | "__result__")
 }

@@ -23,7 +23,7 @@ impl Scope {
         Self(BASE.new_inner_scope())
     }
 
-    /// Gives a variable an object's fields.
+    /// Sets a variable to an object's fields.
     pub fn set_fields(&mut self, name: &str, fields: &[(String, Cel)]) {
         let fields = fields.iter().map(|(name, value)| (Key::String(Arc::new(name.clone())), value.clone()));
         self.set(name, Cel::Map(CelMap { map: Arc::new(fields.collect()) }));
@@ -35,7 +35,7 @@ impl Scope {
         self.set(REQUEST_RESOURCE, request_resource(request, decide));
     }
 
-    /// Gives a variable its value.
+    /// Sets the value of a variable.
     pub fn set(&mut self, name: &str, value: Cel) {
         self.0.add_variable_from_value(name.to_owned(), value);
     }

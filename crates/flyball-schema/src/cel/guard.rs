@@ -8,14 +8,14 @@ use kube_cel::cel::objects::Value as Cel;
 use kube_cel::cel::{Context, ExecutionError, FunctionContext};
 use std::net::IpAddr;
 
-/// Says why a text cannot be the first argument of a function.
+/// A check of a function's first argument, which returns the reason why it is invalid.
 type Check = fn(&str) -> Option<String>;
 
 /// Functions whose first argument is a text of some form.
 const CHECKS: [(&str, Check); 5] =
     [("ip", ip), ("isCanonical", ip), ("containsIP", ip), ("cidr", cidr), ("containsCIDR", cidr)];
 
-/// Puts the checks before the functions.
+/// Adds the checks before the functions.
 pub(super) fn add(context: &mut Context<'_>) {
     for (name, check) in CHECKS {
         context.add_function(name, move |call: &FunctionContext<'_, '_>, Arguments(of): Arguments| {

@@ -55,7 +55,7 @@ impl Opaque for Collection {
     }
 }
 
-/// Makes an expression charge what it builds.
+/// Adds a charge for the values that an expression builds.
 pub(super) fn bound(of: IdedExpr) -> IdedExpr {
     let IdedExpr { id, expr } = of;
     let expr = match expr {
@@ -279,8 +279,8 @@ pub(super) fn add(context: &mut Context<'_>) {
     });
 }
 
-/// Compiles a pattern, or says in Go's words what is wrong with it. One of uncommonly many states is paid for beyond the
-/// price that its length has.
+/// Compiles a pattern, or says in Go's words what is wrong with it. One of uncommonly many states is paid for beyond
+/// the price that its length has.
 fn compiled(function: &str, text: &str) -> Result<Regex, ExecutionError> {
     let refused = |why: String| {
         let why = if function == "matches" { why } else { format!("Illegal regex: {why}") };

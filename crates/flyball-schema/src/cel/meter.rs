@@ -1,10 +1,10 @@
 //! Meters the cost of an expression while it runs, so that none runs for long.
 //!
-//! The interpreter does not count. So an expression is made ready with places at which it pays, before each stretch that
-//! is worked out as a whole: all of it but the bodies of loops, the branches of choices and the right sides of `&&` and
-//! `||`, which are stretches of their own. Prices are those of the real server; where a size is not known before the
-//! value is made, the least is paid. So what is refused here is refused there too, and every round of a loop is paid for.
-//! See <https://kubernetes.io/docs/reference/using-api/cel/#resource-constraints>.
+//! The interpreter does not count. So an expression is made ready with places at which it pays, before each stretch
+//! that is worked out as a whole: all of it but the bodies of loops, the branches of choices and the right sides of
+//! `&&` and `||`, which are stretches of their own. Prices are those of the real server; where a size is not known
+//! before the value is made, the least is paid. So what is refused here is refused there too, and every round of a loop
+//! is paid for. See <https://kubernetes.io/docs/reference/using-api/cel/#resource-constraints>.
 
 use super::cost::{self, Estimate, Size};
 use super::functions::NAMESPACES;
@@ -67,7 +67,7 @@ impl Budget {
         self.0.set(None);
     }
 
-    /// Takes the cost of a run; `false` if there is not as much.
+    /// Charges a cost; returns false if the budget is exceeded.
     pub(super) fn spend(&self, cost: u64) -> bool {
         self.0.set(self.0.get().and_then(|left| left.checked_sub(cost)));
         !self.is_stopped()
@@ -144,7 +144,7 @@ struct Bill {
 }
 
 impl Bill {
-    /// Puts the price before what it is for.
+    /// Wraps an expression with its cost.
     fn paid(self, of: IdedExpr) -> IdedExpr {
         if self.fixed == 0 && self.calls.is_empty() {
             return of;

@@ -73,7 +73,7 @@ fn too_deep(expression: &str) -> bool {
     false
 }
 
-/// Tells how many levels an expression nests.
+/// Returns the nesting depth of an expression.
 fn depth(of: &IdedExpr) -> usize {
     fn deepest<'a>(parts: impl IntoIterator<Item = &'a IdedExpr>) -> usize {
         parts.into_iter().map(depth).max().unwrap_or_default()
@@ -132,7 +132,7 @@ impl Program {
         &self.written
     }
 
-    /// Does what goes through the expression level by level, on a stack of its own where the thread's may not be enough.
+    /// Runs a recursive function on a separate stack if the thread's stack may be too small.
     pub(super) fn go_through<T>(&self, go: impl FnOnce() -> T) -> T {
         stacker::maybe_grow(self.stack, self.stack, go)
     }

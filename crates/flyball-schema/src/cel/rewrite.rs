@@ -192,7 +192,7 @@ fn optional(of: CallExpr) -> Expr {
     call(CONDITIONAL, [node(method("hasValue", *target, [])), made, none])
 }
 
-/// Gives a name a value within an expression: a loop over nothing, whose sum is the value.
+/// Binds a name within an expression: a loop over an empty list with the value as its accumulator.
 fn bind(name: &str, value: IdedExpr, body: IdedExpr) -> Expr {
     Expr::Comprehension(Box::new(ComprehensionExpr {
         iter_range: list([]),

@@ -21,7 +21,7 @@ pub enum Type<'s> {
     List(Arc<Type<'s>>),
     /// A map from such keys to such values.
     Map(Arc<Type<'s>>, Arc<Type<'s>>),
-    /// Such a value, or none.
+    /// An optional value of this type.
     Optional(Arc<Type<'s>>),
     /// An object of a schema; a whole object has metadata besides.
     Object {
@@ -86,8 +86,8 @@ impl<'s> Type<'s> {
         matches!(self, Self::Dyn)
     }
 
-    /// Returns the name that the type has where values are made, which differs from the one that stands in its place where
-    /// functions are chosen.
+    /// Returns the name that the type has where values are made, which differs from the one that stands in its place
+    /// where functions are chosen.
     pub fn declared_name(&self) -> String {
         match self {
             Self::Plain("duration") => "google.protobuf.Duration".into(),

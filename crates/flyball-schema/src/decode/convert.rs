@@ -4,8 +4,8 @@ use super::{base64_error, json_type};
 use crate::schema::{Node, Presence, Shape, Text};
 use serde_json::{Number, Value};
 
-/// Says what of a value does not fit its type, first in the order in which the type declares its fields; `None` where
-/// only decoding can tell.
+/// Returns the first mismatch between a value and its type, in the order of the type's fields; `None` where only
+/// decoding can find it.
 pub fn misfit(node: Node<'_>, value: &Value) -> Option<String> {
     let go = || node.get().go.as_deref().unwrap_or("interface {}");
     match (&node.get().shape, value) {
@@ -71,7 +71,7 @@ fn is_whole(n: &Number) -> bool {
     n.as_f64().is_none_or(|n| n.fract() == 0.0)
 }
 
-/// Writes a number as Go does in JSON: no more digits than tell it from its neighbours.
+/// Writes a number as Go does in JSON: no more digits than tell it from its neighbors.
 fn digits(n: &Number) -> String {
     let Some(float) = n.as_f64().filter(|_| n.is_f64() && is_whole(n)) else { return n.to_string() };
     let short = format!("{float:e}");
@@ -149,7 +149,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Makes null of empty lists that are written always: what is stored does not tell them apart.
+/// Replaces empty lists that are always written by null: stored objects do not distinguish them.
 pub fn forget_empty_lists(node: Node<'_>, value: &mut Value) {
     match value {
         Value::Object(fields) => {

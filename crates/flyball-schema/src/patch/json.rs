@@ -154,7 +154,7 @@ impl<'p> Pointer<'p> {
         self.text.is_empty()
     }
 
-    /// Says that what would hold the place is not there.
+    /// Creates the error for a missing parent of a path.
     fn missing(&self, operation: &str) -> Error {
         let path = match operation {
             "add" | "remove" => format!("path: \"{}\"", self.text),
@@ -164,7 +164,7 @@ impl<'p> Pointer<'p> {
         Misfit(format!("{operation} operation does not apply: doc is missing {path}: missing value"))
     }
 
-    /// Says that a list has no such place.
+    /// Creates the error for an index out of range.
     fn outside(&self, operation: &str, token: &str) -> Error {
         let why = match token.parse::<i64>() {
             Ok(at) => format!("Unable to access invalid index: {at}: invalid index referenced"),
@@ -239,7 +239,7 @@ impl<'p> Pointer<'p> {
         Ok(())
     }
 
-    /// Takes a value away, for an operation that is about some path.
+    /// Removes the value at a path, for an operation.
     fn remove(&self, document: &mut Value, operation: &str, about: &str, budget: &mut Budget) -> Result<Value, Error> {
         let (parent, last) = self.parent(document, operation)?;
         match parent {

@@ -1,6 +1,7 @@
 //! Strategic merge patch: a merge patch that knows which lists merge, and by which key.
 //!
-//! See <https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md>.
+//! See
+//! <https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md>.
 //! Only built-in kinds have it: their schema says how each field is patched.
 
 use crate::decode::go_type;
@@ -294,7 +295,7 @@ fn partition(items: Vec<Value>, by: &[Value], how: &Patch) -> Result<(Vec<Value>
     Ok(items.into_iter().partition(|item| by.find(item, how).is_some()))
 }
 
-/// Puts the named items in the order given, and weaves the others in where they stood relative to them before.
+/// Sorts the named items by the given order, and inserts the others at their previous relative positions.
 fn arrange(
     mut named: Vec<Value>,
     mut others: Vec<Value>,
@@ -313,7 +314,8 @@ fn arrange(
             (Some(_), None) => true,
             (None, Some(_)) => false,
             (Some(other), Some(named)) => {
-                matches!((before.find(other, how), before.find(named, how)), (Some(other), Some(named)) if other < named)
+                let places = before.find(other, how).zip(before.find(named, how));
+                places.is_some_and(|(other, named)| other < named)
             }
         };
         out.extend(if first { others.next() } else { named.next() });
@@ -328,7 +330,7 @@ fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> Error {
     ))
 }
 
-/// Takes values that hold a directive out of what is new; `None` if it holds one itself.
+/// Removes values with a directive from a new value; `None` if it has one itself.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
@@ -340,7 +342,7 @@ fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-/// Takes the fields that are null out of what is new: there is nothing for them to remove.
+/// Removes null fields from a new value, since they have nothing to delete.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => Value::Object(

@@ -133,7 +133,7 @@ impl ReconcileSession {
         Ok((ObjectKey::new(text("namespace"), name), object))
     }
 
-    /// Makes an object be as the JSON of a child says, and returns it as it is.
+    /// Applies the JSON of a child, and returns the resulting object.
     pub(super) async fn apply_child(&self, store: &Store, key: &ObjectKey, object: &Value) -> Result<Arc<Entry>> {
         let known = self.latest_to_apply(store, key).await?;
         match &known.entry {

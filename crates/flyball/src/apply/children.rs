@@ -20,7 +20,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// use k8s_openapi::api::{apps::v1::Deployment, core::v1::{ConfigMap, Service}};
 ///
 /// // For a controller that owns these three kinds.
-/// async fn site(cx: &Context<ConfigMap>, [database, backend, frontend]: [&Deployment; 3], port: &Service) -> Result<Action> {
+/// async fn site(
+///     cx: &Context<ConfigMap>,
+///     [database, backend, frontend]: [&Deployment; 3],
+///     port: &Service,
+/// ) -> Result<Action> {
 ///     let children = Children::new()
 ///         .stage("database").child(database)
 ///         .stage("backend").child(backend)
@@ -63,7 +67,7 @@ impl Children {
         Self::default()
     }
 
-    /// Begins a stage for the children that follow. It waits until the stage before it is ready.
+    /// Starts a stage for the children that follow. It waits until the stage before it is ready.
     pub fn stage(mut self, name: impl Into<String>) -> Self {
         let after = self.stages.last().map(|stage| stage.name.clone()).into_iter().collect();
         self.stages.push(Stage { name: name.into(), after, children: Vec::new() });

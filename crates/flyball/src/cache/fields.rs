@@ -15,7 +15,7 @@ pub(crate) enum KeptFields {
     Some(Fields),
     /// Its metadata, and nothing else is transferred.
     Metadata,
-    /// Of an object that the operator applied, everything; of others, all but what is confidential.
+    /// Everything of objects that the operator applied; everything but confidential data of others.
     Own,
 }
 
@@ -24,7 +24,7 @@ pub(crate) enum KeptFields {
 pub(crate) enum Fields {
     All,
     None,
-    /// Of these members as they say, of all others alike.
+    /// The given selection for these members, and another one for all other members.
     Some(BTreeMap<Box<str>, Fields>, Box<Fields>),
 }
 

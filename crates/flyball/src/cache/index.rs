@@ -97,7 +97,8 @@ pub trait Index: 'static {
 /// }
 ///
 /// let (site, theme) = (Kind::new("example.com", "v1", "Site"), Kind::new("example.com", "v1", "Theme"));
-/// let by_theme = DynamicIndex::new(|site| site.data["spec"]["theme"].as_str().map(str::to_owned).into_iter().collect());
+/// let theme_of = |site: &DynamicObject| site.data["spec"]["theme"].as_str().map(str::to_owned);
+/// let by_theme = DynamicIndex::new(move |site| theme_of(site).into_iter().collect());
 /// let themes = Themes { site: site.clone(), by_theme: by_theme.clone() };
 /// let controller = Controller::of(&theme, themes).dynamic(&site).index(&by_theme);
 /// ```
@@ -301,10 +302,15 @@ mod tests {
         }
     }
 
+    /// A key and its new values, `None` for a deletion.
+    fn change() -> impl Strategy<Value = (u8, Option<BTreeSet<u8>>)> {
+        (0u8..4, prop::option::of(prop::collection::btree_set(0u8..4, 0..3)))
+    }
+
     proptest! {
         #[test]
         fn an_index_finds_what_a_search_finds(
-            changes in prop::collection::vec((0u8..4, prop::option::of(prop::collection::btree_set(0u8..4, 0..3))), 0..40),
+            changes in prop::collection::vec(change(), 0..40),
         ) {
             let (mut indexes, mut model, kind) = (Indexes::default(), BTreeMap::new(), Kind::of::<ConfigMap>());
             indexes.add(&DeclaredIndex::of::<ByName>());

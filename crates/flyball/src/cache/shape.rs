@@ -21,7 +21,7 @@ pub(crate) fn declared<T: DeserializeOwned>() -> Fields {
 enum Shape {
     Struct(&'static str, &'static [&'static str]),
     Map,
-    /// Something that is taken as a whole, or that is not known.
+    /// A scalar, or a value of unknown type, which is treated as a whole.
     Value,
 }
 
@@ -229,12 +229,12 @@ mod tests {
     fn the_types_of_kubernetes_say_what_they_read() {
         let pod = declared::<Pod>();
         let container = pod.of("spec").of("containers");
-        assert_eq!((container.of("image"), container.of("colour")), (&Fields::All, &Fields::None));
+        assert_eq!((container.of("image"), container.of("color")), (&Fields::All, &Fields::None));
         assert_eq!(container.of("resources").of("limits"), &Fields::All);
         assert_eq!(pod.of("metadata").of("ownerReferences").of("uid"), &Fields::All);
         // Schemas contain schemas.
         let schema = declared::<CustomResourceDefinition>();
         let schema = schema.of("spec").of("versions").of("schema").of("openAPIV3Schema");
-        assert_eq!((schema.of("properties"), schema.of("colour")), (&Fields::All, &Fields::None));
+        assert_eq!((schema.of("properties"), schema.of("color")), (&Fields::All, &Fields::None));
     }
 }

@@ -57,7 +57,7 @@ pub(super) struct IdleConnections {
 }
 
 impl IdleConnections {
-    /// Takes the connection that became idle last, which is the least likely to be closed.
+    /// Removes and returns the connection that became idle last, which is the least likely to be closed.
     pub(super) fn pop(&self, cx: &mut Context<'_>) -> Option<Connection> {
         let now = Instant::now();
         loop {

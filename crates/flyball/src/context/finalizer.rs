@@ -12,8 +12,7 @@ use std::sync::Arc;
 const MAX_ATTEMPTS: usize = 5;
 
 impl ReconcileSession {
-    /// Makes the object have this finalizer, or not have it; returns the object as it is then, `None` if it is gone or
-    /// was made anew.
+    /// Adds or removes this finalizer, and returns the resulting object; `None` if it was deleted or recreated.
     ///
     /// The list is replaced as a whole, under the condition that the object did not change since it was read: so
     /// finalizers that others put in or took out in the meantime are never lost.

@@ -18,7 +18,7 @@ impl<K: Clone + Ord, V> RecentEntries<K, V> {
         Self { limit, entries: BTreeMap::new(), order: BTreeMap::new(), inserted: 0 }
     }
 
-    /// Puts in an entry as the newest one, and returns the value that it replaces.
+    /// Inserts an entry as the newest one, and returns the value that it replaces.
     pub(super) fn insert(&mut self, key: K, value: V) -> Option<V> {
         let before = self.remove(&key);
         if self.entries.len() >= self.limit
@@ -32,7 +32,7 @@ impl<K: Clone + Ord, V> RecentEntries<K, V> {
         before
     }
 
-    /// Takes out an entry.
+    /// Removes an entry.
     pub(super) fn remove(&mut self, key: &K) -> Option<V> {
         let (inserted, value) = self.entries.remove(key)?;
         self.order.remove(&inserted);

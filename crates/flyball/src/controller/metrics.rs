@@ -22,7 +22,7 @@ pub(crate) enum Outcome {
 
 impl Outcome {
     /// All that have a label of their own; the others are errors.
-    const LABELLED: [Self; 5] = [Self::Success, Self::Requeue, Self::RequeueAfter, Self::Wait, Self::Error];
+    const LABELED: [Self; 5] = [Self::Success, Self::Requeue, Self::RequeueAfter, Self::Wait, Self::Error];
 
     fn label(self) -> &'static str {
         match self {
@@ -103,7 +103,7 @@ impl ControllerMetrics {
             self.reconciles.get_or_create_owned(&labels)
         };
         ReconcileMetrics {
-            results: Outcome::LABELLED.map(result),
+            results: Outcome::LABELED.map(result),
             errors: self.errors.get_or_create_owned(&controller),
             terminal: self.terminal.get_or_create_owned(&controller),
             panics: self.panics.get_or_create_owned(&controller),
@@ -125,8 +125,8 @@ impl ControllerMetrics {
 /// The metrics of one controller.
 #[derive(Clone, Debug)]
 pub(crate) struct ReconcileMetrics {
-    /// In the order of [`Outcome::LABELLED`].
-    results: [Counter; Outcome::LABELLED.len()],
+    /// In the order of [`Outcome::LABELED`].
+    results: [Counter; Outcome::LABELED.len()],
     errors: Counter,
     terminal: Counter,
     panics: Counter,
@@ -147,8 +147,8 @@ impl ReconcileMetrics {
             Outcome::Deadline => Some(&self.deadlines),
         };
         apart.map(Counter::inc);
-        for (labelled, counter) in Outcome::LABELLED.iter().zip(&self.results) {
-            if labelled.label() == outcome.label() {
+        for (labeled, counter) in Outcome::LABELED.iter().zip(&self.results) {
+            if labeled.label() == outcome.label() {
                 counter.inc();
             }
         }

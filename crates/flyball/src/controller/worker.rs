@@ -81,8 +81,7 @@ enum Ending {
     Idle,
 }
 
-/// Makes what stands in every line of the log that belongs to a reconcile: of the highest level, or it would be missing
-/// where only warnings are logged.
+/// Creates the span of a reconcile. It has the highest level, so that it is present where only warnings are logged.
 pub(crate) fn span(controller: &str, kind: &str, key: &ObjectKey, id: u64) -> tracing::Span {
     tracing::error_span!(
         "reconcile",

@@ -58,7 +58,7 @@ enum Waits {
 /// The next event of a run.
 #[derive(Clone, Debug)]
 enum Event {
-    /// So many milliseconds pass.
+    /// Time passes, in milliseconds.
     Pass(u64),
     /// A replica goes one step on.
     Step(usize),

@@ -219,7 +219,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::time::advance;
 
-    /// Knows one token, whose owner may read, and one whose owner may not; everything else is nobody's.
+    /// Answers token reviews: one token with permission, one without; all others are invalid.
     async fn server(asked: Arc<AtomicUsize>, request: Request<Body>) -> Result<Response<Body>, BoxError> {
         asked.fetch_add(1, Ordering::Relaxed);
         let path = request.uri().path().to_owned();

@@ -20,7 +20,7 @@ pub(super) enum Format {
     Json,
 }
 
-/// Takes spans to elsewhere.
+/// A layer that exports spans.
 pub(super) type SpanLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// Starts the log of this program, on standard error, and what takes its spans to elsewhere.
@@ -42,9 +42,9 @@ pub(super) fn start(format: Format, verbose: u8, spans: Option<SpanLayer>) {
     // See https://no-color.org.
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let plain = set("NO_COLOR").is_some() || set("TERM").is_some_and(|term| term == "dumb");
-    let colours = !plain && std::io::stderr().is_terminal();
+    let colors = !plain && std::io::stderr().is_terminal();
     // An operator that is embedded may have a log already.
-    let _ = set_global_default(log(format, filter, colours, std::io::stderr, spans));
+    let _ = set_global_default(log(format, filter, colors, std::io::stderr, spans));
     if let Some(error) = wrong {
         tracing::warn!(%error, "RUST_LOG cannot be read and is passed over");
     }
@@ -53,14 +53,14 @@ pub(super) fn start(format: Format, verbose: u8, spans: Option<SpanLayer>) {
 fn log(
     format: Format,
     filter: Targets,
-    colours: bool,
+    colors: bool,
     writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
     spans: Option<SpanLayer>,
 ) -> Dispatch {
     let registry = tracing_subscriber::registry().with(spans);
     let lines = tracing_subscriber::fmt::layer().with_writer(writer);
     match format {
-        Format::Text => registry.with(lines.with_ansi(colours).with_filter(filter)).into(),
+        Format::Text => registry.with(lines.with_ansi(colors).with_filter(filter)).into(),
         Format::Json => {
             registry.with(lines.fmt_fields(JsonFields::new()).event_format(Json).with_filter(filter)).into()
         }

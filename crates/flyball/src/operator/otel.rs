@@ -28,7 +28,7 @@ const MAX_RESPONSE_BYTES: usize = 1 << 20;
 pub(super) struct Export(SdkTracerProvider);
 
 impl Export {
-    /// Begins if the environment names a collector: `OTEL_EXPORTER_OTLP_ENDPOINT`, or
+    /// Starts the exporter if the environment sets a collector: `OTEL_EXPORTER_OTLP_ENDPOINT` or
     /// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`.
     pub(super) fn from_environment(service: &str, runtime: &Handle) -> Result<Option<Self>, BoxError> {
         let set = |name: &str| std::env::var(name).is_ok_and(|value| !value.is_empty());
@@ -39,7 +39,7 @@ impl Export {
         Self::begin(service, None, runtime).map(Some)
     }
 
-    /// Begins, to where the environment says unless it is told.
+    /// Starts the exporter, to `endpoint` or the one of the environment.
     fn begin(service: &str, endpoint: Option<&str>, runtime: &Handle) -> Result<Self, BoxError> {
         let mut exporter = SpanExporter::builder().with_http().with_http_client(Sender::new(runtime)?);
         if let Some(endpoint) = endpoint {
@@ -53,8 +53,7 @@ impl Export {
         Ok(Self(provider.with_resource(resource.build()).build()))
     }
 
-    /// Makes what takes the spans of this crate, whatever the log shows, and those of others that are told at `info`
-    /// and above.
+    /// Returns a layer with all spans of this crate, whatever the log level, and those of other crates from `info` on.
     pub(super) fn layer(&self) -> SpanLayer {
         let told = Targets::new().with_default(LevelFilter::INFO).with_target("flyball", LevelFilter::DEBUG);
         let layer = tracing_opentelemetry::layer().with_tracer(self.0.tracer("flyball"));
@@ -112,7 +111,7 @@ mod tests {
     use tokio::net::TcpListener;
     use tracing_subscriber::layer::SubscriberExt;
 
-    /// Takes one request, and returns all of it.
+    /// Accepts one request, and returns its text.
     async fn collector(listener: TcpListener) -> String {
         let (mut stream, _) = listener.accept().await.expect("a connection");
         let mut request = Vec::new();

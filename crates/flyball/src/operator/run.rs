@@ -1,4 +1,4 @@
-//! From a declaration to a running operator: what is made of it, in which order, and how it ends.
+//! Start, order and shutdown of the tasks of an operator.
 
 use super::guard::{self, Guard};
 use super::health::{self, Pages, Report};

@@ -58,7 +58,7 @@ impl Mutation {
     }
 }
 
-/// Takes `metadata.labels[example.com/tier]` apart.
+/// Splits a path such as `metadata.labels[example.com/tier]`.
 fn segments(path: &str) -> Vec<&str> {
     let mut segments = Vec::new();
     for (at, part) in path.split(']').enumerate() {

@@ -85,7 +85,7 @@ struct Pending {
 const MAX_WRITES_PER_KEY: usize = 1000;
 
 impl Barrier {
-    /// Holds keys for no longer than `timeout`.
+    /// Creates a barrier that holds keys for at most `timeout`.
     pub(crate) fn new(timeout: Duration) -> Self {
         Self {
             timeout,

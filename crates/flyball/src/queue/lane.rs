@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// Keys and namespaces by number; a key is in the line once at most.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    /// The neighbours of each key that is in the line.
+    /// The neighbors of each key that is in the line.
     neighbors: Vec<Neighbors>,
     /// The keys of each namespace.
     queues: Vec<Queue>,
@@ -40,7 +40,7 @@ impl Lane {
         self.len == 0
     }
 
-    /// Puts a key that is not in the line behind the others of its namespace.
+    /// Adds a key that is not in the lane, after the others of its namespace.
     pub(super) fn push(&mut self, key: u32, namespace: u32) {
         grow(&mut self.neighbors, key);
         let queue = grow(&mut self.queues, namespace);
@@ -57,7 +57,7 @@ impl Lane {
         self.len += 1;
     }
 
-    /// Takes the first key of the namespace whose turn it is.
+    /// Removes and returns the first key of the namespace whose turn it is.
     pub(super) fn pop(&mut self) -> Option<u32> {
         while let Some(namespace) = self.turns.pop_front() {
             let queue = &mut self.queues[namespace as usize];
@@ -75,7 +75,7 @@ impl Lane {
         None
     }
 
-    /// Takes a key that is in the line out of it.
+    /// Removes a key from the lane.
     pub(super) fn remove(&mut self, key: u32, namespace: u32) {
         let Neighbors { before, after } = std::mem::take(&mut self.neighbors[key as usize]);
         if let Some(before) = before {

@@ -21,7 +21,7 @@ impl MeasuredQueue {
         self.0.add(key, Priority::Fresh);
     }
 
-    /// Takes one key after the other as a worker does, until `go_on` returns false or the queue is closed.
+    /// Processes keys like a worker, until `go_on` returns false or the queue is closed.
     pub async fn work(&self, go_on: impl Fn(&ObjectKey) -> bool) {
         let mut work = self.0.next().await;
         while let Some(taken) = work {

@@ -24,7 +24,7 @@ pub(crate) enum Priority {
     Retry,
     /// Start-up and resyncs: nobody looks at the screen and waits.
     Background,
-    /// Something changed.
+    /// Objects that changed.
     Fresh,
 }
 
@@ -201,7 +201,7 @@ impl State {
         Some(Item { ticket, key, waited: now.saturating_duration_since(since), failures })
     }
 
-    /// Takes a key back from its worker. A key that is `held` stays out of the lanes until it is released.
+    /// Returns a key from its worker. A key that is `held` stays out of the lanes until it is released.
     pub(crate) fn done(&mut self, ticket: Ticket, next: Next, held: bool, now: Instant) {
         let slot = &mut self.keys[ticket.0];
         slot.place = Location::Nowhere;
@@ -361,7 +361,7 @@ impl State {
         self.lane(priority).push(ticket.0, namespace);
     }
 
-    /// Takes a key out of its lane, if it is in one.
+    /// Removes a key from its lane, if it is in one.
     fn leave(&mut self, ticket: Ticket) {
         let slot = &mut self.keys[ticket.0];
         if let Location::Lane(priority, _) = slot.place {
@@ -430,7 +430,7 @@ mod tests {
         State::new(Backoff::default(), RetryRate::default(), &Rng::from_seed(1))
     }
 
-    /// Takes all keys that are ready, and returns them back as done.
+    /// Pops all ready keys and marks them as done.
     fn drain(queue: &mut State, now: Instant) -> String {
         let mut order = String::new();
         while let Some(item) = queue.next(now) {

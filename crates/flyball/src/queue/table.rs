@@ -46,7 +46,7 @@ impl<T> Table<T> {
         number
     }
 
-    /// Takes the thing with this number out.
+    /// Removes the entry with this number.
     pub(super) fn remove(&mut self, number: u32) {
         let Some((hash, _)) = self.slots[number as usize].take() else { return };
         if let Ok(entry) = self.numbers.find_entry(hash, |known| *known == number) {

@@ -70,7 +70,7 @@ impl State {
 }
 
 impl Pace {
-    /// Begins with a handshake or a head.
+    /// Creates the pace of a new connection, in the phase of the handshake or head.
     pub(crate) fn new() -> Self {
         let state = State { phase: Phase::Head, since: Instant::now(), bytes: 0 };
         Self { state: Mutex::new(state), changed: Notify::new() }
@@ -81,12 +81,12 @@ impl Pace {
         self.enter(Phase::Head);
     }
 
-    /// Begins the body of a request, or the answer if there is none.
+    /// Starts the phase of the request body, or of the response if there is no body.
     pub(super) fn asked(&self, has_body: bool) {
         self.enter(if has_body { Phase::Body } else { Phase::Answering });
     }
 
-    /// Begins to write an answer whose body has at least this size.
+    /// Starts the phase of writing a response whose body has at least this size.
     pub(super) fn answers(&self, size: u64) {
         self.enter(Phase::Writing(size));
     }

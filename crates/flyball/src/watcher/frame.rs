@@ -32,7 +32,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Takes a chunk and calls `line` for each line that it completes; a line that is whole is not copied.
+    /// Adds a chunk and calls `line` for each completed line; a line within one chunk is not copied.
     pub(super) fn push(&mut self, chunk: &[u8], mut line: impl FnMut(&[u8])) -> Result<(), Unreadable> {
         let mut rest = chunk;
         while let Some(end) = memchr::memchr(b'\n', rest) {
@@ -127,7 +127,7 @@ pub(super) struct ListMeta {
     pub(super) next: String,
 }
 
-/// Takes a list apart while it comes in, so that nobody has to hold it as a whole.
+/// An incremental parser of a list, which never holds the whole list.
 #[derive(Debug, Default)]
 pub(super) struct List {
     /// Bytes that were received and not parsed yet.
@@ -154,7 +154,7 @@ enum Position {
 }
 
 impl List {
-    /// Takes a chunk and calls `item` for each item that it completes.
+    /// Adds a chunk and calls `item` for each completed item.
     pub(super) fn push(&mut self, chunk: &[u8], mut item: impl FnMut(&[u8])) -> Result<(), Unreadable> {
         self.buffer.extend_from_slice(chunk);
         let mut at = 0;
@@ -184,7 +184,7 @@ impl List {
         }
     }
 
-    /// Takes the next piece from `at` on, `None` if it has not come in whole.
+    /// Parses the next token from `at` on, `None` if it is incomplete.
     fn step(&mut self, at: usize) -> Result<Option<Step>, Malformed> {
         let start = json::blank(&self.buffer, at);
         let Some(&byte) = self.buffer.get(start) else { return Ok(None) };
@@ -246,7 +246,7 @@ impl Step {
     }
 }
 
-/// Looks for the end of an item that comes in piece by piece, without looking twice at any byte.
+/// An incremental search for the end of an item, which reads each byte once.
 #[derive(Debug, Default)]
 struct Scan {
     /// Bytes of the item that were scanned.
@@ -346,7 +346,7 @@ mod tests {
         }
     }
 
-    /// Takes a list apart that comes in chunks of this size.
+    /// Parses a list in chunks of this size.
     fn read(body: &[u8], chunk: usize) -> Result<(ListMeta, Vec<String>), Unreadable> {
         let (mut list, mut items) = (List::default(), Vec::new());
         for chunk in body.chunks(chunk) {

@@ -28,8 +28,8 @@ pub enum WatchEvent<T = ObjectMeta> {
     Synced,
 }
 
-/// Calls `on` with each event of the metadata of all objects of a kind, without end: a callback and not a `Stream`. Whole
-/// objects are not transferred.
+/// Calls `on` with each event of the metadata of all objects of a kind, without end: a callback and not a `Stream`.
+/// Whole objects are not transferred.
 ///
 /// It recovers from every error, as the watches of an [`Operator`](crate::Operator) do: no event is delivered twice,
 /// an object that was deleted during an interruption is delivered as deleted, and so is an object that was replaced by

@@ -442,7 +442,7 @@ impl Session {
         Delta::Complete(revision)
     }
 
-    /// Asks for another list that confirms this one, and returns the wait before it.
+    /// Schedules a second list that confirms this one, and returns the delay before it.
     pub(super) fn unconfirmed(&mut self, why: String) -> Pause {
         self.last_error = Some(why);
         self.list_again();

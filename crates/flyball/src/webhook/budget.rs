@@ -227,7 +227,7 @@ mod tests {
 
     const PIECE: usize = 256 << 10;
 
-    /// So many pieces, then nothing more, or the end.
+    /// A body of `count` pieces, which then ends or stalls.
     fn pieces(count: usize, ends: bool) -> impl Body<Data = Bytes, Error = Infallible> + Send {
         let piece = Bytes::from(vec![b' '; PIECE]);
         StreamBody::new(stream::unfold(0, move |sent| {

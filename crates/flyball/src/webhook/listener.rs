@@ -168,8 +168,8 @@ mod tests {
     /// The longest that a review may take, whatever others do.
     const MAX_LATENCY: Duration = Duration::from_secs(1);
 
-    /// Makes threads of their own, as another machine has them: a review must not wait for those who flood its
-    /// listener to be polled.
+    /// Creates a separate runtime, like another machine: a review must not wait for the clients that flood the
+    /// listener.
     fn threads(name: &str) -> Runtime {
         let mut threads = tokio::runtime::Builder::new_multi_thread();
         threads.worker_threads(2).thread_name(name).enable_all().build().unwrap()
@@ -203,8 +203,7 @@ mod tests {
             probe::connect(self.address, NAME, &self.authority, self.now).await.ok()
         }
 
-        /// Has a review answered, as the API server does: with another connection if one is closed. Gives the time it
-        /// took.
+        /// Sends a review like the API server, with a new connection if one is closed, and returns the latency.
         async fn review(&self) -> Duration {
             let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}});
             let request = json!({"uid": "u", "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},

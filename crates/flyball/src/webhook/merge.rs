@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Makes to `raw` what was made of `before` to get `after`; `raw` is what `before` was decoded from.
+/// Applies the change from `before` to `after` to `raw`, from which `before` was decoded.
 ///
 /// A null is the same as no field: it is how types without `skip_serializing_if` write `None`.
 pub(super) fn merge_typed_change(raw: &mut Value, before: &Value, after: &Value) {

@@ -118,7 +118,7 @@ impl CertificateRotator {
         self.targets.iter().map(watched).collect()
     }
 
-    /// Does so until it is dropped.
+    /// Runs until the future is dropped.
     pub(crate) async fn run(self) {
         let (mut memory, mut failures) = (Memory::default(), 0_u32);
         loop {
@@ -222,8 +222,8 @@ impl CertificateRotator {
         Ok(())
     }
 
-    /// Brings the shared secret up to date, and returns what it holds, and the time. If it is gone, it becomes what this
-    /// replica remembers.
+    /// Updates the shared secret, and returns its content and the time. If it was deleted, it is restored from this
+    /// replica's memory.
     async fn share(&self, remembered: &CertificateSecret, known: bool) -> Result<(CertificateSecret, Now), BoxError> {
         let place = format!("/api/v1/namespaces/{}/secrets", self.namespace);
         let url = format!("{place}/{}", secret_name(&self.operator));
@@ -653,7 +653,7 @@ mod tests {
             Self { rotator, directory, api, ours, other, now }
         }
 
-        /// Has the API server answer with a configuration that holds a bundle.
+        /// Sets the bundle of the configuration that the API server returns.
         fn publish(&self, bundle: &str) {
             let service = json!({"namespace": "apart", "name": "named"});
             let client = json!({"service": service, "caBundle": STANDARD.encode(bundle)});
@@ -664,7 +664,7 @@ mod tests {
             self.api.lock().unwrap().0 = code;
         }
 
-        /// Looks at the files and the configuration.
+        /// Checks the files and the configuration.
         async fn sync(&self) -> Verification {
             let _ = self.rotator.sync_files(&self.directory).await;
             self.rotator.serving.verification()

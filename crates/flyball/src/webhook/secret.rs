@@ -23,8 +23,7 @@ use std::collections::BTreeSet;
 
 /// Time between the publication of a new authority and its first use.
 const AUTHORITY_OVERLAP: SignedDuration = SignedDuration::from_hours(1);
-/// Which names the certificate holds, so that replicas that are reached by different ones do not take them from each
-/// other.
+/// Annotation with the names of the certificate, so that replicas with different names do not overwrite each other's.
 const NAMES_ANNOTATION: &str = "flyball.dev/webhook-names";
 
 /// The contents of the secret.
@@ -84,7 +83,8 @@ impl CertificateSecret {
         identities.chain(self.last.as_deref()).collect()
     }
 
-    /// Does what is due, and returns whether something was. `known` says that everybody trusts the whole bundle.
+    /// Executes the step that is due, and returns whether there was one. `known` is set if all clients trust the whole
+    /// bundle.
     pub(super) fn step(&mut self, operator: &str, names: &[String], now: Now, known: bool) -> Result<bool, IssueError> {
         let before = self.clone();
         let time = now.time();

@@ -51,7 +51,8 @@ pub(crate) struct Live {
 /// let webhooks = Operator::new("pages").webhook(Webhook::new().validates(refuses)).webhooks();
 /// assert_eq!(webhooks.paths().collect::<Vec<_>>(), ["/validate--v1-configmap"]);
 ///
-/// let request = http::Request::post("/validate--v1-configmap").body(http_body_util::Full::<bytes::Bytes>::default()).unwrap();
+/// let body = http_body_util::Full::<bytes::Bytes>::default();
+/// let request = http::Request::post("/validate--v1-configmap").body(body).unwrap();
 /// assert_eq!(webhooks.handle(request).await.status(), 503, "the operator does not run yet");
 /// # });
 /// ```

@@ -61,7 +61,7 @@ impl Verdict {
         self.refusal.is_none()
     }
 
-    /// Takes the verdict apart: why not, and what to tell the user.
+    /// Splits the verdict into the rejection and the warnings.
     pub(super) fn into_parts(self, kind: &GroupVersionKind, name: &str) -> (Option<Status>, Vec<String>) {
         let refusal = self.refusal.map(|refusal| match refusal {
             Refusal::Denied(why) => Status::new(403, Reason::Forbidden, why),

@@ -34,8 +34,8 @@ impl Reconcile for DemoVolumeReconciler {
     }
 }
 
-/// Writes a size as the [quantity](https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/) that
-/// it is.
+/// Writes a size as the [quantity](https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/)
+/// that it is.
 fn gibibytes(size: u32) -> String {
     format!("{size}Gi")
 }

@@ -128,8 +128,8 @@ pub struct EtcdClusterStatus {
     pub lost_since: Option<String>,
     /// Times of the last defragmentation of members.
     pub defragmented: BTreeMap<String, String>,
-    /// `Available`: clients can read and write, and every member that was added has started. `Progressing`: a step is being
-    /// taken or waited for.
+    /// `Available`: clients can read and write, and every member that was added has started. `Progressing`: a step is
+    /// being taken or waited for.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }

@@ -126,7 +126,7 @@ fn made(backup: &EtcdBackup) -> Option<Timestamp> {
     backup.metadata.creation_timestamp.as_ref().map(|time| time.0)
 }
 
-/// Asks for the next backup when it is due, and lets the oldest go; returns how long it is until then.
+/// Creates the next backup when it is due, and deletes the oldest; returns the delay before the next one.
 ///
 /// Nobody owns them: they are what is left when the cluster is deleted.
 pub(crate) async fn schedule(

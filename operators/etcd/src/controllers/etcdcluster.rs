@@ -1,7 +1,7 @@
 //! The reconciler of clusters: it observes, decides on one step, reports it, and executes it.
 //!
-//! What a step depends on is stored in the status before it is taken, and so is the next life of a cluster before anything of
-//! the last one goes. Errors of etcd are tried again with backoff, whatever they are.
+//! What a step depends on is stored in the status before it is taken, and so is the next life of a cluster before
+//! anything of the last one goes. Errors of etcd are tried again with backoff, whatever they are.
 
 use super::{etcdbackup, etcdrestore};
 use crate::api::etcdbackup_v1beta2::EtcdBackup;
@@ -174,7 +174,7 @@ impl<E: Etcd, S: Snapshots> EtcdClusterReconciler<E, S> {
         Ok(View { formed: life.formed, pods, leftovers, membership, known, rested })
     }
 
-    /// Asks for the members: all that answer for what a quorum knows, and then who knows most for what it knows itself.
+    /// Reads the members: from all responding members with a quorum, and else from the most advanced one.
     async fn membership(&self, cluster: &EtcdCluster, pods: &[ObservedPod]) -> Option<Membership> {
         let mut answering: Vec<&ObservedPod> = pods.iter().filter(|pod| pod.status.is_some()).collect();
         answering.sort_by_key(|pod| std::cmp::Reverse(pod.status.as_ref().map(|status| status.raft_index)));
@@ -248,7 +248,7 @@ fn time(text: Option<&str>) -> Option<Timestamp> {
     text?.parse().ok()
 }
 
-/// Says how a cluster is.
+/// Returns the status of a cluster.
 fn status(cluster: &EtcdCluster, before: &EtcdClusterStatus, view: &View, step: &Step) -> EtcdClusterStatus {
     let well: Vec<String> = view.well().map(|pod| pod.name.clone()).collect();
     let listed = view.membership.iter().flat_map(|membership| &membership.members);

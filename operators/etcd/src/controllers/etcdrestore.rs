@@ -1,7 +1,7 @@
 //! Restores: clusters that begin anew with what a backup holds.
 //!
-//! Only the reconciler of clusters acts on a cluster. This one tells it nothing: it says what became of a restore, which the
-//! other finds by itself.
+//! Only the reconciler of clusters acts on a cluster. This one tells it nothing: it says what became of a restore,
+//! which the other finds by itself.
 
 use crate::api::etcdbackup_v1beta2::EtcdBackup;
 use crate::api::etcdcluster_v1beta2::{EtcdCluster, Incarnation, Phase};
@@ -64,7 +64,8 @@ fn snapshot(backup: &EtcdBackup) -> Option<&str> {
     Some(&status.snapshot)
 }
 
-/// Finds the snapshot that a cluster is to begin anew with, and the restore that asks for it: the one that was made first.
+/// Finds the snapshot that a cluster is to begin anew with, and the restore that asks for it: the one that was made
+/// first.
 pub(crate) async fn asked_for(
     cluster: &EtcdCluster,
     life: &Incarnation,

@@ -25,10 +25,10 @@ const MAX_ANSWER: usize = 1 << 20;
 const MAX_CHUNK: usize = 4 << 20;
 /// A snapshot ends with its own SHA-256, in a piece of its own, which whoever restores it checks.
 const HASH: usize = 32;
-/// Where the gateway is: since 3.4, in 3.3, and before.
+/// Path prefixes of the gateway: since 3.4, in 3.3, and before.
 const PREFIXES: [&str; 3] = ["v3", "v3beta", "v3alpha"];
 
-/// Asks etcd over its JSON gateway, which every member serves beside gRPC.
+/// Client of etcd's JSON gateway, which every member serves beside gRPC.
 #[derive(Clone, Debug)]
 pub struct Gateway(Client);
 
@@ -63,7 +63,7 @@ fn refused(endpoint: &str, code: u16, body: &[u8]) -> Error {
 }
 
 impl Gateway {
-    /// Begins a call; returns the body of an answer that says yes.
+    /// Starts a call; returns the body of a successful response.
     async fn begin(&self, endpoint: &str, method: &str, body: &Value) -> Result<Incoming> {
         for prefix in PREFIXES {
             let request = Request::post(format!("{endpoint}/{prefix}/{method}"))
@@ -153,7 +153,7 @@ struct Reading {
     endpoint: String,
     body: Incoming,
     buffer: BytesMut,
-    /// Whether the last piece was the last one.
+    /// True after the last chunk.
     is_whole: bool,
 }
 

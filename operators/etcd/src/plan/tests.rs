@@ -2,8 +2,9 @@ use super::*;
 
 const DESIRED: DesiredState<'_> = DesiredState { size: 3, version: "3.5.1", defragment: Some((50, 100)) };
 
-/// Reads a cluster: one word for each member. `a` is well, `a!` does not answer, `a-` has lost its pod, `a~` is being deleted,
-/// `a?` was added and has no pod, `a+` was added and has one, `a<` runs an old version, `a*` leads, `a%` wastes space.
+/// Reads a cluster: one word for each member. `a` is well, `a!` does not answer, `a-` has lost its pod, `a~` is being
+/// deleted, `a?` was added and has no pod, `a+` was added and has one, `a<` runs an old version, `a*` leads, `a%`
+/// wastes space.
 fn view(words: &str) -> View {
     let mut view = View { formed: true, ..View::default() };
     let mut membership = Membership { is_consistent: true, ..Membership::default() };

@@ -21,9 +21,9 @@ use tokio::sync::Semaphore;
 
 /// Connections at the same time; more wait.
 const CONNECTIONS: usize = 16;
-/// How long a client may take to ask.
+/// Timeout of a request's head.
 const HEADER_TIME: Duration = Duration::from_secs(10);
-/// How long a client may take for a snapshot.
+/// Timeout of a transfer.
 const TIME: Duration = Duration::from_secs(30 * 60);
 const PIECE: usize = 64 << 10;
 

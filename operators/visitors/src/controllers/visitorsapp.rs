@@ -19,8 +19,8 @@ pub struct VisitorsAppReconciler {
     new_password: fn() -> String,
 }
 
-/// Returns the controller, which takes the passwords of new databases from `new_password`. The operator's RBAC rules are derived
-/// from this declaration.
+/// Returns the controller, which takes the passwords of new databases from `new_password`. The operator's RBAC rules
+/// are derived from this declaration.
 pub fn controller(new_password: fn() -> String) -> Controller<VisitorsAppReconciler> {
     Controller::new(VisitorsAppReconciler { new_password }).owns::<Deployment>().owns::<Secret>().owns::<Service>()
 }

@@ -2,7 +2,7 @@ use super::Group;
 use crate::vsphere::Vm;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a group differs from what it should be.
+/// Difference between the actual and the desired state of a group.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Difference {
     /// Number of machines that run.
@@ -60,7 +60,7 @@ mod tests {
         }
     }
 
-    /// Tells the difference for machines given by number and power, such as `"0+ 1- x+"`; `x` is one without a number.
+    /// Checks the difference for machines given by number and power, such as `"0+ 1- x+"`; `x` is one without a number.
     fn check(input: &str, replicas: usize, expected: &str) {
         let names: Vec<String> = group().vm_names().take(12).collect();
         let name = |number: &str| number.parse().map_or(format!("g-replica-{number}"), |n: usize| names[n].clone());

@@ -13,7 +13,7 @@ pub struct Group {
     pub namespace: String,
     /// Name of the group.
     pub name: String,
-    /// What tells it from another group that has its name at another time.
+    /// UID of the group, which differs from that of an earlier group with its name.
     pub uid: String,
     /// Number of machines.
     pub replicas: usize,

@@ -146,7 +146,7 @@ fn task_info(task: &Task) -> Value {
     info
 }
 
-/// Tells a time of the simulation as a time of day. It starts with 1970.
+/// Formats a time of the simulation, which starts in 1970.
 fn time(since_start: Duration) -> String {
     let passed = SignedDuration::try_from(since_start).unwrap_or_default();
     rfc3339_micro(Timestamp::UNIX_EPOCH + passed)

@@ -3,7 +3,7 @@ use http::StatusCode;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Something that goes wrong with one call.
+/// A fault of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The connection breaks before the request arrives.
@@ -22,7 +22,7 @@ pub enum Fault {
     EndOfSessions,
 }
 
-/// Which calls go wrong, counted from when the faults are set.
+/// Calls with faults, counted from the time when the faults are set.
 #[derive(Clone, Debug, Default)]
 pub enum Faults {
     /// None.
@@ -34,14 +34,14 @@ pub enum Faults {
     Script {
         /// Number of the next call.
         next: u64,
-        /// What goes wrong, by number.
+        /// Faults by number of the call.
         faults: BTreeMap<u64, Fault>,
     },
     /// Any, as a seed says.
     Random {
         /// Draws whether and how a call goes wrong.
         rng: Rng,
-        /// How many of a thousand calls go wrong.
+        /// Number of faults in a thousand calls.
         per_mille: u64,
     },
 }

@@ -9,7 +9,7 @@ pub struct SimulatedVm {
     pub folder: String,
     /// Its name.
     pub name: String,
-    /// Whether it runs.
+    /// True if it is powered on.
     pub powered_on: bool,
     /// Number of virtual CPUs.
     pub cpus: i64,
@@ -20,7 +20,7 @@ pub struct SimulatedVm {
 /// Folder that holds the groups' folders and the templates.
 const OPERATOR_FOLDER: &str = "vm-operator";
 
-/// Something in the inventory.
+/// An entity of the inventory.
 #[derive(Debug)]
 pub(super) struct Entity {
     pub(super) object: ManagedObject,
@@ -29,7 +29,7 @@ pub(super) struct Entity {
     pub(super) machine: Option<Machine>,
 }
 
-/// What a virtual machine has on top of what all entities have.
+/// Additional state of a virtual machine.
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
     pub(super) powered_on: bool,
@@ -38,7 +38,7 @@ pub(super) struct Machine {
     pub(super) memory_mib: i64,
 }
 
-/// What there is in a vCenter: a tree, in the order in which things were made.
+/// The inventory of a vCenter: a tree in the order of creation.
 #[derive(Debug)]
 pub(super) struct Inventory {
     last: u64,
@@ -77,7 +77,7 @@ impl Inventory {
         self.entities.values().find(|e| e.parent.as_ref() == Some(parent) && e.name == name)
     }
 
-    /// Says no if a folder is gone or has a child of that name.
+    /// Fails if a folder does not exist or has a child of that name.
     pub(super) fn check_free(&self, folder: &ManagedObject, name: &str) -> Result<(), Problem> {
         self.get(folder)?;
         self.child(folder, name).map_or(Ok(()), |taken| {
@@ -85,7 +85,7 @@ impl Inventory {
         })
     }
 
-    /// Says no if an entity, or a machine below it, is in this power state.
+    /// Fails if an entity, or a machine below it, is in this power state.
     pub(super) fn check_not_powered(&self, entity: &ManagedObject, on: bool) -> Result<(), Problem> {
         let in_state = |n: &u64| self.entities[n].machine.as_ref().is_some_and(|m| m.powered_on == on);
         if self.below(entity).iter().any(in_state) {

@@ -16,7 +16,7 @@ pub(super) struct RetrieveProperties {
     pub(super) spec_set: Vec<FilterSpec>,
 }
 
-/// What a property collector is to collect.
+/// Filter of a property collector.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct FilterSpec {

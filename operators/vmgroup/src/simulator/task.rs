@@ -4,7 +4,7 @@ use crate::vsphere::ManagedObject;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long tasks of a simulated vCenter take.
+/// Durations of the tasks of a simulated vCenter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskTimes {
     /// Cloning a machine.
@@ -21,10 +21,10 @@ impl Default for TaskTimes {
     }
 }
 
-/// How many tasks are remembered, running ones aside.
+/// Number of remembered tasks, besides running ones.
 const MEMORY: usize = 1000;
 
-/// What a task does to the entity that it is about.
+/// Effect of a task on its entity.
 #[derive(Clone, Debug)]
 pub(super) enum Effect {
     Clone { folder: ManagedObject, name: String, machine: Machine },
@@ -43,7 +43,7 @@ pub(super) struct Task {
     pub(super) outcome: Option<Result<Option<ManagedObject>, Problem>>,
 }
 
-/// What is being done to an inventory.
+/// Tasks of an inventory.
 #[derive(Debug)]
 pub(super) struct Tasks {
     times: TaskTimes,
@@ -116,7 +116,7 @@ impl Tasks {
         self.tasks.values().filter(|task| task.outcome.is_none())
     }
 
-    /// Says no if another task is in the way. Clones of one machine are not in each other's, unless they want one name.
+    /// Fails if another task conflicts. Clones of one machine conflict only if they have the same name.
     fn check_undisturbed(&self, entity: &ManagedObject, effect: &Effect) -> Result<(), Problem> {
         for task in self.running() {
             match (&task.effect, effect) {

@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Where in vCenter groups live.
+/// Location of groups in vCenter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     /// Datacenter; may be absent where there is but one.
@@ -24,12 +24,12 @@ impl Default for Site {
     }
 }
 
-/// How long the client waits.
+/// Timeouts of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// For the answer to a call.
+    /// Timeout of a call.
     pub call: Duration,
-    /// For the end of a task. Then the task goes on without a waiter.
+    /// Timeout for the end of a task. The task continues afterwards.
     pub task: Duration,
     /// Between two looks at a task.
     pub poll: Duration,

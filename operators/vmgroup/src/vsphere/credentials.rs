@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// How to log in to vCenter, and where it is.
+/// Address of vCenter and credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// Host, `host:port` or URL.
@@ -20,12 +20,12 @@ impl Credentials {
     /// Variables of the environment, and keys of the Secret, that hold the credentials.
     pub const VARIABLES: [&'static str; 3] = ["VC_HOST", "VC_USER", "VC_PASS"];
 
-    /// Takes the credentials from the environment.
+    /// Reads the credentials from the environment.
     pub fn from_env() -> Result<Self, MissingVariables> {
         Self::from_lookup(|name| std::env::var(name).ok())
     }
 
-    /// Takes the credentials from anything that has values for [`Self::VARIABLES`], such as a Secret.
+    /// Reads the credentials from a source with values for [`Self::VARIABLES`], such as a Secret.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, MissingVariables> {
         // A value that comes from a file often ends in a line break.
         let value = |name| lookup(name).map(|v| v.trim_end_matches(['\r', '\n']).to_owned()).filter(|v| !v.is_empty());

@@ -21,7 +21,7 @@ pub enum Error {
     DuplicateName {
         /// The name.
         name: String,
-        /// What has it, where vCenter says so.
+        /// Object with that name, if vCenter returns it.
         object: Option<ManagedObject>,
     },
     /// The object does not exist, or no longer.
@@ -50,7 +50,7 @@ pub enum Error {
     Unreachable {
         /// Host and port.
         host: String,
-        /// What happened on the way.
+        /// Error of the transport.
         source: tower::BoxError,
     },
     /// vCenter gave an answer that is none.
@@ -58,15 +58,15 @@ pub enum Error {
     Malformed {
         /// The method that was called.
         method: &'static str,
-        /// What came instead of an answer.
+        /// Description of the invalid response.
         what: String,
     },
     /// The place where folders and machines go is not in vCenter, or there are several.
     #[error("{what}; vCenter has {}", if found.is_empty() { "none".into() } else { found.join(", ") })]
     Site {
-        /// What is missing or ambiguous, and the option that names it.
+        /// Missing or ambiguous object, and the option that names it.
         what: &'static str,
-        /// What there is.
+        /// Available objects.
         found: Vec<String>,
     },
     /// Any other fault.

@@ -15,8 +15,8 @@ use tower::ServiceExt;
 /// The first release with VI/JSON; later ones serve it too.
 const RELEASE: &str = "8.0.1.0";
 const SESSION_HEADER: &str = "vmware-api-session-id";
-/// How long credentials that were refused are not tried again. vCenter locks an account after five wrong passwords
-/// within three minutes, and each group would try.
+/// Pause after rejected credentials. vCenter locks an account after five wrong passwords within three minutes, and each
+/// group would try.
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 
 /// The text in `VC_HOST` names no host. It is not repeated, for it may hold a password.
@@ -44,7 +44,7 @@ pub(super) struct Session {
     login: Mutex<LoginState>,
 }
 
-/// Where a session stands.
+/// State of a login session.
 #[derive(Default)]
 struct LoginState {
     key: Option<Arc<HeaderValue>>,

@@ -49,12 +49,12 @@ impl Properties {
         Some(Self { object: ManagedObject::from_value(&content["obj"])?, values: values.collect() })
     }
 
-    /// Takes a data object.
+    /// Returns a data object.
     pub(super) fn get(&self, path: &str) -> &Value {
         self.values.get(path).unwrap_or(&Value::Null)
     }
 
-    /// Takes a string or an enumeration value; these come with their type around them.
+    /// Returns a string or an enumeration value, without its type wrapper.
     pub(super) fn text(&self, path: &str) -> Option<&str> {
         let value = self.get(path);
         value.as_str().or_else(|| value["_value"].as_str())
@@ -65,7 +65,7 @@ impl Properties {
     }
 }
 
-/// Where a property collector goes from its starting object.
+/// Objects that a property collector reaches from its starting object.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reach {
     /// It stays there.

@@ -34,7 +34,7 @@ pub(crate) fn cmd_node(args: NodeArgs) -> Result<()> {
     }
 }
 
-/// Does something with the API server of a cluster that runs on this machine.
+/// Runs an action on the API server of a cluster on this machine.
 fn ask<T>(named: &Named, work: impl AsyncFnOnce(kube::Client) -> Result<T>) -> Result<T> {
     let files = Files::of(&named.name)?;
     let (running, record) = files.find()?;

@@ -56,7 +56,7 @@ impl Files {
         made.when(format!("cannot create {}", self.folder.display()))
     }
 
-    /// Takes the lock that a running cluster holds; `None` if one does.
+    /// Acquires the lock of the cluster; `None` if a running cluster holds it.
     pub(super) fn lock(&self) -> Result<Option<File>> {
         let path = self.file("lock");
         let what = format!("cannot lock {}", path.display());
@@ -126,7 +126,7 @@ impl Files {
 }
 
 impl Record {
-    /// Takes the context out of the kubeconfig that got it.
+    /// Removes the context from the kubeconfig.
     pub(super) fn remove_context(&self) -> Result<()> {
         match &self.kubeconfig {
             Some(path) => crate::cluster::kubeconfig::remove(path, &self.name, self.context_before.as_deref()),

@@ -66,7 +66,7 @@ fn print(status: &Value) {
     }
 }
 
-/// Asks the server for its version, which it says once it is ready.
+/// Returns the version of the server, once it is ready.
 fn ask(path: &std::path::Path) -> Result<String> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().when("cannot start the runtime")?;

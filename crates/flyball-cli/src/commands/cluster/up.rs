@@ -317,7 +317,7 @@ fn refuse(error: EndpointError, args: &UpArgs) -> Error {
     }
 }
 
-/// Says what to do about a data directory that cannot be used.
+/// Adds a hint to the error about a data directory.
 fn unusable(error: DataDirError, args: &UpArgs) -> Error {
     let hint = match &error {
         DataDirError::InUse { .. } => "stop that process, or pass another --data-dir",

@@ -1,7 +1,7 @@
 //! `flyball crd migrate`: stores every object anew, so that an old version of a kind can be dropped.
 //!
-//! An update that changes nothing makes the API server write the object in the storage version, if it is stored in another
-//! one. Whatever somebody else writes in the meantime is written in that version too. So when every object was
+//! An update that changes nothing makes the API server write the object in the storage version, if it is stored in
+//! another one. Whatever somebody else writes in the meantime is written in that version too. So when every object was
 //! updated once, or changed by others, no other version is stored any more, and the definition may say so. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#upgrade-existing-objects-to-a-new-stored-version>.
 
@@ -310,7 +310,7 @@ async fn store(
     (object.key(), stored.await)
 }
 
-/// Has the definition say that only the storage version is stored, provided that it is still the same one.
+/// Sets `status.storedVersions` to the storage version, provided that it has not changed.
 async fn trim(client: &Client, name: &str, migrated: &Definition) -> Result<Vec<String>> {
     let mut attempt = 1;
     loop {

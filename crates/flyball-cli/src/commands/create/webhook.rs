@@ -170,7 +170,7 @@ fn wanted(args: &WebhookArgs, project: &mut Project) -> Result<Resource> {
     }
 }
 
-/// Says that there is no such kind, which ones there are, and how the one that may be meant is named.
+/// Creates the error for an unknown kind, with the existing kinds and a suggestion.
 fn unknown(project: &Project, named: &str, version: &str, kind: &str) -> Error {
     let wanted =
         Resource { group: project.group(named), version: version.into(), kind: kind.into(), ..Resource::default() };

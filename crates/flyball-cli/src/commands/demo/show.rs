@@ -73,7 +73,7 @@ pub(super) fn done(text: &str) {
     say(&format!("{} {text}", paint(Style::Good, "✓")));
 }
 
-/// Says what to do next: with the sample, by these kubectl commands.
+/// Prints the next steps: the sample and kubectl commands.
 pub(super) fn how_to_go_on(stage: &Stage, keep: bool, sample: &Value, commands: &[&str]) -> Result<()> {
     if !keep {
         say("Next: `flyball demo --keep` leaves everything running for kubectl,");

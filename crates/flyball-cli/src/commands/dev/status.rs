@@ -32,7 +32,7 @@ pub(super) async fn show(address: &str, log: &Log) -> Result<()> {
     }
 }
 
-/// Puts it in words.
+/// Formats the status line.
 fn line(metrics: &Metrics, last_error: Option<&str>) -> String {
     let sum = |name: &str, label: &str| metrics.sum(name, label);
     let reconciles = sum("controller_runtime_reconcile_total", "");

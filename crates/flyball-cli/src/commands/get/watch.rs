@@ -1,7 +1,8 @@
 //! `flyball get -w`: what is there, then each object that changes, as `kubectl get -w` shows them.
 //!
-//! It goes on for as long as the cluster answers and somebody reads. When the cluster has forgotten what it told last, all is shown
-//! anew. See <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
+//! It goes on for as long as the cluster answers and somebody reads. When the cluster has forgotten what it told last,
+//! all is shown anew. See
+//! <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
 
 use super::{Format, GetArgs, requests, tidy};
 use crate::cluster::connection::Connection;

@@ -139,7 +139,7 @@ fn certificates(named: Option<&Path>) -> Result<Vec<u8>> {
     }
 }
 
-/// Takes programs that are built already.
+/// Reads prebuilt programs.
 fn given(programs: &[PathBuf]) -> Result<Vec<Part>> {
     let mut parts: Vec<Part> = Vec::new();
     for path in programs {
@@ -231,7 +231,7 @@ fn shout(name: &str) -> String {
     name.to_uppercase().replace('-', "_")
 }
 
-/// Has cargo build what is small, needs no libraries, and does not depend on which folders things lie in.
+/// Returns the environment for cargo: small, static and reproducible programs.
 fn variables(target: Target, profile: &str, workspace: &Path) -> BTreeMap<String, String> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));

@@ -106,7 +106,7 @@ async fn note(kubeconfig: &Path, names: &[String], size: u64) -> Result<Vec<Stri
     Ok(noted)
 }
 
-/// Has the tool of another kind of cluster load the image.
+/// Loads the image with the tool of another kind of cluster.
 fn elsewhere(layout: &Layout, cluster: &str) -> Result<&'static str> {
     let tools: [(&str, &[&str]); 2] = [("kind", &["get", "clusters"]), ("k3d", &["cluster", "list", "--no-headers"])];
     let mut present = Vec::new();

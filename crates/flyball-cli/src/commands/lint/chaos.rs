@@ -20,7 +20,7 @@ pub(super) struct Chaos {
     runs: Vec<ChaosRun>,
 }
 
-/// Something that was done to an operator.
+/// A fault that was injected into an operator.
 #[derive(Deserialize)]
 struct ChaosRun {
     done: Done,

@@ -1,4 +1,4 @@
-//! From objects and events to what happened, in order.
+//! Ordered history of objects, from their fields and events.
 
 use flyball_core::time::{Timestamp, parse_rfc3339};
 use serde::{Serialize, Serializer};
@@ -85,7 +85,7 @@ fn time(value: &Value) -> Option<Timestamp> {
     parse_rfc3339(value.as_str()?)
 }
 
-/// Tells the story of an object and of those among `objects` that it caused.
+/// Builds the history of an object and its descendants among `objects`.
 pub(super) fn tree_of(root: &Value, objects: &BTreeMap<String, Value>, events: &[Value]) -> Node {
     let mut children: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     for object in objects.values() {
@@ -117,7 +117,7 @@ fn node(object: &Value, children: &mut BTreeMap<&str, Vec<&Value>>, events: &BTr
     }
 }
 
-/// Says how an object is now.
+/// Summarizes the state of an object.
 fn state(object: &Value) -> String {
     let status = &object["status"];
     if object["metadata"]["deletionTimestamp"].is_string() {
@@ -209,8 +209,8 @@ fn first_time(event: &Value) -> Option<Timestamp> {
     time(&event["firstTimestamp"]).or_else(|| time(&event["eventTime"]))
 }
 
-/// Sorts events by when they first happened. Those of one second are told apart by microseconds if all of them have any, else by
-/// when they were written.
+/// Sorts events by when they first happened. Those of one second are told apart by microseconds if all of them have
+/// any, else by when they were written.
 fn in_order<'a>(events: &[&'a Value]) -> Vec<&'a Value> {
     let mut seconds: BTreeMap<Option<i64>, Vec<&Value>> = BTreeMap::new();
     for event in events {
@@ -226,7 +226,7 @@ fn in_order<'a>(events: &[&'a Value]) -> Vec<&'a Value> {
     seconds.into_values().flatten().collect()
 }
 
-/// Tells what is special about pods: where they were put, and when their containers ran.
+/// Adds the steps of a pod: scheduling, and states of containers.
 fn pod_steps(pod: &Value, add: &mut impl FnMut(Order, Option<Timestamp>, String, &str)) {
     let (status, node) = (&pod["status"], text(&pod["spec"]["nodeName"]));
     let scheduled = items(&status["conditions"]).find(|condition| condition["type"] == "PodScheduled");

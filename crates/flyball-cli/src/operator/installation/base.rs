@@ -1,7 +1,8 @@
-//! The same objects as a folder of files that kustomize builds, see <https://kubectl.docs.kubernetes.io/references/kustomize/>.
+//! The same objects as a folder of files that kustomize builds, see
+//! <https://kubectl.docs.kubernetes.io/references/kustomize/>.
 //!
-//! The files hold names without the prefix and the namespace `system`; `config/default` puts both on. So an overlay that wants
-//! others needs no more than a kustomization of its own.
+//! The files hold names without the prefix and the namespace `system`; `config/default` puts both on. So an overlay
+//! that wants others needs no more than a kustomization of its own.
 
 use super::{Folder, InstallTarget, Installation, sample};
 use crate::render::yaml;
@@ -70,9 +71,9 @@ pub(crate) fn files(installation: &Installation, samples: &Samples) -> BTreeMap<
     files
 }
 
-/// Returns true if the files themselves have to name the namespace: kustomize would bring the roles of other namespaces into the
-/// operator's own, and policies, of which it does not know that they live in none; and it knows nothing of namespaces that webhooks
-/// are not asked about.
+/// Returns true if the files themselves have to name the namespace: kustomize would bring the roles of other namespaces
+/// into the operator's own, and policies, of which it does not know that they live in none; and it knows nothing of
+/// namespaces that webhooks are not asked about.
 fn is_fixed(installation: &Installation) -> bool {
     let has_policies = installation.pieces.iter().any(|piece| piece.folder == Folder::Policy);
     let names_namespace = |webhook: &Value| {
@@ -89,7 +90,7 @@ fn kustomization(resources: Value) -> Value {
     json!({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources})
 }
 
-/// Has kustomize put prefix and namespace on.
+/// Sets kustomize's prefix and namespace.
 fn put_on(built: &mut Value, place: &InstallTarget, fixed: bool) {
     built["namePrefix"] = place.prefix.as_str().into();
     if !fixed {
@@ -97,7 +98,7 @@ fn put_on(built: &mut Value, place: &InstallTarget, fixed: bool) {
     }
 }
 
-/// Tells kustomize of names that it does not know to be names.
+/// Returns kustomize's configuration for additional name references.
 fn references() -> Value {
     let policy = |kind: &str| json!({"kind": kind, "fieldSpecs": [{"kind": format!("{kind}Binding"), "path": "spec/policyName"}]});
     let conversion = "spec/conversion/webhook/clientConfig/service";
@@ -112,7 +113,7 @@ fn references() -> Value {
     })
 }
 
-/// Takes prefix and namespace off an object, and off what names others.
+/// Removes prefix and namespace from an object and its references.
 fn based(mut object: Value, place: &InstallTarget, system: &str) -> Value {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     match kind.as_str() {

@@ -1,7 +1,7 @@
 //! Monitoring of an operator: ServiceMonitor, alerts and dashboard.
 //!
-//! Both alerts and dashboard go by the golden signals that every operator tells of itself: how long an object waits, how
-//! many are looked at, how many fail, how busy the workers are. See
+//! Both alerts and dashboard go by the golden signals that every operator tells of itself: how long an object waits,
+//! how many are looked at, how many fail, how busy the workers are. See
 //! <https://sre.google/sre-book/monitoring-distributed-systems/>.
 
 use super::{Folder, InstallTarget, Piece, object};
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 const MONITORING: &str = "monitoring.coreos.com/v1";
 /// Comment about `insecureSkipVerify` in the file of the ServiceMonitor.
 const CERTIFICATE_NOTE: &str = "\
-# Each pod of the operator serves metrics with a self-signed certificate that it makes in memory, so there is no CA to verify it
-# with. To have it verified, give the operator a certificate (--metrics-cert-dir) and set tlsConfig.ca and tlsConfig.serverName:
+# Each pod of the operator serves metrics with a self-signed certificate in memory, so there is no CA to verify it with.
+# To verify it, give the operator a certificate (--metrics-cert-dir) and set tlsConfig.ca and tlsConfig.serverName,
 # see \"Certificate of the metrics\" in Flyball's docs/deploy.md.
 ";
 
@@ -24,7 +24,8 @@ pub(super) fn pieces(description: &Description, place: &InstallTarget) -> Vec<Pi
             "path": "/metrics",
             "port": "https",
             "scheme": "https",
-            // Each process makes its own certificate and keeps it in memory: there is no Secret whose CA could be named.
+            // Each process makes its own certificate and keeps it in memory: there is no Secret whose CA could be
+            // named.
             "tlsConfig": {"insecureSkipVerify": true},
         }],
         "selector": {"matchLabels": place.selector()},
@@ -141,7 +142,8 @@ fn alerts(description: &Description, place: &InstallTarget) -> Vec<Value> {
     alerts
 }
 
-/// Draws a dashboard for Grafana, see <https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/>.
+/// Draws a dashboard for Grafana, see
+/// <https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/>.
 fn dashboard(description: &Description, place: &InstallTarget) -> Value {
     let of = of(place);
     let mut panels = vec![

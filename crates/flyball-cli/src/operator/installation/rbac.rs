@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const API: &str = "rbac.authorization.k8s.io";
 const VERSION: &str = "rbac.authorization.k8s.io/v1";
 
-/// Makes of a role that the program told of the roles that are installed, and their bindings.
+/// Builds the installed roles and bindings from a role of the program.
 pub(super) fn granted(mut role: Value, part: &str, place: &InstallTarget) -> Vec<Piece> {
     let namespace = role["metadata"]["namespace"].as_str().map(str::to_owned);
     if part == "metrics-reader" {

@@ -24,7 +24,7 @@ resources:
   resource: false
   controller: true
   foreign: true
-colour: blue
+color: blue
 ";
 
 #[test]

@@ -17,7 +17,7 @@ pub(super) struct Flag {
 }
 
 impl Flag {
-    /// Says what it is for.
+    /// Returns its usage text.
     pub(super) fn usage(&self) -> String {
         match self.default.as_str() {
             "" => self.usage.clone(),
@@ -25,7 +25,8 @@ impl Flag {
         }
     }
 
-    /// Says why a value does not fit the type, whose words are those of Go's package `strconv`, since most plugins read by it.
+    /// Returns the expected form if a value is invalid. The forms are those of Go's package `strconv`, which most
+    /// plugins use.
     fn wrong_with(&self, value: &str) -> Option<&'static str> {
         const BOOLEANS: [&str; 12] = ["1", "t", "T", "true", "TRUE", "True", "0", "f", "F", "false", "FALSE", "False"];
         let (fits, wanted) = match self.kind.as_str() {
@@ -39,7 +40,7 @@ impl Flag {
     }
 }
 
-/// Sees that each flag is one of those that there are, with a value of its type. As in Go, that of a bool stands behind `=` or is left out.
+/// Validates flags and their values. As in Go, the value of a bool follows `=` or is omitted.
 ///
 /// # Errors
 ///

@@ -98,7 +98,7 @@ impl Name {
 }
 
 impl Plugin {
-    /// Asks it, in the folder of the project.
+    /// Runs the plugin in the folder of the project, and returns its response.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Files about to be written: all of them, or none.
 //!
-//! Each is written beside its place first, and moved there once all of them could be written. What is in a file already stays:
-//! lines are added above a comment such as `// +flyball:api`, the anchor, or among the `use` lines.
+//! Each is written beside its place first, and moved there once all of them could be written. What is in a file already
+//! stays: lines are added above a comment such as `// +flyball:api`, the anchor, or among the `use` lines.
 
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;

@@ -56,8 +56,8 @@ pub(crate) enum Library {
 impl Library {
     /// Finds the source that is meant, for a project in a folder.
     ///
-    /// A path that is given is written as it is given: a relative one relative to the project. Otherwise none is written, as nobody
-    /// else has the files of this machine.
+    /// A path that is given is written as it is given: a relative one relative to the project. Otherwise none is
+    /// written, as nobody else has the files of this machine.
     pub(crate) fn named(args: &LibraryArgs, folder: &Path) -> Result<Self> {
         let variable = || std::env::var_os(PATH_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
         let elsewhere = args.flyball_git.is_some() || args.flyball_rev.is_some() || args.flyball_version.is_some();
@@ -116,8 +116,8 @@ impl Library {
     }
 }
 
-/// Returns the commit that this program was built from, if it is known: from a checkout of cargo's, as `cargo install --git` makes
-/// it, or from the build.
+/// Returns the commit that this program was built from, if it is known: from a checkout of cargo's, as `cargo install
+/// --git` makes it, or from the build.
 fn revision_of(manifest_dir: &str) -> Option<&str> {
     let (_, checkout) = manifest_dir.split_once("/git/checkouts/").unwrap_or_default();
     let commit = checkout.split('/').nth(1).or(option_env!("FLYBALL_REVISION"))?;

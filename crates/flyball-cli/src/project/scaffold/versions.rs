@@ -1,7 +1,7 @@
 //! One more version of a kind.
 //!
-//! Its types begin as a copy of those of the first version, in which objects are stored. The two are converted into one another
-//! by what is written below the copy, when the operator's webhook asks for it. See
+//! Its types begin as a copy of those of the first version, in which objects are stored. The two are converted into one
+//! another by what is written below the copy, when the operator's webhook asks for it. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/>.
 
 use super::api::{self, Names};

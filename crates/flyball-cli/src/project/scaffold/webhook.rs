@@ -7,7 +7,7 @@ use super::template::fill;
 use crate::error::{Error, Result, ResultExt};
 use serde_json::{Value, json};
 
-/// Makes sure that there is a file for the webhooks of a kind, and that the operator knows it.
+/// Creates the file for the webhooks of a kind unless it exists, and registers it with the operator.
 pub(crate) fn open(changes: &mut Changes, names: &Names) -> Result<()> {
     let part = names.part();
     if changes.read(&path(names))?.is_none() {
@@ -24,13 +24,13 @@ fn path(names: &Names) -> String {
     format!("src/webhooks/{}.rs", names.part())
 }
 
-/// Has objects converted to another version and back.
+/// Adds a conversion webhook.
 pub(crate) fn converts(changes: &mut Changes, names: &Names, other: &Names) -> Result<()> {
     let line = format!("    .converts::<crate::api::{}::{}>()", other.module(), other.kind_type);
     changes.insert(&path(names), "webhook", &[line])
 }
 
-/// Has objects completed.
+/// Adds a defaulting webhook.
 pub(crate) fn completes(changes: &mut Changes, names: &Names) -> Result<()> {
     function(
         changes,
@@ -45,7 +45,7 @@ pub(crate) fn completes(changes: &mut Changes, names: &Names) -> Result<()> {
     Ok(())
 }
 
-/// Has objects judged.
+/// Adds a validating webhook.
 pub(crate) fn judges(changes: &mut Changes, names: &Names) -> Result<()> {
     function(changes, names, "validate", "    .validates(validate)", include_str!("../../../templates/validation.rs"))?;
     for line in [

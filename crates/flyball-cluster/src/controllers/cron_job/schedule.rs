@@ -1,4 +1,4 @@
-//! Which time of a schedule is due, and how many before it were missed.
+//! Due time of a schedule, and number of missed times before it.
 
 use flyball_core::cron::Schedule;
 use flyball_core::time::{SignedDuration, Timestamp};
@@ -10,7 +10,7 @@ pub(super) const MANY: i64 = 100;
 /// Times at which a schedule is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Due {
-    /// From when on was looked.
+    /// Start of the search.
     since: Timestamp,
     /// The last of the times that have come since.
     pub(super) last: Option<Timestamp>,
@@ -19,8 +19,8 @@ pub(super) struct Due {
 }
 
 impl Due {
-    /// Looks for times between the last job, or the making of the cron job, and `now`; those before the deadline are
-    /// passed over.
+    /// Finds the times between the last job, or the creation of the cron job, and `now`. Times before the deadline are
+    /// skipped.
     ///
     /// # Errors
     ///
@@ -44,7 +44,8 @@ impl Due {
         if now < second {
             return Ok(Self { since, last: Some(first), missed: 0 });
         }
-        // To walk over all of them could take for ever: as many as fit in are passed over at once, but for the last two.
+        // To walk over all of them could take for ever: as many as fit in are passed over at once, but for the last
+        // two.
         let interval = second.duration_since(first).as_secs();
         if interval < 1 {
             return Err(none);

@@ -1,4 +1,4 @@
-//! Which nodes a daemon runs on, and how its pods are tied to them.
+//! Nodes of a daemon, and the node affinity of its pods.
 
 use crate::workload::affinity::{NAME, is_tolerated, may_be_on};
 use crate::workload::pods;
@@ -18,7 +18,7 @@ pub(super) enum NodeDecision {
     Leave,
 }
 
-/// Tells what the pods of a daemon are to do on a node.
+/// Decides whether pods of a daemon should run and may continue to run on a node.
 pub(super) fn wanted(spec: &PodSpec, node: &Node) -> NodeDecision {
     let name = node.name_any();
     let is_chosen = spec.node_name.as_deref().is_none_or(|chosen| chosen.is_empty() || chosen == name);

@@ -1,4 +1,4 @@
-//! Which pods are missing on nodes, and which are too many there.
+//! Missing and surplus pods of nodes.
 
 use super::nodes::NodeDecision;
 use super::{Daemon, DaemonSets, Plan};
@@ -68,7 +68,8 @@ impl DaemonSets {
     }
 }
 
-/// Leaves one of the pods of a node; with a surge, one of each template as long as the new one is not ready to take over.
+/// Leaves one of the pods of a node; with a surge, one of each template as long as the new one is not ready to take
+/// over.
 fn prune(daemon: &Daemon<'_>, node: &str, wanted: NodeDecision, running: &[&Pod], plan: &mut Plan) {
     let surges = daemon.bounds(1).0 > 0;
     match running {

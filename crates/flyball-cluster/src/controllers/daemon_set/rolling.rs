@@ -1,4 +1,4 @@
-//! Which pods of former templates are replaced next.
+//! Selection of the next outdated pods to replace.
 //!
 //! See <https://kubernetes.io/docs/tasks/manage-daemon/update-daemon-set/>.
 
@@ -57,8 +57,8 @@ fn replaced(daemon: &Daemon<'_>, nodes: &BTreeMap<String, &[Pod]>, most: i32) ->
     plan
 }
 
-/// Creates new pods beside old ones: where the old one serves nobody, and on as many other nodes as may be at a time. What is
-/// to go for good from a node goes when others serve in its place.
+/// Creates new pods beside old ones: where the old one serves nobody, and on as many other nodes as may be at a time.
+/// What is to go for good from a node goes when others serve in its place.
 fn surged(
     daemon: &Daemon<'_>,
     nodes: &BTreeMap<String, &[Pod]>,

@@ -22,7 +22,7 @@ const NOT_COPIED: [&str; 6] = [
 /// Maximum length of the revision history annotation.
 const MAX_HISTORY_BYTES: usize = 2000;
 
-/// Tells the replica set that has the deployment's template from the others.
+/// Splits replica sets into the one with the deployment's template and the others.
 pub(super) fn split(deployment: &Deployment, mut sets: Vec<ReplicaSet>) -> (Option<ReplicaSet>, Vec<ReplicaSet>) {
     sets.sort_by_key(|set| (set.creation_timestamp(), set.name_any()));
     let template = deployment.spec.as_ref().map(|spec| &spec.template);
@@ -46,7 +46,7 @@ fn is_of(set: &ReplicaSet, template: Option<&PodTemplateSpec>) -> bool {
 }
 
 impl Rollout<'_> {
-    /// Gives the new replica set its revision; makes it, if that is asked for.
+    /// Sets the revision of the new replica set, and creates it if `create` is set.
     pub(super) async fn sync_revision(&mut self, create: bool) -> Result<()> {
         let next = self.old.iter().map(revision).max().unwrap_or(0).saturating_add(1);
         match self.new.take() {
@@ -119,7 +119,7 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// Has the next hash come out otherwise: this one names a replica set of another template.
+    /// Increments the collision count: the hash names a replica set of another template.
     async fn collide(&mut self, name: &str, error: Error) -> Result<()> {
         let there = self.cx.get::<ReplicaSet>(&self.cx.sibling(name)).await?;
         let ours =

@@ -12,7 +12,8 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Resolves percentages: of the surge upwards, of the unavailable downwards. If both are none, nothing could ever move.
+    /// Resolves percentages: of the surge upwards, of the unavailable downwards. If both are none, nothing could ever
+    /// move.
     pub(super) fn resolve(surge: Option<&IntOrString>, unavailable: Option<&IntOrString>, wanted: i32) -> Self {
         let surge = surge.map_or(0, |value| scaled(value, wanted, true));
         let unavailable = unavailable.map_or(0, |value| scaled(value, wanted, false));
@@ -78,8 +79,8 @@ pub(super) fn shrunk(old: &[Size], new: Size, wanted: i32, unavailable: i32) -> 
     sizes
 }
 
-/// Spreads a change of the wanted number over several replica sets, in proportion to their sizes; what does not divide falls
-/// to the first.
+/// Spreads a change of the wanted number over several replica sets, in proportion to their sizes; what does not divide
+/// falls to the first.
 pub(super) fn spread(sets: &[Size], wanted: i32, surge: i32, before: i32) -> Vec<i32> {
     let most = if wanted > 0 { wanted.saturating_add(surge) } else { 0 };
     let to_add = most.saturating_sub(total(sets.iter().map(|set| set.replicas)));
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentages_are_resolved_in_favour_of_progress() {
+    fn percentages_are_resolved_in_favor_of_progress() {
         let check = |surge: &str, unavailable: &str, wanted, expect: (i32, i32)| {
             let value = |text: &str| text.parse().map_or_else(|_| IntOrString::String(text.into()), IntOrString::Int);
             let bounds = Bounds::resolve(Some(&value(surge)), Some(&value(unavailable)), wanted);

@@ -18,7 +18,7 @@ pub(super) fn find<'a>(deployment: &'a Deployment, kind: &str) -> Option<&'a Dep
     deployment.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)
 }
 
-/// Puts a condition in, unless it is there with the same status and reason.
+/// Sets a condition, unless it exists with the same status and reason.
 fn set(conditions: &mut Vec<DeploymentCondition>, mut condition: DeploymentCondition) {
     if let Some(at) = conditions.iter().position(|known| known.type_ == condition.type_) {
         let known = &conditions[at];
@@ -59,7 +59,7 @@ impl Rollout<'_> {
         seconds.map(|seconds| SignedDuration::from_secs(seconds.into()))
     }
 
-    /// Tells that a rollout is paused, or goes on.
+    /// Sets the condition that a rollout is paused or resumed.
     pub(super) fn note_pause(&mut self) {
         let reason = find(&self.deployment, "Progressing").and_then(|condition| condition.reason.as_deref());
         let (is_paused, was_paused) = (self.spec().paused == Some(true), reason == Some("DeploymentPaused"));

@@ -124,7 +124,8 @@ fn slice(service: &Service, content: Content, triggered: Option<Timestamp>) -> E
     }
 }
 
-/// Returns what the slices of a service are to contain; at least one for each family, so that there is something to watch.
+/// Returns what the slices of a service are to contain; at least one for each family, so that there is something to
+/// watch.
 async fn contents(service: &Service, spec: &ServiceSpec, pods: &[Pod], cx: &Context<Service>) -> Result<Vec<Content>> {
     let families = spec.ip_families.clone().filter(|families| !families.is_empty());
     let mut contents = Vec::new();

@@ -86,7 +86,7 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// Takes in an object as it is now.
+    /// Records the current state of an object.
     pub(super) fn put(&mut self, kind: &Arc<Served>, key: ObjectKey, meta: &ObjectMeta) {
         let Some(uid) = meta.uid.clone() else { return };
         let has = |finalizer: &str| meta.finalizers.iter().flatten().any(|known| known == finalizer);
@@ -116,7 +116,7 @@ impl Graph {
         }
     }
 
-    /// Takes in that an object was deleted. Its kind may go too, and then nobody can be asked for it.
+    /// Records that an object was deleted. Its kind may be removed too, and can then no longer be queried.
     pub(super) fn remove(&mut self, uid: &str) {
         if let Some(node) = self.nodes.get(uid) {
             let dependents = self.dependents.get(uid).into_iter().flatten().filter_map(|uid| self.nodes.get(uid));
@@ -184,13 +184,13 @@ impl Graph {
         nodes.flat_map(|node| &node.owners).any(blocks)
     }
 
-    /// Returns true if a reference, from an object in `namespace`, is known to stand for nothing. A UID that is gone does
-    /// not come back.
+    /// Returns true if a reference, from an object in `namespace`, is known to stand for nothing. A UID that is gone
+    /// does not come back.
     pub(super) fn is_absent(&self, reference: &OwnerReference, namespace: Option<&str>) -> bool {
         self.absent.known.contains(&Absent::name(reference, namespace))
     }
 
-    /// Takes in that a reference stands for nothing.
+    /// Records that the owner of a reference does not exist.
     pub(super) fn found_absent(&mut self, reference: &OwnerReference, namespace: Option<&str>) {
         self.absent.insert(Absent::name(reference, namespace));
     }
@@ -208,14 +208,14 @@ impl Graph {
         }
     }
 
-    /// Takes the next object that is to be looked at.
+    /// Removes the next object from the queue and returns it.
     pub(super) fn next(&mut self) -> Option<String> {
         let next = self.queue.pop_front()?;
         self.queued.remove(&next);
         Some(next)
     }
 
-    /// Takes in what the server serves now. What could not be judged without knowing that is looked at again.
+    /// Records the served resources. Objects that could not be processed without them are queued again.
     pub(super) fn serves(&mut self, served: BTreeSet<Served>) {
         self.awaited.retain(|resource| served.iter().any(|kind| kind.resource == *resource));
         let gone = self.nodes.iter().filter(|(_, node)| !served.contains(&*node.kind)).map(|(uid, _)| uid.clone());
@@ -243,7 +243,7 @@ impl Graph {
         self.awaited.insert(resource.clone());
     }
 
-    /// Takes in that a kind was listed.
+    /// Records that a kind was listed.
     pub(super) fn listed(&mut self, resource: &GroupResource) {
         self.awaited.remove(resource);
     }

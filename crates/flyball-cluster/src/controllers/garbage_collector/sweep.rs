@@ -37,7 +37,7 @@ struct Owners {
 }
 
 impl Sweep<'_> {
-    /// Looks at an object and does what is due. An error means that it should be looked at again.
+    /// Processes an object. After an error, the object should be processed again.
     pub(super) async fn look_at(&self, uid: &str) -> kube::Result<()> {
         let Some(node) = self.read(|graph| graph.get(uid).cloned()) else { return Ok(()) };
         if node.orphans() {
@@ -160,7 +160,7 @@ impl Sweep<'_> {
         }))
     }
 
-    /// Takes an owner off the lists of all that it owns, then lets it go.
+    /// Removes the owner references of all dependents, and then the finalizer of the owner.
     async fn set_free(&self, uid: &str, node: &Node) -> kube::Result<()> {
         for (dependent, at) in self.read(|graph| graph.dependents(uid)) {
             let Some(live) =

@@ -1,6 +1,7 @@
 //! Limits of scaling: bounds, rates of the behavior, and stabilization.
 //!
-//! See <https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/#configurable-scaling-behavior>.
+//! See
+//! <https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/#configurable-scaling-behavior>.
 
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::autoscaling::v2::{HPAScalingRules, HorizontalPodAutoscalerSpec};
@@ -36,7 +37,7 @@ fn before(now: Timestamp, seconds: i32) -> Timestamp {
 }
 
 impl History {
-    /// Takes the size at the first look for a proposal.
+    /// Records the initial size as the first recommendation.
     pub(super) fn begin(&mut self, current: i32, now: Timestamp) {
         if self.proposals.is_empty() {
             self.proposals.push((now, current));

@@ -100,7 +100,7 @@ impl<'a> Measure<'a> {
         Self { metrics, scale, pods, scales, tolerance, cx }
     }
 
-    /// Asks one metric.
+    /// Evaluates one metric.
     pub(super) async fn propose(&self, metric: &MetricSpec) -> Result<Proposal, MetricError> {
         let status = MetricStatus { type_: metric.type_.clone(), ..MetricStatus::default() };
         if let Some(source) = &metric.resource {

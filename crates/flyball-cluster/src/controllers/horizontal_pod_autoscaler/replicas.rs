@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use kube::ResourceExt;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// For so long after its start, the CPU usage of a pod that is not ready is that of its start.
+/// Period after the start of a pod in which its CPU usage is ignored until it is ready.
 const START: SignedDuration = SignedDuration::from_mins(5);
 /// A pod that was not ready for so long after its start, and is not, has never been ready.
 const FIRST_READY: SignedDuration = SignedDuration::from_secs(30);

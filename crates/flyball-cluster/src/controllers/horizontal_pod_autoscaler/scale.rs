@@ -115,7 +115,7 @@ impl Scale {
         i32::try_from(number).unwrap_or(i32::MAX)
     }
 
-    /// Asks for this many replicas.
+    /// Sets the number of replicas.
     pub(super) async fn set<K: Resource>(mut self, replicas: i32, cx: &Context<K>) -> Result<(), String> {
         let path = format!("{}?fieldManager={MANAGER}", self.path);
         let mut failure = String::new();

@@ -148,7 +148,8 @@ mod tests {
             assert_eq!(indexes.common(&second) as usize, model.intersection(&second_model).count());
             assert_eq!(indexes.union(&second), model.union(&second_model).copied().collect());
             assert_eq!(Indexes::parse(&indexes.print(), 20), indexes);
-            assert_eq!(indexes.free(18).collect::<Vec<_>>(), (0..18).filter(|i| !model.contains(i)).collect::<Vec<_>>());
+            let free: Vec<_> = (0..18).filter(|i| !model.contains(i)).collect();
+            assert_eq!(indexes.free(18).collect::<Vec<_>>(), free);
             assert!((0..20).all(|index| indexes.contains(index) == model.contains(&index)));
         }
     }

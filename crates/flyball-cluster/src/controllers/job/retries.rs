@@ -1,7 +1,7 @@
 //! The failures of each index, of a job that limits them index by index.
 //!
-//! See <https://kubernetes.io/docs/concepts/workloads/controllers/job/#backoff-limit-per-index>. A pod that failed tells by its
-//! annotations how often its index had failed before; it is kept until another one has taken that over.
+//! See <https://kubernetes.io/docs/concepts/workloads/controllers/job/#backoff-limit-per-index>. A pod that failed
+//! tells by its annotations how often its index had failed before; it is kept until another one has taken that over.
 
 use super::indexes::Indexes;
 use super::pod_facts::{self, index};
@@ -48,7 +48,7 @@ pub(super) fn backoff(last: Option<&Pod>, now: Timestamp) -> Option<Duration> {
     pod_facts::backoff(u32::try_from(failures).unwrap_or(0), pod_facts::end(last, now), now)
 }
 
-/// Has a pod tell how often its index has failed.
+/// Annotates a pod with the number of failures of its index.
 pub(super) fn annotate(pod: &mut Pod, spec: &JobSpec, last: Option<&Pod>) {
     let (mut failures, mut ignored) = (0, 0);
     if let Some(last) = last {

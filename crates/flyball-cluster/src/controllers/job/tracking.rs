@@ -1,7 +1,7 @@
 //! The finalizer by which a job counts every pod exactly once.
 //!
-//! A pod that has come to its end keeps it until the job's status lists the pod as uncounted; the pod loses it then, and
-//! is counted after that. Whatever of it is cut off goes on from there.
+//! A pod that has come to its end keeps it until the job's status lists the pod as uncounted; the pod loses it then,
+//! and is counted after that. Whatever of it is cut off goes on from there.
 
 use crate::workload::owners;
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
@@ -15,7 +15,7 @@ pub(super) fn is_tracked(pod: &Pod) -> bool {
     pod.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
 }
 
-/// Takes the finalizer off a pod.
+/// Removes the finalizer of a pod.
 pub(super) async fn untrack<K: flyball::Resource>(pod: &Pod, cx: &Context<K>) -> Result<()> {
     let mut changed = pod.clone();
     changed.finalizers_mut().retain(|finalizer| finalizer != FINALIZER);

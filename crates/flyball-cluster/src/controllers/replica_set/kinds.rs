@@ -74,7 +74,7 @@ impl Replicates for ReplicationController {
     }
 }
 
-/// Takes one status for the other: they have the same fields.
+/// Converts between two status types with the same fields.
 fn recast<T: DeserializeOwned>(status: &impl Serialize) -> Option<T> {
     serde_json::from_value(serde_json::to_value(status).ok()?).ok()
 }

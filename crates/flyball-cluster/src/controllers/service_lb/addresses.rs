@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 
-/// So many addresses there are of each family.
+/// Number of addresses of each family.
 const ADDRESSES: u16 = 32 * 254;
 
 /// The address of a number: downwards from 172.18.255.0, without the first and last of each block.
@@ -24,8 +24,8 @@ fn address(number: u16, is_v6: bool) -> IpAddr {
 pub(super) struct Addresses(Mutex<BTreeMap<String, Vec<IpAddr>>>);
 
 impl Addresses {
-    /// Returns the addresses of a service, one for each of its families: those it has, as far as nobody else has them, or the
-    /// first that are free.
+    /// Returns the addresses of a service, one for each of its families: those it has, as far as nobody else has them,
+    /// or the first that are free.
     pub(super) fn assign(&self, service: &Service, all: &[Service]) -> Result<Vec<IpAddr>, String> {
         let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         given.retain(|uid, _| all.iter().any(|known| known.metadata.uid.as_ref() == Some(uid)));
@@ -55,7 +55,7 @@ impl Addresses {
         Ok(addresses)
     }
 
-    /// Takes the addresses of a service back.
+    /// Releases the addresses of a service.
     pub(super) fn release(&self, service: &Service) {
         let uid = service.metadata.uid.clone().unwrap_or_default();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&uid);

@@ -1,7 +1,7 @@
 //! The claims of a set's pods: they outlive the pods, unless the set says that they go with it, or when it shrinks.
 //!
-//! See <https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#persistentvolumeclaim-retention>. It is the garbage
-//! collector that deletes them: they are given an owner that goes.
+//! See <https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#persistentvolumeclaim-retention>. It is
+//! the garbage collector that deletes them: they are given an owner that goes.
 
 use super::{Step, identity};
 use crate::workload::owners::reference_to;
@@ -40,7 +40,7 @@ fn is_stale<K: Resource>(claim: &PersistentVolumeClaim, object: &K) -> bool {
 }
 
 impl Step<'_> {
-    /// Tells what becomes of claims when the set is deleted, and when it shrinks: whether they go.
+    /// Returns whether claims are deleted with the set, and when it is scaled down.
     fn goes(&self) -> (bool, bool) {
         let policy = self.spec.persistent_volume_claim_retention_policy.as_ref();
         let goes = |policy: Option<&String>| policy.is_some_and(|policy| policy == "Delete");
@@ -93,7 +93,7 @@ impl Step<'_> {
         Ok(false)
     }
 
-    /// Gives the claims of an ordinal the owners that the policy wants: the set, or a pod that is too many.
+    /// Sets the owners of the claims of an ordinal by the retention policy: the set, or a surplus pod.
     pub(super) async fn keep_claims(&self, ordinal: i32) -> Result<()> {
         let Some(pod) = self.pods.get(&ordinal) else { return Ok(()) };
         let (with_set, when_scaled) = self.goes();

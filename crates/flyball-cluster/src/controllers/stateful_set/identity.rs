@@ -1,4 +1,4 @@
-//! Which pod is which: ordinals, names, and the claims that stay with them.
+//! Identity of pods: ordinals, names, and claims.
 
 use crate::workload::pods;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};

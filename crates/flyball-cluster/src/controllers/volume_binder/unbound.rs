@@ -11,7 +11,7 @@ const OLD_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
 const IS_DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 
-/// For what a claim waits whose class wants a pod to be scheduled first.
+/// Reason why an unbound claim waits with `WaitForFirstConsumer`.
 pub(super) enum Waits {
     /// That somebody uses it.
     Consumer,
@@ -24,7 +24,7 @@ fn is_default(class: &StorageClass) -> bool {
 }
 
 impl Claims {
-    /// Tells whether, and for what, the class of a claim makes it wait.
+    /// Returns the reason why the class of a claim delays binding, if it does.
     pub(super) async fn waits(
         &self,
         claim: &PersistentVolumeClaim,
@@ -96,7 +96,7 @@ impl Claims {
         Ok(())
     }
 
-    /// Gives a claim that names no class the default one, which may have come after it.
+    /// Sets the default class on a claim without a class.
     async fn give_default(&self, claim: &PersistentVolumeClaim, cx: &Context<PersistentVolumeClaim>) -> Result<bool> {
         if claim.spec.as_ref().is_none_or(|spec| spec.storage_class_name.is_some()) {
             return Ok(false);

@@ -11,12 +11,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// So many events may be sent at once, after a quiet time …
+/// Burst of events that are sent.
 const BURST: u32 = 50;
-/// … and one more for each of these intervals.
+/// Interval after which the burst grows by one.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// An event of a controller that is no [`Reconcile`](flyball::Reconcile), in the newer form: by whom, and what was being done.
+/// An event of a controller that is no [`Reconcile`](flyball::Reconcile), in the newer form: by whom, and what was
+/// being done.
 #[derive(Clone, Debug)]
 pub(crate) struct Note {
     kind: &'static str,
@@ -84,7 +85,7 @@ impl Note {
 pub(crate) struct Allowance(Mutex<Option<(u32, Instant)>>);
 
 impl Allowance {
-    /// Takes one, if there is one left.
+    /// Acquires a token; returns false if there is none.
     pub(crate) fn try_acquire(&self) -> bool {
         let now = Instant::now();
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);

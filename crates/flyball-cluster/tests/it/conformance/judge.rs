@@ -136,7 +136,8 @@ impl View {
     }
 }
 
-/// Returns true if a value holds another: objects field by field, lists item by item, `{"$contains": […]}` any of a list.
+/// Returns true if a value holds another: objects field by field, lists item by item, `{"$contains": […]}` any of a
+/// list.
 pub(crate) fn holds(got: &Value, wanted: &Value) -> bool {
     match (wanted, got) {
         (Value::Object(wanted), _) if wanted.len() == 1 && wanted.contains_key("$contains") => {

@@ -1,8 +1,8 @@
 //! Inter-pod affinity, anti-affinity and topology spread.
 //!
-//! See <https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity> and
-//! <https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/>. All counts are made once for a
-//! pod, so that a node costs no more than looking them up.
+//! See <https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity>
+//! and <https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/>. All counts are made once
+//! for a pod, so that a node costs no more than looking them up.
 
 use super::nodes::{Node, Reason};
 use super::pods::{Facts, Pending, Term};
@@ -19,7 +19,7 @@ type Counts = BTreeMap<String, i64>;
 
 /// Counts for the affinity terms and spread constraints of a pod.
 #[derive(Debug, Default)]
-pub(super) struct Neighbours {
+pub(super) struct Neighbors {
     /// Topologies in which a pod is that does not want this one near.
     repelled: BTreeSet<(String, String)>,
     avoided: Vec<(Term, Counts)>,
@@ -40,7 +40,7 @@ struct Spread {
     is_hard: bool,
 }
 
-impl Neighbours {
+impl Neighbors {
     pub(super) fn count(pending: &Pending, nodes: &Nodes, namespaces: &BTreeMap<String, Labels>) -> Self {
         let Some(spec) = &pending.pod.spec else { return Self::default() };
         let affinity = spec.affinity.as_ref();
@@ -68,10 +68,10 @@ impl Neighbours {
             .extend(weighed(-1, far.and_then(|far| far.preferred_during_scheduling_ignored_during_execution.as_ref())));
         let mut repelled = BTreeSet::new();
         for node in nodes.values() {
-            let Some(there) = &node.there else { continue };
+            let Some(facts) = &node.facts else { continue };
             for term in node.pods.values().flat_map(|pod| &pod.repels) {
                 if let Some(value) =
-                    there.labels.get(&term.topology).filter(|_| term.is_about(&pending.facts, namespaces))
+                    facts.labels.get(&term.topology).filter(|_| term.is_about(&pending.facts, namespaces))
                 {
                     repelled.insert((term.topology.clone(), value.clone()));
                 }
@@ -151,16 +151,16 @@ impl Spread {
             let selected = selector.as_ref().is_some_and(|selector| selector.matches_labels(&pod.labels));
             !pod.is_going && pod.namespace == pending.facts.namespace && selected
         };
-        let honours_affinity = constraint.node_affinity_policy.as_deref() != Some("Ignore");
-        let honours_taints = constraint.node_taints_policy.as_deref() == Some("Honor");
+        let honors_affinity = constraint.node_affinity_policy.as_deref() != Some("Ignore");
+        let honors_taints = constraint.node_taints_policy.as_deref() == Some("Honor");
         let counts = count(nodes, &constraint.topology_key, is_meant, |(name, node)| {
-            let Some(there) = &node.there else { return false };
+            let Some(facts) = &node.facts else { return false };
             let keeps_off = |taint: &Taint| {
                 matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute")
                     && !affinity::is_tolerated(spec.tolerations.as_ref(), taint)
             };
-            (!honours_affinity || affinity::may_be_on(spec, name, &there.labels))
-                && (!honours_taints || !there.taints().iter().any(keeps_off))
+            (!honors_affinity || affinity::may_be_on(spec, name, &facts.labels))
+                && (!honors_taints || !facts.taints().iter().any(keeps_off))
         });
         let domains = i32::try_from(counts.len()).unwrap_or(i32::MAX);
         let too_few = constraint.min_domains.is_some_and(|least| domains < least);
@@ -184,7 +184,7 @@ fn count(
 ) -> Counts {
     let mut counts = Counts::new();
     for (name, node) in nodes {
-        let Some(value) = node.there.as_ref().and_then(|there| there.labels.get(topology)) else { continue };
+        let Some(value) = node.facts.as_ref().and_then(|facts| facts.labels.get(topology)) else { continue };
         if matters((name, node)) {
             let pods = node.pods.values().filter(|pod| is_meant(pod)).count();
             *counts.entry(value.clone()).or_default() += i64::try_from(pods).unwrap_or(i64::MAX);
