@@ -381,7 +381,7 @@ fn what_is_not_understood_ends_with_2_and_the_rest_with_1() {
     home.within(&folder, "create webhook --group= --version v1 --kind Redis --validation")
         .fails_with(&["hint: for Redis, pass --group cache.acme.io --version v1alpha1 --kind Redis\n"]);
     home.within(&folder, "create api --group cache --version v1 --kind Redis --namespaced=false")
-        .fails_with(&["cache.acme.io/v1alpha1 Redis has another plural or scope"]);
+        .fails_with(&["cache.acme.io/v1alpha1 Redis has a different plural or scope"]);
     home.within(&folder, &format!("create webhook {REDIS} --conversion"))
         .fails_with(&["has no other version", "--version v1"]);
     home.within(&folder, &format!("create api {REDIS} --resource=false")).ok();

@@ -28,6 +28,10 @@ const FOR_TESTS: &[(&str, &str, &str)] = &[
 const RESOLVER: &str =
     "# Shares crate features between tests and programs, so that dependencies are compiled once.\nresolver = \"1\"\n";
 
+/// Tests stand in the library and in `tests`, so that `cargo test` need not compile the program twice.
+const NO_TESTS: &str =
+    "# All tests are in the library and in tests/: `cargo test` compiles the program once.\ntest = false\n";
+
 /// Writes the package.
 pub(crate) fn write(
     changes: &mut Changes,
@@ -95,6 +99,7 @@ fn manifest(project: &Project, library: &Library, workspace: Option<&Workspace>)
     if workspace.is_none() {
         text += RESOLVER;
     }
+    let _ = write!(text, "\n[[bin]]\nname = {}\n{NO_TESTS}", quoted(&project.project_name));
     for (table, dependencies) in [("dependencies", DEPENDENCIES), ("dev-dependencies", FOR_TESTS)] {
         let _ = writeln!(text, "\n[{table}]");
         for (name, version, more) in dependencies {
