@@ -106,7 +106,9 @@ fn the_window_is_bounded_by_what_it_alone_keeps() {
 
 proptest! {
     #[test]
-    fn every_past_state_in_reach_can_be_restored(steps in proptest::collection::vec((0u8..3, 0u8..4, any::<bool>()), 1..60)) {
+    fn every_past_state_in_reach_can_be_restored(
+        steps in proptest::collection::vec((0u8..3, 0u8..4, any::<bool>()), 1..60),
+    ) {
         let limits = Limits { events: 20, bytes: usize::MAX };
         let store = Store::new(limits);
         let mut model: BTreeMap<String, u64> = BTreeMap::new();
@@ -142,7 +144,8 @@ proptest! {
             if let Ok((events, _)) = store.events_after(&table(), *revision, usize::MAX) {
                 let mut replayed = then.clone();
                 for event in events {
-                    prop_assert_eq!(event.before.as_ref().map(|b| number(b)), replayed.get(event.after.key.as_str()).copied());
+                    let known = replayed.get(event.after.key.as_str()).copied();
+                    prop_assert_eq!(event.before.as_ref().map(|b| number(b)), known);
                     if event.removed {
                         replayed.remove(event.after.key.as_str());
                     } else {
@@ -153,6 +156,7 @@ proptest! {
             }
         }
         let beyond = store.revision() + 1;
-        prop_assert_eq!(store.list_at(&table(), None, beyond).unwrap_err(), Error::Future { asked: beyond, current: beyond - 1 });
+        let error = store.list_at(&table(), None, beyond).unwrap_err();
+        prop_assert_eq!(error, Error::Future { asked: beyond, current: beyond - 1 });
     }
 }

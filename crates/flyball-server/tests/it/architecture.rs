@@ -44,6 +44,7 @@ fn modules_form_layers() {
     sources.check_cycles();
     sources.check_reachable();
     sources.check_words(&[]);
+    sources.check_width();
     sources.check_absent(&["storage", "bounds", "link"], "Status");
     sources.check_absent(&["storage"], "Resource");
 }

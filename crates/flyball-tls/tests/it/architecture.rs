@@ -15,6 +15,7 @@ fn modules_form_layers() {
     sources.check_cycles();
     sources.check_reachable();
     sources.check_words(&[]);
+    sources.check_width();
     for socket in ["TcpStream", "TcpListener", "UnixStream", "File", "tokio"] {
         sources.check_absent(&["crate"], socket);
     }
