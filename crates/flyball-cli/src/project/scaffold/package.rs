@@ -24,7 +24,8 @@ const FOR_TESTS: &[(&str, &str, &str)] = &[
     ("tokio", "1", "default-features = false, features = [\"macros\", \"rt\", \"test-util\"]"),
 ];
 
-/// With newer resolvers `cargo test` turns on more features of shared crates than `cargo run`, which then compiles them once more.
+/// With newer resolvers `cargo test` turns on more features of shared crates than `cargo run`, which then compiles them
+/// once more.
 const RESOLVER: &str =
     "# Shares crate features between tests and programs, so that dependencies are compiled once.\nresolver = \"1\"\n";
 
