@@ -1,4 +1,4 @@
-//! A cluster and what commands do to it, whatever runs there.
+//! Operations on clusters.
 
 pub(crate) mod account;
 pub(crate) mod apply;

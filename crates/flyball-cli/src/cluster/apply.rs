@@ -1,4 +1,4 @@
-//! Files of objects, and how they get to a cluster.
+//! Reading objects from files, and applying them.
 //!
 //! By server-side apply, see <https://kubernetes.io/docs/reference/using-api/server-side-apply/>.
 
@@ -38,7 +38,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// Reads the objects that somebody writes to this program.
+/// Reads objects from standard input.
 pub(crate) fn read_standard_input() -> Result<Vec<Value>> {
     let text = std::io::read_to_string(std::io::stdin()).when("cannot read standard input")?;
     documents(&text, "standard input")
@@ -84,7 +84,7 @@ impl Outcome {
 }
 
 impl Connection {
-    /// Applies an object, or tries to, and tells what it is called and what came of it.
+    /// Applies an object, or validates it, and returns its name and the outcome.
     pub(crate) async fn apply_with(&self, object: &Value, force: bool, dry_run: bool) -> Result<(String, Outcome)> {
         let (objects, told, name) = self.place(object).await?;
         let before = objects.get_opt(&name).await.when(format!("cannot read {told}"))?;
@@ -102,7 +102,7 @@ impl Connection {
         Ok((told, outcome))
     }
 
-    /// Applies an object and returns what it is called, such as `Service default/web`.
+    /// Applies an object and returns its name, such as `Service default/web`.
     pub(crate) async fn apply(&self, object: &Value) -> Result<String> {
         let (objects, told, name) = self.place(object).await?;
         let applied = objects.patch(&name, &PatchParams::apply(MANAGER), &Patch::Apply(object)).await;
@@ -124,7 +124,7 @@ impl Connection {
         }
     }
 
-    /// Reads what an object is in the cluster, if it is there. Who may not look does not learn that it is not.
+    /// Reads the current state of an object, if it exists. Missing permissions are an error.
     pub(crate) async fn find(&self, object: &Value) -> Result<Option<Value>> {
         match self.read(object).await {
             Err(error) if error.is_absence() => Ok(None),
@@ -132,7 +132,7 @@ impl Connection {
         }
     }
 
-    /// Reads what an object is in the cluster.
+    /// Reads the current state of an object.
     pub(crate) async fn read(&self, object: &Value) -> Result<Value> {
         let (objects, told, name) = self.place(object).await?;
         let found = objects.get(&name).await.when(format!("cannot read {told}"))?;
@@ -153,7 +153,7 @@ impl Connection {
         Ok(!found.when(format!("cannot list {plural}"))?.items.is_empty())
     }
 
-    /// Finds where an object lies, what it is called, and its name.
+    /// Returns the API of an object, its display name, and its name.
     pub(crate) async fn place(&self, object: &Value) -> Result<(Api<DynamicObject>, String, String)> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
@@ -178,7 +178,7 @@ impl Connection {
         Ok((objects, told, name.to_owned()))
     }
 
-    /// Waits until what a definition defines is served.
+    /// Waits until the kind of a definition is served.
     async fn is_served(&self, definition: &Value, told: &str) -> Result<()> {
         let versions = definition["spec"]["versions"].as_array();
         let served = versions.and_then(|versions| versions.iter().find(|version| version["served"] == true));

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const HINT: &str = "start one with `flyball cluster up`, or pass --kubeconfig FILE";
 
-/// The flags that say it, for what is of the whole cluster.
+/// Flags for the connection, without a namespace.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ContextArgs {
     /// Path of the kubeconfig; defaults to KUBECONFIG or ~/.kube/config
@@ -22,7 +22,7 @@ pub(crate) struct ContextArgs {
     pub(crate) context: Option<String>,
 }
 
-/// The flags that say it, and the namespace in it.
+/// Flags for the connection, with a namespace.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ConnectionArgs {
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub(crate) struct ConnectionArgs {
     pub(crate) namespace: Option<String>,
 }
 
-/// A way to a cluster.
+/// A connection to a cluster.
 pub(crate) struct Connection {
     pub(crate) client: Client,
     /// Default namespace.
@@ -44,7 +44,7 @@ impl ContextArgs {
         Connection::open(self.config().await?).await
     }
 
-    /// Reads what to connect to, and nothing more.
+    /// Reads the configuration without connecting.
     async fn config(&self) -> Result<Config> {
         match &self.kubeconfig {
             Some(path) => config_of(path, self.context.as_deref()).await,
@@ -62,7 +62,7 @@ impl ConnectionArgs {
         Connection::open(self.config().await?).await
     }
 
-    /// Reads what to connect to, and nothing more.
+    /// Reads the configuration without connecting.
     pub(crate) async fn config(&self) -> Result<Config> {
         let mut config = self.cluster.config().await?;
         config.default_namespace = self.namespace.clone().unwrap_or(config.default_namespace);
@@ -71,7 +71,7 @@ impl ConnectionArgs {
 }
 
 impl Connection {
-    /// Connects, and makes sure that somebody answers.
+    /// Connects, and verifies that the API server responds.
     pub(crate) async fn open(config: Config) -> Result<Self> {
         let url = config.cluster_url.clone();
         let namespace = config.default_namespace.clone();
@@ -96,7 +96,7 @@ pub(crate) async fn config_of(path: &Path, context: Option<&str>) -> Result<Conf
     Config::from_custom_kubeconfig(read, &options(context)).await.map_err(explain)
 }
 
-/// Explains why a kubeconfig is of no use, with each path written once and as it is.
+/// Explains why a kubeconfig is unusable, with each path once.
 fn unusable(error: KubeconfigError, what: &str) -> Error {
     match error {
         KubeconfigError::ReadConfig(error, path) => {
@@ -125,7 +125,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     runtime.when("cannot start the runtime")?.block_on(work)
 }
 
-/// Work that is under way has so long to end once a command is done.
+/// Time for running tasks to end after a command.
 const MAX_SHUTDOWN: Duration = Duration::from_secs(2);
 
 /// Runs a command that serves a cluster, on as many threads as there are processors.

@@ -1,4 +1,4 @@
-//! A control plane in this process, for as long as a command needs one.
+//! A control plane in this process, for the duration of a command.
 
 use crate::cluster::connection::config_of;
 use crate::cluster::kubeconfig;
@@ -10,7 +10,7 @@ use std::future::pending;
 use std::path::PathBuf;
 use tokio::task::JoinSet;
 
-/// A running control plane, which ends when this is dropped; nothing of it stays.
+/// A running control plane, which is removed when this is dropped.
 pub(crate) struct Embedded {
     /// Connection of an administrator.
     pub(crate) config: Config,

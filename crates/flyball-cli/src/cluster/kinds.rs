@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// All kinds of a cluster, in the order in which the cluster tells of them.
+/// All kinds of a cluster, in the order of discovery.
 #[derive(Debug)]
 pub(crate) struct Kinds(Vec<Kind>);
 
@@ -80,7 +80,7 @@ impl Kinds {
         })
     }
 
-    /// Finds what a word stands for: a kind, or all kinds of a category such as `all`.
+    /// Resolves a word: a kind, or all kinds of a category such as `all`.
     pub(crate) fn named(&self, word: &str) -> Result<Vec<&Kind>> {
         if let Some(found) = self.find(word) {
             return Ok(vec![found]);
@@ -136,7 +136,7 @@ fn read(told: &Value, kinds: &mut Vec<Kind>) {
     }
 }
 
-/// Counts the letters to change, to leave out and to put in that make one word of another.
+/// Returns the edit distance of two words.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

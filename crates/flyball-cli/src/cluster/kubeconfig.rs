@@ -1,4 +1,4 @@
-//! The user's kubeconfig: a context goes in, and out again; everything else stays as it is.
+//! The user's kubeconfig: adds and removes a context, and preserves everything else.
 //!
 //! See <https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/>.
 
@@ -70,7 +70,7 @@ fn remove_entry(config: &mut Map<String, Value>, list: &str, name: &str) {
     }
 }
 
-/// Writes a file that only its owner can read, in one go.
+/// Writes a file atomically with mode 0600.
 pub(crate) fn write(path: &Path, config: &Value) -> Result<()> {
     let what = || format!("cannot write {}", path.display());
     if let Some(folder) = path.parent() {

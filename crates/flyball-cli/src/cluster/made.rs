@@ -1,8 +1,8 @@
 //! Record of objects that a command created in an existing cluster, to be removed at its end.
 //!
-//! It is written down as it is made, beside what is known of clusters: a command that was killed removes nothing, and
-//! the next one takes over what it left. Each command has a file of its own, `made-<pid>.json`, which is locked for as
-//! long as it runs; one line for the URL of the cluster, and one for each object.
+//! The record is written as objects are created, in the state directory: a killed command removes nothing, and the next
+//! one takes over its objects. Each command has its own file `made-<pid>.json`, which is locked while it runs. It has
+//! one line for the URL of the cluster, and one for each object.
 
 use crate::error::{Result, ResultExt};
 use crate::files::private::state_folder;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// The largest file that is read, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// Objects that were not in the cluster before.
+/// Objects created by a command.
 pub(crate) struct Made {
     parts: Vec<Value>,
     samples: Vec<Value>,
@@ -48,7 +48,7 @@ impl Made {
         self.file.write_all(format!("{line}\n").as_bytes())
     }
 
-    /// Adds something that the operator needs.
+    /// Adds an object that the operator needs.
     pub(crate) fn add_part(&mut self, object: &Value) -> Result<()> {
         self.parts.push(object.clone());
         self.note("part", object)
@@ -105,7 +105,7 @@ impl Made {
         Ok(taken)
     }
 
-    /// Ends the file: all is removed.
+    /// Deletes the file after all objects were removed.
     pub(crate) fn end(self) {
         let _ = fs::remove_file(&self.path);
     }
@@ -116,7 +116,7 @@ fn is_record(path: &Path) -> bool {
     name.strip_prefix("made-").and_then(|rest| rest.strip_suffix(".json")).is_some_and(|pid| pid.parse::<u32>().is_ok())
 }
 
-/// Reads a file whose command has ended; a line that was cut off is left out.
+/// Reads the file of an ended command; an incomplete line is skipped.
 fn abandoned(path: &Path) -> Option<Vec<Value>> {
     let file = File::open(path).ok()?;
     file.try_lock().ok()?;
@@ -125,7 +125,7 @@ fn abandoned(path: &Path) -> Option<Vec<Value>> {
     Some(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// Returns what it takes to find an object, and to tell which objects it defines if it is a definition.
+/// Returns the identity of an object, and for a definition also the defined kind.
 fn outline(object: &Value) -> Value {
     let metadata = &object["metadata"];
     let mut outline = json!({

@@ -1,4 +1,4 @@
-//! Bringing objects to a cluster one after the other, and waiting until what they run is ready.
+//! Ordered application of objects to a cluster, and wait for readiness.
 
 use crate::cluster::apply::Outcome;
 use crate::cluster::connection::Connection;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 /// Polling interval of a Deployment.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The flags that say how objects are brought there.
+/// Flags for applying objects.
 #[derive(Args, Debug)]
 pub(crate) struct RolloutArgs {
     /// Apply CRDs even if they break stored objects
@@ -44,7 +44,7 @@ pub(crate) struct Applied {
     pub(crate) outcome: Outcome,
 }
 
-/// Applies objects in the order given. The first that fails ends it: what comes later may need it.
+/// Applies objects in order. The first failure ends it, because later objects may depend on earlier ones.
 pub(crate) async fn bring(connection: &Connection, objects: &[Value], how: &RolloutArgs) -> Result<Vec<Applied>> {
     let mut applied: Vec<Applied> = Vec::new();
     // Namespaces that a dry run does not make, so that nothing can be tried in them.

@@ -42,7 +42,7 @@ impl fmt::Display for BreakingChange {
     }
 }
 
-/// Refuses definitions that would do harm, unless that is wanted.
+/// Rejects breaking changes of definitions, unless they are forced.
 pub(crate) async fn check(connection: &Connection, definitions: &[Value], force: bool) -> Result<()> {
     let mut changes = Vec::new();
     for definition in definitions {
@@ -67,7 +67,7 @@ pub(crate) async fn check(connection: &Connection, definitions: &[Value], force:
         .hint("change the objects first, or add the schema as a new version; override with --force"))
 }
 
-/// Finds out what a definition would do to the objects that there are.
+/// Returns the breaking changes of a definition for the stored objects.
 async fn of(connection: &Connection, new: &Value) -> Result<Vec<BreakingChange>> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
@@ -102,7 +102,7 @@ async fn of(connection: &Connection, new: &Value) -> Result<Vec<BreakingChange>>
     Ok(changes)
 }
 
-/// Finds what needs no object to be seen.
+/// Returns the breaking changes that do not depend on objects.
 fn at_large(name: &str, old: &Value, new: &Value) -> Vec<BreakingChange> {
     let change = |field: &str, why: String| BreakingChange {
         definition: name.to_owned(),
@@ -162,7 +162,7 @@ fn pairs(old: &Value, new: &Value, converts: bool) -> Vec<(String, String)> {
     pairs
 }
 
-/// Finds what would become of one object.
+/// Returns the breaking changes for one object.
 fn judge(definition: &str, schema: &flyball_schema::schema::Root, object: &Value, judged: &str) -> Vec<BreakingChange> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];

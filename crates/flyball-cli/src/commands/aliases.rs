@@ -1,4 +1,4 @@
-//! Verbs that other tools have, or had: what to type instead.
+//! Verbs of other tools, with the command to use instead.
 
 use super::manifests::{ManifestsArgs, cmd_manifests};
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ pub(crate) fn cmd_generate(args: &GenerateArgs) -> Result<()> {
     }
 }
 
-/// Each verb with what follows it, and what does the same here.
+/// Verbs with their arguments, and the equivalent command.
 const INSTEAD: &[(&str, &str, &str)] = &[
     ("add", "api", "flyball create api --group cache --version v1alpha1 --kind Redis"),
     ("add", "controller", "flyball create api --group cache --version v1alpha1 --kind Redis --resource=false"),

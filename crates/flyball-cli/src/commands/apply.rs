@@ -1,4 +1,4 @@
-//! `flyball apply`: brings files of objects to a cluster.
+//! `flyball apply`: applies objects from files.
 
 use crate::cluster::apply::{self, Outcome};
 use crate::cluster::connection::{ConnectionArgs, block_on};

@@ -1,4 +1,4 @@
-//! `flyball bench`: what an operator costs the cluster that it is in.
+//! `flyball bench`: counts the API calls of an operator.
 //!
 //! The operator counts its own requests, watches among them, and shows them at `/metrics`: so what is measured here is
 //! what it does on any cluster. Only how long it takes depends on which one that is.
@@ -29,7 +29,7 @@ const CALLS: &str = "rest_client_requests_total";
 const RECONCILES: &str = "controller_runtime_reconcile_total";
 /// Polling interval of the operator's metrics.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// An operator that has had nothing to do for so long has come to rest.
+/// An operator without work for this period has converged.
 const REST: Duration = Duration::from_secs(1);
 
 /// Count the API calls of an operator per object and per idle hour
@@ -84,7 +84,7 @@ pub(crate) struct BenchArgs {
 #[serde(rename_all = "camelCase")]
 struct Cost {
     objects: usize,
-    /// Seconds from the first object until all were done with.
+    /// Seconds from the first object until convergence.
     seconds: f64,
     reconciles_per_object: f64,
     calls_per_object: Calls,
@@ -262,8 +262,8 @@ struct MetricsPoller {
 }
 
 impl MetricsPoller {
-    /// Waits until the operator leads and has had nothing to do for a while, and more was done than `before`; returns
-    /// what it tells then, and since when it rests.
+    /// Waits until the operator is the leader, idle for a while, and has done more than `before`; returns its metrics
+    /// and the start of the idle period.
     async fn until_rest(&self, before: Option<&Metrics>) -> Result<(Metrics, Instant)> {
         let begun = Instant::now();
         let (mut last, mut since) = (0.0, begun);

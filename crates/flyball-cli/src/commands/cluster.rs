@@ -1,4 +1,4 @@
-//! `flyball cluster`: the embedded control plane as a process of its own.
+//! `flyball cluster`: runs the embedded control plane as a process.
 //!
 //! Each cluster has a name and a [`Record`] of where it is. The process holds a lock on the record's neighbour as long
 //! as it lives, so that nobody mistakes another process for it.

@@ -1,4 +1,4 @@
-//! `flyball completion`: what a shell needs to complete command lines.
+//! `flyball completion`: prints completion scripts.
 
 use crate::render::terminal::say;
 use clap::{Args, Command};

@@ -1,4 +1,4 @@
-//! `flyball crd`: definitions of custom resources that live long.
+//! `flyball crd`: manages custom resource definitions.
 
 mod migrate;
 

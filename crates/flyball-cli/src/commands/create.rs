@@ -1,4 +1,4 @@
-//! `flyball create`: adds to a project.
+//! `flyball create`: extends a project.
 
 mod api;
 mod webhook;
@@ -26,7 +26,7 @@ pub(crate) fn cmd_create(args: CreateArgs) -> Result<()> {
     }
 }
 
-/// Ends the program as it does when a flag is not understood.
+/// Exits with a usage error.
 fn misused(what: &str) -> ! {
     clap::Error::raw(clap::error::ErrorKind::MissingRequiredArgument, format!("{what}\n")).exit()
 }

@@ -1,7 +1,7 @@
-//! `flyball demo`: the whole loop in a few seconds, on the embedded control plane or on any other.
+//! `flyball demo`: demonstrates an operator in a few seconds, on the embedded control plane or another cluster.
 //!
-//! The operator runs in this process, that of virtual machines against a simulated vCenter; all else is what it would
-//! be in production: TLS, the operator's own service account, and no more rights than its controllers declare.
+//! The operator runs in this process, the VmGroup operator against a simulated vCenter. Everything else is as in
+//! production: TLS, the operator's own service account, and only the permissions that its controllers declare.
 
 mod demovolume;
 mod installed;
@@ -47,7 +47,7 @@ pub(crate) struct DemoArgs {
     keep: bool,
 }
 
-/// The sample operators that there is a show of.
+/// Sample operators with a demo.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Play {
     /// Virtual machines in a simulated vCenter

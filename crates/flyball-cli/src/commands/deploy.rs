@@ -1,4 +1,4 @@
-//! `flyball deploy`: an operator into a cluster.
+//! `flyball deploy`: installs an operator in a cluster.
 
 use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
 use crate::cluster::kinds::Kinds;
@@ -125,7 +125,7 @@ async fn deploy(args: &DeployArgs) -> Result<()> {
     }
 }
 
-/// Leaves a namespace alone that somebody else has made.
+/// Skips a namespace that `flyball deploy` did not create.
 async fn leave_namespace(connection: &Connection, objects: &mut Vec<Value>) -> Result<()> {
     let Some(wanted) = objects.iter().find(|object| object["kind"] == "Namespace") else { return Ok(()) };
     let name = wanted["metadata"]["name"].as_str().unwrap_or_default().to_owned();

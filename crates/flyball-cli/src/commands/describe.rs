@@ -1,4 +1,4 @@
-//! `flyball describe`: what an operator is.
+//! `flyball describe`: prints the description of an operator.
 
 use crate::cluster::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
@@ -136,7 +136,7 @@ fn rule(rule: &PolicyRule) -> Vec<String> {
     vec![what.join(", "), rule.verbs.join(", "), list(&rule.resource_names).join(", ")]
 }
 
-/// Adds a table, unless it would be empty; columns in which nothing stands are left out.
+/// Adds a table unless it is empty; empty columns are omitted.
 fn table(lines: &mut Vec<String>, heading: &[&str], rows: Vec<Vec<String>>) {
     if rows.is_empty() {
         return;

@@ -1,7 +1,6 @@
-//! `flyball dev`: a control plane and an operator on it that is always what the files say, until Ctrl-C.
+//! `flyball dev`: runs a control plane and an operator, and rebuilds the operator on each save, until Ctrl-C.
 //!
-//! The operator is a service account with the roles of its manifests and no others, as it will be in its pod: what it
-//! is not permitted in a cluster, it is not permitted here.
+//! The operator runs as a service account with only the roles of its manifests, as in its pod.
 
 mod log;
 mod status;
@@ -134,7 +133,7 @@ async fn begin(connection: &Connection, url: &str) -> Result<Made> {
     Ok(made)
 }
 
-/// Deletes what was not there before, the last part first. What was deployed meanwhile stays.
+/// Deletes the created objects in reverse order. Objects that were deployed since are kept.
 async fn remove(connection: &Connection, parts: &[Value]) {
     for part in parts.iter().rev() {
         let found = connection.find(part).await.ok().flatten().unwrap_or_default();

@@ -1,6 +1,6 @@
-//! `flyball doctor`: is all there that a project needs?
+//! `flyball doctor`: checks the prerequisites of a project.
 //!
-//! Each thing is looked at by itself, so that one that is missing hides no other.
+//! All checks are independent, so a missing prerequisite hides no other.
 
 use crate::cluster::apply;
 use crate::cluster::connection::{Connection, ContextArgs, block_on};
@@ -43,7 +43,7 @@ pub(crate) struct DoctorArgs {
 #[serde(rename_all = "camelCase")]
 enum State {
     Good,
-    /// It is not there, and who does not want what it is for can do without.
+    /// An optional prerequisite is missing.
     Absent,
     Wrong,
 }
@@ -111,7 +111,7 @@ fn print(finding: &Finding) {
     }
 }
 
-/// Runs a program for what it prints.
+/// Runs a program and returns its output.
 fn asked(program: &str, args: &[&str]) -> Option<String> {
     let said = Command::new(program).args(args).output().ok().filter(|said| said.status.success())?;
     Some(String::from_utf8_lossy(&said.stdout).trim().to_owned())

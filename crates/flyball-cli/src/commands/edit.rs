@@ -1,4 +1,4 @@
-//! `flyball edit`: has plugins change a project.
+//! `flyball edit`: runs plugins on a project.
 
 use crate::error::Result;
 use crate::project::Project;

@@ -1,4 +1,4 @@
-//! `flyball get`: objects of a cluster, as tables or for programs.
+//! `flyball get`: prints objects of a cluster, as tables or for programs.
 
 mod watch;
 
@@ -83,7 +83,7 @@ pub(crate) fn cmd_get(args: &GetArgs) -> Result<()> {
     })
 }
 
-/// Returns what is asked: all objects at once, or one by one those that are named.
+/// Returns the requests: one for all objects, or one for each named object.
 fn requests(args: &GetArgs, connection: &Connection, kind: &Kind) -> Result<Vec<Request<Vec<u8>>>> {
     if !args.names.is_empty() && args.all_namespaces && kind.namespaced {
         return Err(Error::new("a name cannot be combined with -A").hint("choose a namespace with -n"));
@@ -151,7 +151,7 @@ async fn fetch(args: &GetArgs, connection: &Connection, kinds: &[Kind]) -> Resul
     Ok(found)
 }
 
-/// Leaves out what nobody reads.
+/// Removes managed fields.
 fn tidy(object: &mut Value) {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("managedFields");

@@ -1,4 +1,4 @@
-//! `flyball helm`: charts, without Helm.
+//! `flyball helm`: renders charts, without Helm.
 
 use crate::error::{Error, Result, ResultExt};
 use crate::render::terminal::complain;

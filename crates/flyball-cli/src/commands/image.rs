@@ -1,4 +1,4 @@
-//! `flyball image`: container images of operators, without Docker.
+//! `flyball image`: builds and distributes container images of operators, without Docker.
 
 mod build;
 mod load;

@@ -1,4 +1,4 @@
-//! `flyball init`: a new project.
+//! `flyball init`: creates a project.
 
 use crate::error::{Error, Result, ResultExt};
 use crate::project::plugins::{Asking, PluginArgs};
@@ -92,7 +92,7 @@ fn inside(folder: &Path) -> String {
     if folder == Path::new(".") { String::new() } else { format!(", in {}", folder.display()) }
 }
 
-/// Fails if a folder has files that could be overwritten. Hidden files, such as `.git`, are allowed.
+/// Fails if a directory has files that could be overwritten. Hidden files, such as `.git`, are allowed.
 fn check_empty(folder: &Path) -> Result<()> {
     let what = || format!("cannot read {}", folder.display());
     if fs::symlink_metadata(folder).is_err() {

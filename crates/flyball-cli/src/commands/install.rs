@@ -1,4 +1,4 @@
-//! `flyball install`: the definitions of an operator into a cluster, for an operator that runs elsewhere.
+//! `flyball install`: installs the CRDs of an operator that runs outside of the cluster.
 
 use crate::cluster::connection::{Connection, ContextArgs, block_on};
 use crate::cluster::rollout::{self, RolloutArgs};

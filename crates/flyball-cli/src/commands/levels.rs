@@ -1,6 +1,6 @@
-//! `flyball levels`: what an operator was proven to do, by running the proofs.
+//! `flyball levels`: runs the proofs of the capability levels of an operator.
 //!
-//! A proof is a test of the project whose name begins with `level_N_`. Nothing that a project says of itself counts.
+//! A proof is a test of the project whose name begins with `level_N_`. Levels cannot be claimed without tests.
 
 mod proof;
 

@@ -1,4 +1,4 @@
-//! `flyball lint`: whether an operator is built as operators that do well are.
+//! `flyball lint`: checks an operator against best practices.
 
 mod chaos;
 
@@ -37,7 +37,7 @@ pub(crate) struct LintArgs {
     output: Option<Output>,
 }
 
-/// One rule, and what was found.
+/// A rule and its result.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Finding {
@@ -95,7 +95,7 @@ fn findings(description: &Description, objects: &[Value]) -> Vec<Finding> {
     rules.into_iter().map(|(rule, why)| Finding::of(rule, why)).collect()
 }
 
-/// Checks what it takes tests to see.
+/// Checks the rules that run tests.
 fn chaos(args: &LintArgs) -> Result<[Finding; 2]> {
     let rules = ["the chaos suite exists and passes", "an outage of ten minutes changes nothing"];
     let unchecked = match () {
@@ -189,7 +189,7 @@ fn root(deployments: &[&Value]) -> Option<String> {
     }
 }
 
-/// Finds a webhook that must be asked about what the operator needs in order to run: it could never be started again.
+/// Finds a webhook for objects that the operator needs to run: the operator could never be restarted.
 fn lockout(objects: &[Value]) -> Option<String> {
     let webhooks = |object: &'_ Value| object["webhooks"].as_array().cloned().unwrap_or_default();
     let all = objects.iter().filter(|object| is_webhook_configuration(object)).flat_map(webhooks);

@@ -1,4 +1,4 @@
-//! `flyball logs`: what an operator says.
+//! `flyball logs`: prints logs.
 
 use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
 use crate::error::{Error, Result, ResultExt};
@@ -67,7 +67,7 @@ pub(crate) fn cmd_logs(args: &LogsArgs) -> Result<()> {
     })
 }
 
-/// Finds the pods that are meant, and their namespace.
+/// Returns the selected pods and their namespace.
 async fn pods(connection: &Connection, args: &LogsArgs) -> Result<(String, Vec<String>)> {
     let (namespace, deployment) = match args.target.as_deref().map(|target| target.split_once('/')) {
         None => the_operator(connection, args.connection.namespace.as_deref()).await?,
@@ -95,7 +95,7 @@ async fn pods(connection: &Connection, args: &LogsArgs) -> Result<(String, Vec<S
     Ok((namespace, names))
 }
 
-/// Finds the Deployment that `flyball deploy` made, if there is one.
+/// Finds the Deployment that `flyball deploy` created, if there is one.
 async fn the_operator(connection: &Connection, namespace: Option<&str>) -> Result<(String, String)> {
     let client = connection.client.clone();
     let deployments: Api<Deployment> =

@@ -1,4 +1,4 @@
-//! `flyball man`: manual pages.
+//! `flyball man`: prints manual pages.
 
 use crate::error::{Result, ResultExt};
 use crate::render::terminal::say;

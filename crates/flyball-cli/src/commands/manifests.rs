@@ -1,4 +1,4 @@
-//! `flyball manifests`: what an operator needs to be in a cluster, as files.
+//! `flyball manifests`: writes the manifests of an operator to files.
 
 use crate::cluster::apply;
 use crate::cluster::connection::block_on;

@@ -1,6 +1,6 @@
-//! `flyball operate`: is the operator that a watches.yaml tells of, with the command line that every operator has.
+//! `flyball operate`: runs the operator of a watches.yaml, with the command line of every operator.
 //!
-//! `flyball run`, `dev`, `manifests` and the others start it where they would start a program that cargo built.
+//! `flyball run`, `dev`, `manifests` and other commands start it instead of a program that cargo built.
 
 use crate::error::{Error, Result, ResultExt};
 use clap::Args;

@@ -1,4 +1,4 @@
-//! `flyball render`: what `flyball deploy` would apply.
+//! `flyball render`: prints the objects that `flyball deploy` applies.
 
 use crate::cluster::connection::block_on;
 use crate::error::Result;

@@ -1,6 +1,6 @@
-//! `flyball run`: an operator as a process on this machine, against the current context.
+//! `flyball run`: runs an operator as a process on this machine, against the current context.
 //!
-//! Its rights are those of the kubeconfig's user.
+//! It has the permissions of the kubeconfig's user.
 
 use crate::cluster::apply;
 use crate::cluster::connection::{ConnectionArgs, block_on};

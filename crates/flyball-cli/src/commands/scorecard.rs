@@ -1,4 +1,4 @@
-//! `flyball scorecard`: how an operator does on a control plane.
+//! `flyball scorecard`: checks an operator on a control plane.
 
 use crate::cluster::connection::block_on_threads;
 use crate::commands::deploy::parse_wait;
@@ -61,7 +61,7 @@ pub(crate) fn cmd_scorecard(args: ScorecardArgs) -> Result<()> {
     }
 }
 
-/// Judges an operator until told to stop; returns how long it took as well.
+/// Runs the checks until a stop signal; also returns the duration.
 pub(crate) fn run(local: LocalArgs, samples: Option<&Path>, timeout: Duration) -> Result<(Vec<Check>, Duration)> {
     block_on_threads(async {
         let stop = told_to_stop()?;

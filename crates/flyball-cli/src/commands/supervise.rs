@@ -1,6 +1,6 @@
-//! `flyball supervise`: becomes a program that ends with the process that started it, even if that is killed.
+//! `flyball supervise`: executes a program that ends with the process that started it, even if that is killed.
 //!
-//! `flyball run` and `dev` start operators by it. See
+//! `flyball run` and `dev` start operators with it. See
 //! <https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html>.
 
 use crate::error::{Error, Result, ResultExt};

@@ -1,4 +1,4 @@
-//! `flyball test`: the tests of a project, told in forms that programs read, and what its operators were permitted.
+//! `flyball test`: runs the tests of a project, with reports for programs, and checks the permissions of its operators.
 
 use crate::cluster::connection::block_on;
 use crate::cluster::kubeconfig;
@@ -50,7 +50,7 @@ pub(crate) struct TestArgs {
     args: Vec<String>,
 }
 
-/// All that is told.
+/// The report.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Told<'a> {
@@ -137,7 +137,7 @@ impl TestArgs {
         self.suite.is_empty() || self.suite.contains(&suite)
     }
 
-    /// Returns what cargo test is told, for each time that it is run.
+    /// Returns the arguments of each run of `cargo test`.
     fn runs(&self) -> Result<Vec<Vec<String>>> {
         if [Suite::Unit, Suite::Cluster, Suite::Chaos].into_iter().all(|suite| self.wants(suite)) {
             let more = self.args.iter().filter(|arg| *arg != "--no-fail-fast");
@@ -163,7 +163,7 @@ impl TestArgs {
         Ok(runs.iter().map(|run| run.iter().map(ToString::to_string).collect()).collect())
     }
 
-    /// Judges the operator of the project; says why if there is nothing to judge.
+    /// Runs the scorecard; returns the reason if it is skipped.
     fn scorecard(&self, voice: Voice) -> Result<Result<Report, String>> {
         if self.real.is_some() || !self.args.is_empty() {
             return Ok(Err("it cannot be combined with --real or arguments of cargo test".into()));
@@ -200,7 +200,7 @@ impl TestArgs {
     }
 }
 
-/// Lays out how the suites ended.
+/// Formats the results of the suites as a table.
 fn lines(counts: &[Count]) -> Vec<String> {
     let head = ["SUITE", "PASSED", "FAILED", "IGNORED"].map(|word| paint(Style::Strong, word)).to_vec();
     let row = |Count { suite, passed, failed, ignored }: &Count| {
@@ -220,7 +220,7 @@ fn real(named: Option<&Path>) -> Result<PathBuf> {
         .map_err(|error| error.hint("pass --real=FILE, or start a cluster with `flyball cluster up`"))
 }
 
-/// Sums up what the tests told: what one leaves unused, another may use.
+/// Sums up the permissions of all tests: a permission that one test does not use may be used by another.
 fn sum(path: &Path) -> Result<BTreeMap<String, Permissions>> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let mut all: BTreeMap<String, (Permissions, BTreeSet<String>)> = BTreeMap::new();

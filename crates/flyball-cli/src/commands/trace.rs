@@ -1,7 +1,6 @@
-//! `flyball trace`: how an object came to be what it is, and what came of it.
+//! `flyball trace`: prints the history of an object and its descendants.
 //!
-//! It reads what any cluster keeps: owner references lead from an object to those that were made for it, conditions,
-//! events and managed fields tell when something happened to each, and by whom. Nothing is written.
+//! It uses owner references, conditions, events and managed fields, which every cluster has. It writes nothing.
 
 mod story;
 
@@ -76,7 +75,7 @@ pub(crate) fn cmd_trace(args: &TraceArgs) -> Result<()> {
     })
 }
 
-/// Reads everything there is to say of an object now.
+/// Reads the current state of an object and its descendants.
 async fn build_tree(client: &Client, kinds: &Kinds, kind: &Kind, namespace: &str, name: &str) -> Result<Node> {
     let scope = kind.namespaced.then_some(namespace);
     let object = get(client, &kind.path(scope, Some(name)), "application/json").await;
@@ -114,7 +113,7 @@ async fn build_tree(client: &Client, kinds: &Kinds, kind: &Kind, namespace: &str
     Ok(story::tree_of(root, &objects, events["items"].as_array().map(Vec::as_slice).unwrap_or_default()))
 }
 
-/// Finds all that an object owns, by any number of steps; kinds that may not be listed are passed over.
+/// Finds the objects that an object owns, directly and indirectly. Kinds that may not be listed are skipped.
 async fn descendants<'a>(
     client: &Client,
     kinds: &'a Kinds,
@@ -179,7 +178,7 @@ fn draw(node: &Node, began: Option<Timestamp>, first: &str, rest: &str, lines: &
     }
 }
 
-/// Writes the time since the beginning; most of what happened is known to the second.
+/// Formats the time since the start; most times have a precision of one second.
 fn after(since: SignedDuration) -> String {
     let seconds = since.as_secs();
     let sign = if seconds < 0 { '-' } else { '+' };

@@ -1,4 +1,4 @@
-//! `flyball undeploy`: an operator out of a cluster, with all that it looked after.
+//! `flyball undeploy`: removes an operator and its custom resources from a cluster.
 
 use super::deploy::{is_ours, parse_wait};
 use crate::cluster::connection::{Connection, ConnectionArgs, ContextArgs, block_on};
@@ -35,7 +35,7 @@ pub(crate) struct UndeployArgs {
     how: RemovalArgs,
 }
 
-/// The flags that say how things are removed.
+/// Flags of removals.
 #[derive(Args, Debug)]
 struct RemovalArgs {
     /// Do not ask for confirmation
@@ -116,7 +116,8 @@ fn has_url(configuration: &Value) -> bool {
     webhooks.into_iter().any(|webhook| webhook["clientConfig"]["url"].is_string())
 }
 
-/// Names what the operator itself makes in its namespace: its lease, and the certificates of its webhooks.
+/// Returns the objects that the operator creates itself in its namespace: its lease, and the certificates of its
+/// webhooks.
 fn made_at_run_time(installation: &Installation) -> Vec<Value> {
     let place = &installation.place;
     let made = |api_version: &str, kind: &str, name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": place.namespace}});

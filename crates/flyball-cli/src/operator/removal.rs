@@ -1,4 +1,4 @@
-//! Taking an operator out of a cluster: first its custom resources, as long as it is there to clean up after them.
+//! Removal of an operator: first its custom resources, while the operator can clean up.
 
 use crate::cluster::connection::Connection;
 use crate::cluster::kinds::Kinds;
@@ -21,7 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of remaining objects that an error lists.
 const NAMED: usize = 5;
 
-/// The custom resources of one definition that are in the cluster.
+/// The custom resources of one definition.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Resources {
@@ -88,7 +88,7 @@ impl Resources {
         Ok(list["items"].as_array().into_iter().flatten().map(found).collect())
     }
 
-    /// Deletes all of them, and waits until they are gone, which takes as long as their finalizers take.
+    /// Deletes all of them, and waits until their finalizers are removed.
     pub(crate) async fn delete(&self, connection: &Connection, wait: Duration, quiet: bool) -> Result<()> {
         let (root, plural) = self.path.rsplit_once('/').unwrap_or_default();
         for Found { namespace, name, uid, .. } in self.list(connection).await? {
@@ -143,7 +143,7 @@ impl Resources {
     }
 }
 
-/// Kinds that an operator may have needed once, and may need no more.
+/// Kinds of objects that an operator may no longer need.
 const PASSING: [(&str, &str); 11] = [
     ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
     ("rbac.authorization.k8s.io/v1", "ClusterRole"),

@@ -1,6 +1,6 @@
 //! `flyball cluster node`: simulated nodes of a running control plane.
 //!
-//! All of it goes through the API: whoever can make a node object gets a node.
+//! All actions use the API: any client that can create a Node object can add a simulated node.
 
 mod add;
 mod list;

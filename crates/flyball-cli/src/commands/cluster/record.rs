@@ -18,7 +18,7 @@ pub(super) struct Record {
     pub(super) own_kubeconfig: PathBuf,
     /// The kubeconfig that got a context, if any did.
     pub(super) kubeconfig: Option<PathBuf>,
-    /// The context that was current there.
+    /// The previous current context.
     pub(super) context_before: Option<String>,
     pub(super) started: String,
     /// Data directory, if any.
@@ -69,7 +69,7 @@ impl Files {
         }
     }
 
-    /// Reads what was written down, if anything was.
+    /// Reads the record, if it exists.
     pub(super) fn read(&self) -> Result<Option<Record>> {
         let path = self.file("json");
         let what = format!("cannot read {}", path.display());
@@ -94,13 +94,13 @@ impl Files {
         written.and_then(|text| private::write(&path, &text)).when(format!("cannot write {}", path.display()))
     }
 
-    /// Writes down how far a cluster is that starts.
+    /// Records the progress of a start.
     pub(super) fn write_progress(&self, text: &str) {
         // Whoever waits for the cluster sees that it lives; it starts without it as well.
         let _ = private::write(&self.file("starting"), text.as_bytes());
     }
 
-    /// Reads how far a cluster is that starts; empty if it says nothing.
+    /// Reads the progress of a start; empty if there is none.
     pub(super) fn read_progress(&self) -> String {
         fs::read_to_string(self.file("starting")).unwrap_or_default()
     }
@@ -109,7 +109,7 @@ impl Files {
         let _ = fs::remove_file(self.file("starting"));
     }
 
-    /// Forgets a cluster; its log stays.
+    /// Removes the record of a cluster, but not its log.
     pub(super) fn forget(&self) {
         self.forget_progress();
         for ending in ["json", "kubeconfig"] {
@@ -134,7 +134,7 @@ impl Record {
         }
     }
 
-    /// Returns what to add to kubectl's command line.
+    /// Returns the additional arguments for kubectl.
     pub(super) fn kubectl_flags(&self) -> String {
         match &self.kubeconfig {
             Some(path) if crate::cluster::kubeconfig::path().is_ok_and(|usual| usual == *path) => String::new(),

@@ -131,10 +131,10 @@ fn print(record: &Record) {
     say(&format!("  {:<8} kubectl{} get namespaces", "try", record.kubectl_flags()));
 }
 
-/// The variable with which mimalloc is told when to return freed memory, in milliseconds.
+/// Environment variable of mimalloc for the delay before freed memory is returned, in milliseconds.
 const PURGE_DELAY: &str = "MIMALLOC_PURGE_DELAY";
 
-/// Starts this program anew, in the background, and waits until it serves.
+/// Starts this program in the background, and waits until it serves.
 #[expect(clippy::disallowed_methods, reason = "another process is waited for")]
 fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
     let program = std::env::current_exe().when("cannot find the path of this program")?;
@@ -193,7 +193,7 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
     Err(error.hint(format!("see {}", files.log().display())))
 }
 
-/// Returns what writes down the progress of a start that takes longer than a moment.
+/// Returns a callback that records the progress of a slow start.
 #[expect(clippy::disallowed_methods, reason = "people wait in real time")]
 fn progress_writer(files: Files) -> impl Fn(OpeningStage, u64, u64) + Send + Sync + 'static {
     let last = Mutex::new(Instant::now());
@@ -210,7 +210,7 @@ fn progress_writer(files: Files) -> impl Fn(OpeningStage, u64, u64) + Send + Syn
     }
 }
 
-/// Is the cluster, until told to stop.
+/// Runs the cluster until a stop signal.
 fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     // Each connection is an open file, and the usual limit is from when programs had few.
@@ -269,7 +269,7 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
     served
 }
 
-/// Leaves word of where the cluster is: a cluster that is written down is ready.
+/// Writes the record of the cluster, which marks it as ready.
 fn write_down(args: &UpArgs, files: &Files, endpoint: &Endpoint, started: String) -> Result<Record> {
     let name = &args.named.name;
     let config = endpoint.kubeconfig(name);

@@ -1,4 +1,4 @@
-//! `flyball crd migrate`: stores every object anew, so that an old version of a kind can be dropped.
+//! `flyball crd migrate`: rewrites all objects of a CRD, so that an old version can be removed.
 //!
 //! An update that changes nothing makes the API server write the object in the storage version, if it is stored in
 //! another one. Whatever somebody else writes in the meantime is written in that version too. So when every object was

@@ -1,4 +1,4 @@
-//! `flyball create api`: a kind with its controller, or one of the two.
+//! `flyball create api`: adds a kind, a controller, or both.
 
 use super::misused;
 use crate::cluster::apply;
@@ -164,7 +164,7 @@ fn wanted(args: &ApiArgs, project: &Project) -> Result<NewApi> {
     })
 }
 
-/// Refuses what a version besides the first one does not have.
+/// Rejects flags that only the first version of a kind supports.
 fn check_version(args: &ApiArgs, first: &Resource) -> Result<()> {
     if args.resource == Some(false) {
         return Err(Error::new("a new version of a kind needs types").hint("drop --resource=false"));
@@ -182,7 +182,7 @@ fn check_version(args: &ApiArgs, first: &Resource) -> Result<()> {
     }))
 }
 
-/// Reads what somebody else says of a kind: in a file, or in a cluster.
+/// Reads the CRD of a foreign kind from a file or a cluster.
 pub(super) fn defined(crd: &str, version: Option<&str>, kubeconfig: Option<&PathBuf>) -> Result<(Definition, Value)> {
     let path = Path::new(crd);
     let found = if path.exists() {
@@ -256,7 +256,7 @@ fn add(changes: &mut Changes, project: &mut Project, wanted: &NewApi, force: boo
     Ok(())
 }
 
-/// Returns the first version of a kind that a project has, which is the one that objects are stored in.
+/// Returns the first version of a kind in a project, which is the storage version.
 fn first_of<'a>(project: &'a Project, resource: &Resource) -> Option<&'a Resource> {
     project.resources.iter().find(|other| (&other.group, &other.kind) == (&resource.group, &resource.kind))
 }

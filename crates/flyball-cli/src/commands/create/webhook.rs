@@ -1,4 +1,4 @@
-//! `flyball create webhook`: has the API server ask the operator about a kind.
+//! `flyball create webhook`: adds webhooks for a kind.
 
 use super::api::defined;
 use super::misused;
@@ -17,7 +17,7 @@ use clap::Args;
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// The most kinds of the same name that a hint names.
+/// Number of kinds with the same name that a hint lists.
 const MAX_NAMESAKES: usize = 4;
 
 /// Add a defaulting, validating or conversion webhook for a kind
@@ -139,7 +139,7 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
     Ok(())
 }
 
-/// Finds the kind: one of the project's, or one that Kubernetes brings, which becomes one.
+/// Finds the kind in the project, or adds a built-in kind to it.
 fn wanted(args: &WebhookArgs, project: &mut Project) -> Result<Resource> {
     let text = |argument: &Option<String>| argument.clone().unwrap_or_default();
     let (named, version, kind) = (text(&args.group), text(&args.version), text(&args.kind));
@@ -205,7 +205,7 @@ fn foreign(changes: &mut Changes, project: &mut Project, definition: &Definition
     Ok(resource)
 }
 
-/// Adds a kind to a project; one that is there stays as it is.
+/// Adds a kind to a project, unless it exists.
 fn add(project: &mut Project, resource: Resource) -> Resource {
     if let Some(there) = project.resource(&resource.group, &resource.version, &resource.kind) {
         return there.clone();

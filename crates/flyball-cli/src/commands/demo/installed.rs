@@ -1,4 +1,4 @@
-//! The operator, installed as a cluster's administrator would and running in this process.
+//! Installation of the operator, which runs in this process.
 
 use super::stage::{MARK, OPERATOR, Stage, make};
 use crate::cluster::account::token;
@@ -26,7 +26,7 @@ pub(super) struct Installed {
     running: JoinHandle<Result<()>>,
 }
 
-/// Installs the CRD, the service account and its rights, and starts the operator, which goes by a name.
+/// Installs the CRD, the service account and its permissions, and starts the operator with this name.
 pub(super) async fn install(stage: &Stage, operator: Operator, name: &str) -> Result<Installed> {
     let admin = &stage.admin;
     let mut crd = stage.crd.clone();
@@ -58,7 +58,7 @@ pub(super) async fn install(stage: &Stage, operator: Operator, name: &str) -> Re
 }
 
 impl Installed {
-    /// Waits for the operator to end, which it does not do by itself.
+    /// Waits for the exit of the operator, which is always an error.
     pub(super) async fn ended(mut self) -> Result<()> {
         (&mut self.running).await.when("the operator panicked")?
     }

@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Marks what belongs to the demo, and nothing else may be touched.
+/// Label of the demo's objects. Other objects are never changed.
 pub(super) const MARK: (&str, &str) = ("app.kubernetes.io/managed-by", "flyball-demo");
-/// Name of what the operator is installed as.
+/// Name of the operator's objects.
 pub(super) const OPERATOR: &str = "flyball-demo-operator";
 /// Timeout of the cleanup.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The place, and how to get there.
+/// The cluster of a demo, and the connection to it.
 pub(super) struct Stage {
     /// A client that may install things.
     pub(super) admin: Client,
@@ -40,7 +40,7 @@ pub(super) struct Stage {
     own: Option<Embedded>,
 }
 
-/// Sets the stage: on the cluster of a kubeconfig, or on a control plane that is started for it.
+/// Connects to the cluster of a kubeconfig, or starts a control plane.
 pub(super) async fn set(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
@@ -87,14 +87,14 @@ impl Stage {
         self.own.is_some()
     }
 
-    /// Returns what to add to kubectl's command line.
+    /// Returns the additional arguments for kubectl.
     pub(super) fn kubectl_flags(&self) -> String {
         let context = self.context.as_ref().map(|context| format!(" --context {context}")).unwrap_or_default();
         let namespace = if self.is_own() { String::new() } else { format!(" -n {}", self.namespace) };
         format!("--kubeconfig {}{context}{namespace}", self.kubeconfig.display())
     }
 
-    /// Refuses a cluster where the demo would meet what is not its own.
+    /// Rejects a cluster with conflicting objects.
     async fn check(&self) -> Result<()> {
         let found = [
             foreign::<CustomResourceDefinition>(&self.admin, &self.crd.name_any()).await?,
@@ -109,7 +109,7 @@ impl Stage {
         }
     }
 
-    /// Refuses a cluster without nodes, before anything is made there. The demo's own control plane gets one later.
+    /// Rejects a cluster without nodes before anything is created. The demo's own control plane gets a node later.
     pub(super) async fn check_nodes(&self) -> Result<()> {
         if self.is_own() {
             return Ok(());
@@ -126,7 +126,7 @@ impl Stage {
         Err(Error::new("the cluster has no nodes, so the demo's pods would stay pending").hint(hint))
     }
 
-    /// Removes all that the demo made, on a cluster that goes on without it.
+    /// Removes the demo's objects from an existing cluster.
     pub(super) async fn clear(self) -> Result<()> {
         if self.is_own() {
             return Ok(());
@@ -162,7 +162,7 @@ impl Stage {
     }
 }
 
-/// Names an object that exists and is not the demo's.
+/// Returns the name of an object that exists and does not belong to the demo.
 async fn foreign<T>(client: &Client, name: &str) -> Result<Option<String>>
 where
     T: Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope> + Clone + Debug + DeserializeOwned,
@@ -173,7 +173,7 @@ where
     Ok(found.filter(|object| !ours(object)).map(|_| what))
 }
 
-/// Removes an object if it is the demo's, and waits until it is gone.
+/// Deletes an object of the demo, and waits for its deletion.
 async fn remove<T>(client: &Client, name: &str) -> Result<()>
 where
     T: Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope> + Clone + Debug + DeserializeOwned,

@@ -174,6 +174,6 @@ impl Show<'_> {
     }
 }
 
-/// Names what may be done with it.
+/// Commands to try.
 pub(super) const COMMANDS: [&str; 4] =
     ["get vg -w", "scale vg/vg-1 --replicas=4", "describe vg vg-1", "delete vg vg-1"];

@@ -10,13 +10,13 @@ pub(super) struct Log {
     last_error: Mutex<Option<String>>,
 }
 
-/// Returns who hears cargo.
+/// Returns the sink for cargo's output.
 pub(super) fn of_cargo() -> LineSink {
     Arc::new(|line| say_as("cargo", Style::Faint, line))
 }
 
 impl Log {
-    /// Returns who hears the operator.
+    /// Returns the sink for the operator's output.
     pub(super) fn of_operator(self: Arc<Self>) -> LineSink {
         Arc::new(move |line| {
             let level = level(line);
@@ -32,13 +32,13 @@ impl Log {
         })
     }
 
-    /// Returns the last thing that went wrong, if anything did.
+    /// Returns the last warning or error, if there is one.
     pub(super) fn last_error(&self) -> Option<String> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Finds the level of a line of an operator's log, which stands behind the time, and what is said.
+/// Returns the level of a line of an operator's log, which follows the time, and the message.
 fn level(line: &str) -> Option<(&str, &str)> {
     let (_time, rest) = line.split_once(' ')?;
     let (level, said) = rest.trim_start().split_once(' ')?;

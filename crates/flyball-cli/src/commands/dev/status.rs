@@ -12,11 +12,11 @@ use tokio::time::sleep;
 /// Polling interval.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Shows it on a terminal, again and again; does nothing elsewhere.
+/// Updates the status line on a terminal; does nothing elsewhere.
 ///
 /// # Errors
 ///
-/// When it cannot be asked at all.
+/// If the HTTP client cannot be created.
 pub(super) async fn show(address: &str, log: &Log) -> Result<()> {
     if !is_lively() {
         return pending().await;

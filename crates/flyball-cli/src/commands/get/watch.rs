@@ -1,8 +1,7 @@
-//! `flyball get -w`: what is there, then each object that changes, as `kubectl get -w` shows them.
+//! `flyball get -w`: prints the existing objects, and then each changed one, like `kubectl get -w`.
 //!
-//! It goes on for as long as the cluster answers and somebody reads. When the cluster has forgotten what it told last,
-//! all is shown anew. See
-//! <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
+//! It runs while the cluster responds and the output is read. After an expired resource version, all objects are
+//! printed again. See <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
 
 use super::{Format, GetArgs, requests, tidy};
 use crate::cluster::connection::Connection;
@@ -104,7 +103,7 @@ impl<'a> View<'a> {
         request
     }
 
-    /// Shows what is there: a table, a list or an object.
+    /// Prints the initial state: a table, a list or an object.
     fn show_first(&mut self, mut first: Value) -> Result<bool> {
         if let Self::Table { table, .. } = self {
             *table = Some(serde_json::from_value(first).when("the response is not a table")?);

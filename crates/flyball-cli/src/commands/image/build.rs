@@ -68,7 +68,7 @@ pub(super) struct BuildArgs {
     output: Option<Output>,
 }
 
-/// A program that goes into an image, and what is known of it.
+/// A program for an image, and its metadata.
 struct Part {
     platform: &'static Platform,
     name: String,
@@ -97,7 +97,7 @@ struct MadePlatform {
     /// Bytes that are pulled.
     compressed: u64,
     program: u64,
-    /// The digests of what is attached.
+    /// Digests of the attached documents.
     attached: Vec<String>,
 }
 
@@ -156,7 +156,7 @@ fn given(programs: &[PathBuf]) -> Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// Finds out what a program runs on, which has to be a machine without any libraries.
+/// Returns the platform of a program, which must be statically linked.
 fn platform(path: &Path, program: &[u8]) -> Result<&'static Platform> {
     let elf = Elf::read(program).ok_or_else(|| {
         Error::new(format!("{} is not a Linux executable", path.display()))
@@ -226,7 +226,7 @@ async fn build(args: &BuildArgs) -> Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// Writes a name as it stands in a variable's.
+/// Converts a name for an environment variable.
 fn shout(name: &str) -> String {
     name.to_uppercase().replace('-', "_")
 }

@@ -83,7 +83,7 @@ pub(super) fn cmd_load(args: &LoadArgs) -> Result<()> {
     Ok(())
 }
 
-/// Notes an image on all simulated nodes of a cluster, and returns their names.
+/// Adds an image to the status of all simulated nodes of a cluster, and returns their names.
 async fn note(kubeconfig: &Path, names: &[String], size: u64) -> Result<Vec<String>> {
     let client = flyball::connect(config_of(kubeconfig, None).await?).when("cannot use its kubeconfig")?;
     let api: Api<Node> = Api::all(client);

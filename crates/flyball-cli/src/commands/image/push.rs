@@ -102,7 +102,7 @@ pub(super) fn cmd_push(args: &PushArgs) -> Result<()> {
     })
 }
 
-/// Uploads what a manifest names.
+/// Uploads the blobs of a manifest.
 async fn parts(
     registry: &mut Registry,
     layout: &Layout,
