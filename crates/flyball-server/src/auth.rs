@@ -16,9 +16,9 @@ pub(crate) mod reviews;
 mod tokens;
 
 pub(crate) use authenticate::Authenticator;
-pub(crate) use authorize::Authorizer;
+pub(crate) use authorize::{Authorizer, PolicyImage, is_policy};
 pub(crate) use coverage::{Missing, missing};
-pub(crate) use rbac::{Rbac, Rule, is_policy};
+pub(crate) use rbac::Rule;
 pub(crate) use tokens::{ISSUER, Issuer};
 
 use tokens::{Bound, Refusal};

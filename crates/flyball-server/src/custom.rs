@@ -143,7 +143,7 @@ impl CustomKind {
             errors.push(FieldError::invalid(Path::ROOT, Value::Null, detail));
         } else {
             let unchanged = before == Some(value);
-            let found = flyball_schema::rules::validate(node, &seen_by_rules(object), before, unchanged, &Path::ROOT);
+            let found = flyball_schema::rules::validate(node, &rule_input(object), before, unchanged, &Path::ROOT);
             errors.extend(found.errors);
             tolerated = found.tolerated;
         }
@@ -152,7 +152,7 @@ impl CustomKind {
 }
 
 /// Returns an object as rules see it: of its metadata the name alone.
-fn seen_by_rules(object: &Object) -> Value {
+fn rule_input(object: &Object) -> Value {
     let mut seen = object.clone();
     seen.metadata_mut().retain(|field, _| matches!(field.as_str(), "name" | "generateName"));
     seen.into()

@@ -172,7 +172,7 @@ impl Link {
     }
 
     /// Records that a piece was given to the transport.
-    pub(crate) fn handed(&self) {
+    pub(crate) fn record_piece(&self) {
         self.unsent().push_back(Instant::now());
     }
 

@@ -25,7 +25,7 @@ fn is(kind: &Kind, resource: &GroupResource) -> bool {
 }
 
 /// Returns whether a quota with this spec counts an object.
-pub fn is_about(spec: &Value, resource: &GroupResource, object: &Object) -> bool {
+pub fn applies_to(spec: &Value, resource: &GroupResource, object: &Object) -> bool {
     let is_pod = is(&POD, resource);
     let mut scopes = spec["scopes"].as_array().into_iter().flatten();
     let selected = spec["scopeSelector"]["matchExpressions"].as_array().into_iter().flatten();

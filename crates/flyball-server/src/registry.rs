@@ -85,7 +85,7 @@ impl Registry {
     /// Runs mutating admission, then allocates addresses.
     async fn admit(&self, attributes: &Attributes<'_>, object: &mut Object) -> Result<(), Status> {
         self.admission.admit(attributes, Some(object)).await?;
-        if attributes.resource.is_given_addresses() {
+        if attributes.resource.allocates_addresses() {
             self.addresses.allocate(attributes, object)?;
         }
         Ok(())
@@ -94,7 +94,7 @@ impl Registry {
     /// Records the consequences of a write: changed CRDs, changed roles.
     fn note_written(&self, resource: &Resource) {
         if resource.declares_resources() {
-            self.note_definitions_changed();
+            self.mark_definitions_changed();
         }
         self.refresh_roles(resource);
     }
@@ -103,7 +103,7 @@ impl Registry {
     fn note_removed(&self, resource: &Resource) {
         // It may be the last object of a terminating CRD.
         if resource.custom().is_some_and(|custom| custom.terminating) {
-            self.note_definitions_changed();
+            self.mark_definitions_changed();
         }
         self.note_written(resource);
     }
@@ -116,7 +116,7 @@ impl Registry {
     }
 
     /// Requests a synchronization of CRDs.
-    pub(crate) fn note_definitions_changed(&self) {
+    pub(crate) fn mark_definitions_changed(&self) {
         self.definitions_changed.store(true, Ordering::Release);
     }
 

@@ -15,7 +15,7 @@ mod upload;
 
 pub use state::Snapshot;
 
-use crate::auth::{Authenticator, Authorizer, Issuer, Rbac};
+use crate::auth::{Authenticator, Authorizer, Issuer, PolicyImage};
 use crate::bounds::{Bounds, Shared};
 use crate::catalog::{Catalog, CurrentCatalog};
 use crate::codec::Codec;
@@ -93,13 +93,19 @@ struct Components {
 
 impl Components {
     /// Assembles the components over a store. CRDs are not read.
-    fn new(store: Store, catalog: Arc<Catalog>, issuer: Arc<Issuer>, rbac: Rbac, options: Options) -> Arc<Self> {
+    fn new(
+        store: Store,
+        catalog: Arc<Catalog>,
+        issuer: Arc<Issuer>,
+        policy: PolicyImage,
+        options: Options,
+    ) -> Arc<Self> {
         let Options { clock, rng, secret: _, webhooks, bounds } = options;
         let store = Arc::new(store);
         let catalog = Arc::new(CurrentCatalog::new(catalog));
         let webhooks = Arc::new(Webhooks::new(webhooks, store.clone(), rng.clone()));
         let codec = Arc::new(Codec::new(catalog.clone(), webhooks.clone()));
-        let authorizer = Arc::new(Authorizer::new(rbac, store.clone()));
+        let authorizer = Arc::new(Authorizer::new(policy, store.clone()));
         let authenticator = Authenticator::new(issuer, authorizer.clone(), store.clone(), clock.clone(), rng.clone());
         let registry = Registry::new(store, catalog, codec, authorizer.clone(), &webhooks, (clock, rng));
         Arc::new(Self {
@@ -124,7 +130,7 @@ impl Server {
     pub fn new(options: Options) -> Self {
         let issuer = Arc::new(Issuer::new(&options.secret));
         let store = Store::new(Limits::of(&options.bounds));
-        let server = Components::new(store, Catalog::built_in().into(), issuer, Rbac::default(), options);
+        let server = Components::new(store, Catalog::built_in().into(), issuer, PolicyImage::default(), options);
         server.registry.seed();
         Self(server)
     }

@@ -101,7 +101,7 @@ async fn count(
             continue;
         }
         for object in list(served, cx).await? {
-            if !quota::is_about(&spec, &served.resource, &object) {
+            if !quota::applies_to(&spec, &served.resource, &object) {
                 continue;
             }
             for (name, amount) in quota::usage(&served.resource, &object, cx.now()) {

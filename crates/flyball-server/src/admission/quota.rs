@@ -79,7 +79,7 @@ impl ResourceQuota {
         for entry in &all {
             let Ok(known) = entry.object() else { continue };
             let spec = known.at(&["spec"]).cloned().unwrap_or_default();
-            if !quota::is_about(&spec, &resource, object) {
+            if !quota::applies_to(&spec, &resource, object) {
                 continue;
             }
             let hard = amounts(&known, "hard");

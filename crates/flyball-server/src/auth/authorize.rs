@@ -1,31 +1,62 @@
-//! Decisions about actions, by the roles and bindings that are stored.
+//! Authorization: decisions by the stored roles and bindings.
+//!
+//! Takes an [`Action`], gives a [`Decision`]. It keeps the policy that it read last, and updates it by the changes
+//! since. Invariant: after [`Authorizer::refresh`], all decisions include the writes before it.
 
-use super::rbac::{Rbac, Rule};
-use super::{Action, Decision, User};
-use crate::storage::Store;
-use flyball_core::Status;
-use std::sync::Arc;
+use super::rbac::{Change, Policy, Rule};
+use super::{Action, Decision, MASTERS, User};
+use crate::kinds::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, ROLE, ROLE_BINDING};
+use crate::storage::{Event, Revision, Store};
+use flyball_core::{GroupResource, Status};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Bindings and rules that are looked at in about a millisecond.
+/// Number of bindings and rules that are checked in about a millisecond.
 const MAX_QUICK_CHECKS: usize = 5000;
 
-/// Decides what may be done.
+/// The kinds that the policy consists of.
+static KINDS: [&Kind; 4] = [&ROLE, &CLUSTER_ROLE, &ROLE_BINDING, &CLUSTER_ROLE_BINDING];
+
+/// Revisions of the tables of [`KINDS`].
+type Versions = [Revision; 4];
+
+/// Authorizes actions.
 pub(crate) struct Authorizer {
-    rbac: Rbac,
     store: Arc<Store>,
+    /// The last policy, with the versions of its tables. It is locked for a moment only, not while the store is read.
+    policy: Mutex<Option<(Versions, Arc<Policy>)>>,
+    /// Locked while roles and bindings are read, which takes long if there are very many subjects.
+    reading: Mutex<()>,
 }
 
+/// The policy of an authorizer at one moment, for a snapshot.
+#[derive(Clone, Default)]
+pub(crate) struct PolicyImage(Option<(Versions, Arc<Policy>)>);
+
 impl Authorizer {
-    pub(crate) fn new(rbac: Rbac, store: Arc<Store>) -> Self {
-        Self { rbac, store }
+    /// Creates an authorizer for a store, or for the image of one with its policy.
+    pub(crate) fn new(image: PolicyImage, store: Arc<Store>) -> Self {
+        Self { store, policy: Mutex::new(image.0), reading: Mutex::default() }
     }
 
-    /// Decides whether anything allows an action.
+    /// Returns the current policy.
+    pub(crate) fn image(&self) -> PolicyImage {
+        PolicyImage(self.known().clone())
+    }
+
+    /// Decides whether a rule allows an action.
     pub(crate) fn decide(&self, action: &Action<'_>) -> Decision {
-        self.rbac.decide(&self.store, action)
+        if action.user.is_in(MASTERS) {
+            return Decision::Allowed(String::new());
+        }
+        let policy = self.policy();
+        let allowing = policy
+            .held(action.user, action.on.namespace())
+            .find(|(binding, _)| policy.rules(binding).iter().any(|rule| rule.allows(action.verb, &action.on)));
+        allowing.map_or(Decision::NoOpinion, |(binding, subject)| Decision::Allowed(binding.reason(subject)))
     }
 
-    /// Rejects what nothing allows.
+    /// Rejects an action that no rule allows.
     pub(crate) fn authorize(&self, action: &Action<'_>) -> Result<(), Status> {
         match self.decide(action) {
             Decision::Allowed(_) => Ok(()),
@@ -35,31 +66,153 @@ impl Authorizer {
 
     /// Returns true if a decision in a namespace may take a millisecond or more.
     pub(crate) fn is_slow(&self, namespace: &str) -> bool {
-        self.rbac.checks(&self.store, namespace) > MAX_QUICK_CHECKS
+        self.policy().checks(namespace) > MAX_QUICK_CHECKS
     }
 
-    /// Returns true if a decision about some namespace may take as long.
+    /// Returns true if a decision in any namespace may take as long.
     pub(crate) fn is_slow_somewhere(&self) -> bool {
-        self.rbac.most_checks(&self.store) > MAX_QUICK_CHECKS
+        self.policy().max_checks() > MAX_QUICK_CHECKS
     }
 
-    /// Returns the roles whose rules hold for a user in a namespace; an empty one is the cluster.
+    /// Returns the rules of each role of a user in a namespace (empty: the cluster), without duplicates.
     pub(crate) fn roles_of(&self, user: &User, namespace: &str) -> Vec<Arc<[Rule]>> {
-        self.rbac.roles_of(&self.store, user, namespace)
+        let policy = self.policy();
+        let mut known = BTreeSet::new();
+        let held = policy.held(user, namespace).filter_map(|(binding, _)| policy.role(binding));
+        let mut roles: Vec<_> = held.filter(|role| known.insert(role.as_ptr())).cloned().collect();
+        if user.is_in(MASTERS) {
+            let all = || vec!["*".to_owned()];
+            let resources = Rule { groups: all(), resources: all(), verbs: all(), ..Rule::default() };
+            roles.push(Arc::new([resources, Rule { paths: all(), verbs: all(), ..Rule::default() }]));
+        }
+        roles
     }
 
     /// Returns the rules of a role, or of a cluster role without a namespace.
     pub(crate) fn rules_of_role(&self, namespace: Option<&str>, name: &str) -> Option<Arc<[Rule]>> {
-        self.rbac.rules_of_role(&self.store, namespace, name)
+        self.policy().rules_of_role(namespace, name).cloned()
     }
 
-    /// Reads the roles and bindings that changed.
+    /// Updates the policy with all writes so far. A write of a role or binding is acknowledged only after that, so that
+    /// it is in effect for all later requests.
     pub(crate) fn refresh(&self) {
-        self.rbac.refresh(&self.store);
+        self.read(&self.reading());
     }
 
-    /// Returns the rules as they are now, for a store that goes on from an image of this one's.
-    pub(crate) fn image(&self) -> Rbac {
-        self.rbac.image()
+    fn known(&self) -> MutexGuard<'_, Option<(Versions, Arc<Policy>)>> {
+        self.policy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reading(&self) -> MutexGuard<'_, ()> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the current policy, or the one before a write that is not acknowledged yet.
+    fn policy(&self) -> Arc<Policy> {
+        let known = self.known().clone();
+        match known {
+            Some((read, policy)) if read == versions(&self.store) => policy,
+            // Another thread reads them, and its write is acknowledged after that: see `refresh`.
+            Some((_, policy)) => match self.reading.try_lock() {
+                Err(TryLockError::WouldBlock) => policy,
+                Err(TryLockError::Poisoned(reading)) => self.read(&reading.into_inner()),
+                Ok(reading) => self.read(&reading),
+            },
+            None => self.read(&self.reading()),
+        }
+    }
+
+    /// Reads the changes, while other threads decide by the policy before them.
+    fn read(&self, _reading: &MutexGuard<'_, ()>) -> Arc<Policy> {
+        let versions = versions(&self.store);
+        // No other thread updates the policy meanwhile.
+        let known = self.known().clone();
+        let policy = known.and_then(|(read, before)| {
+            let moved = KINDS.into_iter().zip(read).zip(versions).filter(|((_, read), now)| read != now);
+            let changes: Option<Vec<_>> = moved.map(|((kind, read), _)| changes(&self.store, kind, read)).collect();
+            let changes: Vec<Change> = changes?.into_iter().flatten().collect();
+            Some(if changes.is_empty() { before } else { Arc::new(Policy::clone(&before).with(changes)) })
+        });
+        // If the changes are compacted, everything is read again.
+        let policy = policy.unwrap_or_else(|| Arc::new(Policy::default().with(all(&self.store))));
+        *self.known() = Some((versions, policy.clone()));
+        policy
+    }
+}
+
+/// Returns whether the policy includes objects of a table.
+pub(crate) fn is_policy(table: &GroupResource) -> bool {
+    &*table.group == ROLE.group
+}
+
+/// Returns the current versions of the tables.
+fn versions(store: &Store) -> Versions {
+    KINDS.map(|kind| store.changed(&kind.table()))
+}
+
+/// Returns all roles and bindings.
+fn all(store: &Store) -> impl Iterator<Item = Change> {
+    KINDS.into_iter().flat_map(|kind| {
+        let entries = store.list(&kind.table(), None).entries;
+        entries.into_iter().map(move |entry| Change::written(kind, &entry))
+    })
+}
+
+/// Returns the writes to a table after a revision; `None` if it is compacted.
+fn changes(store: &Store, kind: &Kind, since: Revision) -> Option<Vec<Change>> {
+    let (events, _) = store.events_after(&kind.table(), since, usize::MAX).ok()?;
+    let change = |event: Arc<Event>| match event.removed {
+        true => Change::of(kind, &event.after.key, None),
+        false => Change::written(kind, &event.after),
+    };
+    Some(events.into_iter().map(change).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::On;
+    use super::*;
+    use crate::storage::{Entry, Facts};
+    use flyball_core::Object;
+    use futures_util::FutureExt;
+    use serde_json::{Value, json};
+
+    const PODS: On<'static> = On::Resource { group: "", resource: "pods", subresource: "", namespace: "a", name: "x" };
+
+    #[test]
+    fn decisions_do_not_wait_while_a_binding_is_read() {
+        let store = Arc::new(Store::new(crate::storage::Limits::of(&crate::Bounds::default())));
+        let put = |table: &str, object: Value| {
+            let object = Object::try_from(object).expect("an object");
+            let table = GroupResource::new(ROLE.group, table);
+            let key = object.key();
+            let make = |revision| Ok(Entry::new(key.clone(), object, revision, Facts::default(), 0));
+            store.put(&table, &key, None, make).now_or_never().expect("no journal").expect("stored");
+        };
+        let rule = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]});
+        put("roles", json!({"metadata": {"name": "r", "namespace": "a"}, "rules": [rule]}));
+        let authorizer = Authorizer::new(PolicyImage::default(), store.clone());
+        let may = |name: &str| {
+            let user = User::new(name, &[]);
+            authorizer.decide(&Action { user: &user, verb: "get", on: PODS }) != Decision::NoOpinion
+        };
+        let bind = |name: &str| {
+            let subject = json!({"kind": "User", "name": name});
+            put(
+                "rolebindings",
+                json!({"metadata": {"name": name, "namespace": "a"},
+                "roleRef": {"kind": "Role", "name": "r"}, "subjects": [subject]}),
+            );
+        };
+        bind("ann");
+        assert!(may("ann") && !may("bob"));
+        let reading = authorizer.reading.lock();
+        bind("bob");
+        assert!(may("ann") && !may("bob"), "the write is not acknowledged yet");
+        drop(reading);
+        authorizer.refresh();
+        let reading = authorizer.reading.lock();
+        assert!(may("ann") && may("bob"), "an up-to-date policy needs no reading");
+        drop(reading);
     }
 }

@@ -1,69 +1,55 @@
-//! RBAC: what roles allow, and to whom they are bound.
+//! RBAC: roles, bindings, and the rules that they grant.
 //!
+//! Takes objects, gives rules and the bindings of a user. It must not know the store: `authorize` reads it.
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/>.
 
-use super::{Action, Decision, MASTERS, On, User};
+use super::{On, User};
 use crate::kinds::{self, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, ROLE, ROLE_BINDING};
-use crate::storage::{Entry, Event, Revision, Store};
-use flyball_core::{GroupResource, Object, ObjectKey};
+use crate::storage::Entry;
+use flyball_core::{Object, ObjectKey};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
 
-/// A sort of subjects.
+/// A kind of subjects.
 const SERVICE_ACCOUNT: &str = kinds::SERVICE_ACCOUNT.kind;
-
-/// Decides what may be done.
-#[derive(Default)]
-pub(crate) struct Rbac {
-    /// The rules as they were last read, and the versions of the tables that they were read from. Held for a moment
-    /// only: nothing is read under it.
-    policy: Mutex<Option<(Versions, Arc<Policy>)>>,
-    /// Held by whoever reads roles and bindings, which takes long if there are very many subjects.
-    reading: Mutex<()>,
-}
-
-type Versions = [Revision; 4];
-
-/// The kinds that the rules are read from.
-static KINDS: [&Kind; 4] = [&ROLE, &CLUSTER_ROLE, &ROLE_BINDING, &CLUSTER_ROLE_BINDING];
 
 /// All roles and bindings, by namespace; `None` has those of the cluster.
 #[derive(Clone, Debug, Default)]
-struct Policy(BTreeMap<Option<String>, Arc<Scope>>);
+pub(super) struct Policy(BTreeMap<Option<String>, Arc<Scope>>);
 
 /// The roles and bindings of a namespace or of the cluster.
 #[derive(Clone, Debug, Default)]
-struct Scope {
+pub(super) struct Scope {
     roles: BTreeMap<String, Arc<[Rule]>>,
     bindings: BTreeMap<String, Arc<Binding>>,
-    /// Bindings, and the rules of their roles: an upper bound of what one decision looks at. A role of the cluster
+    /// The number of bindings and of the rules of their roles, which bounds the checks of a decision. A cluster role
     /// counts as it was when the scope last changed.
     checks: usize,
 }
 
 #[derive(Debug)]
-struct Binding {
+pub(super) struct Binding {
     name: String,
     namespace: Option<String>,
     subjects: Vec<Subject>,
-    /// The places of the subjects in the order of their keys: a check costs as many searches as a user has groups,
-    /// however many subjects there are.
+    /// Indexes of the subjects, sorted by key: a check takes one search for each group of the user, however many
+    /// subjects there are.
     order: Vec<usize>,
     role_kind: String,
     role_name: String,
 }
 
 #[derive(Debug)]
-struct Subject {
+pub(super) struct Subject {
     kind: String,
     namespace: String,
     name: String,
 }
 
 impl Subject {
-    /// Returns what tells the subject from others, in a binding of a namespace.
+    /// Returns the key of the subject in a binding of a namespace.
     fn key<'s>(&'s self, binding_namespace: &'s str) -> (&'s str, &'s str, &'s str) {
         let namespace = match &*self.kind {
             SERVICE_ACCOUNT if self.namespace.is_empty() => binding_namespace,
@@ -74,7 +60,7 @@ impl Subject {
     }
 }
 
-/// A rule of a role: these verbs on these resources, or on these paths.
+/// A rule of a role: verbs on resources, or on paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rule {
     pub(crate) groups: Vec<String>,
@@ -124,7 +110,7 @@ impl Rule {
         Value::Object(rule)
     }
 
-    /// Returns whether the rule allows a verb on something.
+    /// Returns whether the rule allows a verb on a resource or path.
     pub(crate) fn allows(&self, verb: &str, on: &On<'_>) -> bool {
         if !has(&self.verbs, verb) {
             return false;
@@ -147,7 +133,7 @@ impl Rule {
     }
 }
 
-/// Prints as refusals of escalation do: `{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}`.
+/// Prints the rule as errors of escalation do: `{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}`.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [
@@ -187,23 +173,23 @@ impl Binding {
         }
     }
 
-    /// Returns the first subject by which the binding holds for a user.
+    /// Returns the first subject that matches a user.
     fn subject_of(&self, user: &User) -> Option<&Subject> {
         let account = user.name.strip_prefix("system:serviceaccount:").and_then(|account| account.split_once(':'));
         let account = account.map(|(namespace, name)| (SERVICE_ACCOUNT, namespace, name));
         let groups = user.groups.iter().map(|group| ("Group", "", &**group));
         let keys = groups.chain([("User", "", &*user.name)]).chain(account);
-        keys.filter_map(|key| self.place_of(key)).min().map(|at| &self.subjects[at])
+        keys.filter_map(|key| self.index_of(key)).min().map(|at| &self.subjects[at])
     }
 
-    /// Returns the place of the first subject of a key.
-    fn place_of(&self, key: (&str, &str, &str)) -> Option<usize> {
+    /// Returns the index of the first subject with a key.
+    fn index_of(&self, key: (&str, &str, &str)) -> Option<usize> {
         let here = self.namespace.as_deref().unwrap_or_default();
         let first = self.order.partition_point(|at| self.subjects[*at].key(here) < key);
         self.order.get(first).copied().filter(|at| self.subjects[*at].key(here) == key)
     }
 
-    fn reason(&self, subject: &Subject) -> String {
+    pub(super) fn reason(&self, subject: &Subject) -> String {
         let (kind, name) = match &self.namespace {
             Some(namespace) => (ROLE_BINDING.kind, format!("{}/{namespace}", self.name)),
             None => (CLUSTER_ROLE_BINDING.kind, self.name.clone()),
@@ -219,8 +205,8 @@ impl Binding {
     }
 }
 
-/// A role or a binding that was written or, without content, removed.
-struct Change {
+/// A role or binding that was written or, without content, removed.
+pub(super) struct Change {
     namespace: Option<String>,
     name: String,
     content: Content,
@@ -232,13 +218,13 @@ enum Content {
 }
 
 impl Change {
-    fn written(kind: &Kind, entry: &Entry) -> Self {
-        // What cannot be read allows nothing.
+    pub(super) fn written(kind: &Kind, entry: &Entry) -> Self {
+        // Unreadable roles and bindings grant nothing.
         let object = entry.object().ok();
         Self::of(kind, &entry.key, object.as_ref())
     }
 
-    fn of(kind: &Kind, key: &ObjectKey, object: Option<&Object>) -> Self {
+    pub(super) fn of(kind: &Kind, key: &ObjectKey, object: Option<&Object>) -> Self {
         let content = if [&ROLE, &CLUSTER_ROLE].iter().any(|role| role.kind == kind.kind) {
             let rules = |object: &Object| {
                 object.get("rules").and_then(Value::as_array).into_iter().flatten().map(Rule::read).collect()
@@ -251,27 +237,9 @@ impl Change {
     }
 }
 
-/// Reads what was written to a table after a revision; `None` if that is not known any more.
-fn changes(store: &Store, kind: &Kind, since: Revision) -> Option<Vec<Change>> {
-    let (events, _) = store.events_after(&kind.table(), since, usize::MAX).ok()?;
-    let change = |event: Arc<Event>| match event.removed {
-        true => Change::of(kind, &event.after.key, None),
-        false => Change::written(kind, &event.after),
-    };
-    Some(events.into_iter().map(change).collect())
-}
-
 impl Policy {
-    fn read(store: &Store) -> Self {
-        let entries = KINDS.into_iter().flat_map(|kind| {
-            let entries = store.list(&kind.table(), None).entries;
-            entries.into_iter().map(move |entry| Change::written(kind, &entry))
-        });
-        Self::default().with(entries)
-    }
-
-    /// Returns the policy after changes. Scopes that they are not about are shared with the one before.
-    fn with(mut self, changes: impl IntoIterator<Item = Change>) -> Self {
+    /// Returns the policy after changes. It shares unchanged scopes with the one before.
+    pub(super) fn with(mut self, changes: impl IntoIterator<Item = Change>) -> Self {
         let mut changed = BTreeSet::new();
         for Change { namespace, name, content } in changes {
             if !changed.contains(&namespace) {
@@ -297,144 +265,50 @@ impl Policy {
         self
     }
 
-    fn role(&self, binding: &Binding) -> Option<&Arc<[Rule]>> {
+    pub(super) fn role(&self, binding: &Binding) -> Option<&Arc<[Rule]>> {
         let namespace = if binding.role_kind == ROLE.kind { &binding.namespace } else { &None };
         self.0.get(namespace)?.roles.get(&binding.role_name)
     }
 
-    fn rules(&self, binding: &Binding) -> &[Rule] {
+    pub(super) fn rules(&self, binding: &Binding) -> &[Rule] {
         self.role(binding).map_or(&[], |rules| &rules[..])
     }
 
-    /// Returns the scopes that hold in a namespace (empty: the cluster).
+    /// Returns the rules of a role, or of a cluster role without a namespace.
+    pub(super) fn rules_of_role(&self, namespace: Option<&str>, name: &str) -> Option<&Arc<[Rule]>> {
+        self.0.get(&namespace.map(str::to_owned))?.roles.get(name)
+    }
+
+    /// Returns how many bindings and rules a decision in a namespace checks at most.
+    pub(super) fn checks(&self, namespace: &str) -> usize {
+        self.scopes(namespace).map(|scope| scope.checks).sum()
+    }
+
+    /// Returns the maximum of [`checks`](Self::checks) of a single scope.
+    pub(super) fn max_checks(&self) -> usize {
+        self.0.values().map(|scope| scope.checks).max().unwrap_or_default()
+    }
+
+    /// Returns the scopes of a namespace (empty: the cluster).
     fn scopes(&self, namespace: &str) -> impl Iterator<Item = &Scope> {
         let local = if namespace.is_empty() { None } else { self.0.get(&Some(namespace.to_owned())) };
         self.0.get(&None).into_iter().chain(local).map(|scope| &**scope)
     }
 
-    /// Returns the bindings that hold for a user in a namespace (empty: the cluster), with the subject they hold by.
-    fn held<'p>(&'p self, user: &'p User, namespace: &str) -> impl Iterator<Item = (&'p Binding, &'p Subject)> {
+    /// Returns the bindings of a user in a namespace (empty: the cluster), with the matching subject.
+    pub(super) fn held<'p>(
+        &'p self,
+        user: &'p User,
+        namespace: &str,
+    ) -> impl Iterator<Item = (&'p Binding, &'p Subject)> {
         let all = self.scopes(namespace).flat_map(|scope| scope.bindings.values());
         all.filter_map(|binding| Some((&**binding, binding.subject_of(user)?)))
     }
 }
 
-impl Rbac {
-    /// Returns the same for a store that goes on from an image of this one's.
-    pub(crate) fn image(&self) -> Self {
-        Self { policy: Mutex::new(self.known().clone()), reading: Mutex::default() }
-    }
-
-    fn known(&self) -> MutexGuard<'_, Option<(Versions, Arc<Policy>)>> {
-        self.policy.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the rules as they are now, or as they were before a write that is not answered yet.
-    fn policy(&self, store: &Store) -> Arc<Policy> {
-        let known = self.known().clone();
-        match known {
-            Some((read, policy)) if read == versions(store) => policy,
-            // Somebody reads them already, and answers only then: see `refresh`.
-            Some((_, policy)) => match self.reading.try_lock() {
-                Err(TryLockError::WouldBlock) => policy,
-                Err(TryLockError::Poisoned(reading)) => self.read(store, &reading.into_inner()),
-                Ok(reading) => self.read(store, &reading),
-            },
-            None => self.read(store, &self.reading()),
-        }
-    }
-
-    /// Brings the rules up to date with what was written. A write of a role or a binding is answered only after that,
-    /// so that whatever is asked after the answer is decided by it.
-    pub(crate) fn refresh(&self, store: &Store) {
-        self.read(store, &self.reading());
-    }
-
-    fn reading(&self) -> MutexGuard<'_, ()> {
-        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Reads what has changed, while others decide by the rules as they were.
-    fn read(&self, store: &Store, _reading: &MutexGuard<'_, ()>) -> Arc<Policy> {
-        let versions = versions(store);
-        // Nobody else brings them up to date meanwhile.
-        let read = self.known().as_ref().map(|(read, _)| *read);
-        let changes = read.and_then(|read| {
-            let moved = KINDS.into_iter().zip(read).zip(versions).filter(|((_, read), now)| read != now);
-            let changes: Option<Vec<_>> = moved.map(|((kind, read), _)| changes(store, kind, read)).collect();
-            Some(changes?.into_iter().flatten().collect::<Vec<_>>())
-        });
-        // Nobody waits for this: the lock is taken for a moment before, and after.
-        let before = self.known().as_ref().map(|(_, policy)| policy.clone());
-        let policy = match (changes, before) {
-            (Some(changes), Some(before)) if changes.is_empty() => before,
-            (Some(changes), Some(before)) => Arc::new(Policy::clone(&before).with(changes)),
-            // Without knowing what has changed, all is read anew.
-            _ => Arc::new(Policy::read(store)),
-        };
-        *self.known() = Some((versions, policy.clone()));
-        policy
-    }
-
-    /// Decides whether something may be done.
-    pub(crate) fn decide(&self, store: &Store, action: &Action<'_>) -> Decision {
-        if action.user.is_in(MASTERS) {
-            return Decision::Allowed(String::new());
-        }
-        let policy = self.policy(store);
-        let allowing = policy
-            .held(action.user, action.on.namespace())
-            .find(|(binding, _)| policy.rules(binding).iter().any(|rule| rule.allows(action.verb, &action.on)));
-        allowing.map_or(Decision::NoOpinion, |(binding, subject)| Decision::Allowed(binding.reason(subject)))
-    }
-
-    /// Returns how many bindings and rules a decision in a namespace looks at, at most.
-    pub(crate) fn checks(&self, store: &Store, namespace: &str) -> usize {
-        self.policy(store).scopes(namespace).map(|scope| scope.checks).sum()
-    }
-
-    /// Returns the same for the namespace where it is most.
-    pub(crate) fn most_checks(&self, store: &Store) -> usize {
-        let policy = self.policy(store);
-        policy.0.values().map(|scope| scope.checks).max().unwrap_or_default()
-    }
-
-    /// Returns the roles whose rules hold for a user in a namespace, each once.
-    pub(crate) fn roles_of(&self, store: &Store, user: &User, namespace: &str) -> Vec<Arc<[Rule]>> {
-        let policy = self.policy(store);
-        let mut known = BTreeSet::new();
-        let held = policy.held(user, namespace).filter_map(|(binding, _)| policy.role(binding));
-        let mut roles: Vec<_> = held.filter(|role| known.insert(role.as_ptr())).cloned().collect();
-        if user.is_in(MASTERS) {
-            let all = || vec!["*".to_owned()];
-            let resources = Rule { groups: all(), resources: all(), verbs: all(), ..Rule::default() };
-            roles.push(Arc::new([resources, Rule { paths: all(), verbs: all(), ..Rule::default() }]));
-        }
-        roles
-    }
-
-    /// Returns the rules of a role, if there is one.
-    pub(crate) fn rules_of_role(&self, store: &Store, namespace: Option<&str>, name: &str) -> Option<Arc<[Rule]>> {
-        let policy = self.policy(store);
-        policy.0.get(&namespace.map(str::to_owned))?.roles.get(name).cloned()
-    }
-}
-
-/// The versions of the tables as they are now.
-fn versions(store: &Store) -> Versions {
-    KINDS.map(|kind| store.changed(&kind.table()))
-}
-
-/// Returns whether rules are read from a table.
-pub(crate) fn is_policy(table: &GroupResource) -> bool {
-    &*table.group == ROLE.group
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::Facts;
-    use futures_util::FutureExt;
     use serde_json::json;
 
     fn rule(text: &str) -> Rule {
@@ -533,42 +407,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn others_are_decided_about_while_somebody_reads_a_binding() {
-        let store = Store::new(crate::storage::Limits::of(&crate::Bounds::default()));
-        let put = |table: &str, object: Value| {
-            let object = Object::try_from(object).expect("an object");
-            let table = GroupResource::new(ROLE.group, table);
-            let key = object.key();
-            let make = |revision| Ok(Entry::new(key.clone(), object, revision, Facts::default(), 0));
-            store.put(&table, &key, None, make).now_or_never().expect("no journal").expect("stored");
-        };
-        let rule = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]});
-        put("roles", json!({"metadata": {"name": "r", "namespace": "a"}, "rules": [rule]}));
-        let rbac = Rbac::default();
-        let may = |name: &str| {
-            let user = User::new(name, &[]);
-            rbac.decide(&store, &Action { user: &user, verb: "get", on: on("pods", "", "x") }) != Decision::NoOpinion
-        };
-        let bind = |name: &str| {
-            let subject = json!({"kind": "User", "name": name});
-            put(
-                "rolebindings",
-                json!({"metadata": {"name": name, "namespace": "a"},
-                "roleRef": {"kind": "Role", "name": "r"}, "subjects": [subject]}),
-            );
-        };
-        bind("ann");
-        assert!(may("ann") && !may("bob"));
-        let reading = rbac.reading.lock();
-        bind("bob");
-        assert!(may("ann") && !may("bob"), "nobody waits, and the write is not answered yet");
-        drop(reading);
-        rbac.refresh(&store);
-        let reading = rbac.reading.lock();
-        assert!(may("ann") && may("bob"), "what was read needs no reading");
-        drop(reading);
     }
 }

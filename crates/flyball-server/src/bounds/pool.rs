@@ -140,7 +140,7 @@ impl Pool {
         match tokio::time::timeout(max_wait, granted).await {
             Ok(granted) => granted.ok(),
             Err(_) => {
-                self.lock().forget_gone(flow);
+                self.lock().remove_gone(flow);
                 self.0.refused[1].fetch_add(1, Ordering::Relaxed);
                 None
             }
@@ -166,7 +166,7 @@ impl Pool {
             !unbounded && shares.waiting_of(flow) >= room
         };
         if is_full(&shares) {
-            shares.forget_gone(flow);
+            shares.remove_gone(flow);
         }
         if is_full(&shares) {
             drop(shares);
@@ -270,7 +270,7 @@ impl Shares {
     }
 
     /// Removes the waiters of a flow that are gone.
-    fn forget_gone(&mut self, flow: &Flow) {
+    fn remove_gone(&mut self, flow: &Flow) {
         let Some(share) = self.flows.get_mut(flow) else { return };
         let before = share.queue.len();
         share.queue.retain(|waiter| !waiter.granted.is_closed());

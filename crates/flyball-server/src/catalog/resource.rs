@@ -151,8 +151,8 @@ impl Resource {
     }
 
     /// Returns whether objects are given addresses and ports that no two may have.
-    pub(crate) fn is_given_addresses(&self) -> bool {
-        self.as_built_in().is_some_and(|kind| kind.given_addresses)
+    pub(crate) fn allocates_addresses(&self) -> bool {
+        self.as_built_in().is_some_and(|kind| kind.allocates_addresses)
     }
 
     /// Returns whether objects declare resources.

@@ -127,7 +127,7 @@ impl Cache {
             let accepted = AcceptedNames::of(all);
             for entry in entries {
                 let Some(definition) = by_name.get_mut(entry.key.name()) else { continue };
-                match (accepted.leaves(&definition.crd), definition.resources.is_empty()) {
+                match (accepted.allows(&definition.crd), definition.resources.is_empty()) {
                     (true, true) => *definition = Arc::new(definition.establishing(entry)),
                     (false, false) => *definition = Arc::new(Definition::read(entry, None)),
                     (true, false) | (false, true) => {}

@@ -66,7 +66,7 @@ fn check_text(expression: &Field<'_>, text: &str, variables: &Variables<'_>, wan
 }
 
 /// Returns the type of an expression's result, or its compile error.
-pub(super) fn made_of(expression: &Field<'_>, variables: &Variables<'_>) -> Result<Type<'static>, FieldError> {
+pub(super) fn result_type(expression: &Field<'_>, variables: &Variables<'_>) -> Result<Type<'static>, FieldError> {
     let text = expression.text();
     check_among(text, variables).map_err(|why| expression.invalid_as(text, format!("compilation failed: {why}")))
 }

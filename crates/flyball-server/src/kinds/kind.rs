@@ -79,7 +79,7 @@ pub(crate) struct Kind {
     /// object under the plural name of the kind. All objects are counted under `count/` and that name.
     pub(crate) quota_usage: fn(&Object, Timestamp) -> Option<Amounts>,
     /// True if unique addresses and ports are allocated to objects.
-    pub(crate) given_addresses: bool,
+    pub(crate) allocates_addresses: bool,
     /// True if objects declare resources.
     pub(crate) declares_resources: bool,
 }
@@ -319,7 +319,7 @@ impl Kind {
             exempt_from_policies: false,
             review: None,
             quota_usage: |_, _| None,
-            given_addresses: false,
+            allocates_addresses: false,
             declares_resources: false,
         }
     }
@@ -450,8 +450,8 @@ impl Kind {
         Self { quota_usage, ..self }
     }
 
-    pub(super) const fn given_addresses(self) -> Self {
-        Self { given_addresses: true, ..self }
+    pub(super) const fn allocates_addresses(self) -> Self {
+        Self { allocates_addresses: true, ..self }
     }
 
     pub(super) const fn declares_resources(self) -> Self {

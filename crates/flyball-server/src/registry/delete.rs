@@ -112,7 +112,7 @@ impl Registry {
             return Ok(if options.dry_run {
                 Ok(Deleted::Gone(Box::new(object)))
             } else {
-                self.take_out(resource, key, entry, object).await
+                self.remove_entry(resource, key, entry, object).await
             });
         }
         mark(&mut object, &live, grace, self.clock.now());
@@ -124,7 +124,7 @@ impl Registry {
             return Ok(Ok(if ends { Deleted::Gone(object) } else { Deleted::Marked(Written::Unstored(object)) }));
         }
         if object == live {
-            return Ok(self.take_out(resource, key, entry, object).await);
+            return Ok(self.remove_entry(resource, key, entry, object).await);
         }
         let (stored_as, object) = self.codec.as_stored(resource, object).await?;
         // Oversized objects can be deleted.
@@ -135,7 +135,7 @@ impl Registry {
                 self.note_written(resource);
                 if ends {
                     let marked = self.codec.decode(resource, &entry)?;
-                    let removed = self.take_out(resource, key, &entry, marked.clone()).await;
+                    let removed = self.remove_entry(resource, key, &entry, marked.clone()).await;
                     // A controller may have removed the marked object first, and another one may have been created
                     // since. That one must not be deleted.
                     let is_marked = |now: Arc<Entry>| now.object().is_ok_and(|now| now.uid() == marked.uid());
@@ -152,7 +152,7 @@ impl Registry {
     }
 
     /// Removes an object from the store; returns it with the revision of its removal.
-    async fn take_out(
+    async fn remove_entry(
         &self,
         resource: &Arc<Resource>,
         key: &ObjectKey,

@@ -159,7 +159,7 @@ pub(super) struct Piece {
 
 impl Piece {
     fn new(bytes: Bytes, link: Link, _hold: Hold) -> Self {
-        link.handed();
+        link.record_piece();
         Self { bytes, link, _hold }
     }
 }

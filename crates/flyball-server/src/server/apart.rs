@@ -1,8 +1,8 @@
-//! Requests that compute for long, away from the threads that serve connections.
+//! Long computations of requests, away from the threads that serve connections.
 //!
-//! Takes the answer to a request as a future, and lets each of its steps run on a thread of its own, of which there
-//! are as many as processors; users take turns. Administrators have as many threads of their own. What waits holds no
-//! thread. In process and in simulation nothing runs apart.
+//! Takes the response to a request as a future, and polls it on threads of its own, of which there are as many as
+//! processors; users take turns. Administrators have as many threads of their own. A waiting future holds no thread. In
+//! process and in simulations, futures are polled in place.
 
 use super::Components;
 use super::call::Call;
@@ -17,22 +17,21 @@ use http::Method;
 use std::future::poll_fn;
 use std::task::ready;
 
-/// A request computes for long if its body and the object that it changes have so many bytes together.
+/// Bytes of a body and of the changed object from which a request is a long computation.
 const LONG_BODY_BYTES: usize = 64 << 10;
 
-/// A request computes for long if it is about a resource that has so many objects.
+/// Objects of a resource from which a list is a long computation.
 const LONG_LIST_OBJECTS: usize = 1000;
 
-/// A list computes for long if the objects that it is made from have so many bytes: to convert them, to delete them or
-/// to show them in another view means to decode them.
+/// Bytes of the objects of a list from which it is a long computation: converting, deleting or showing them in another
+/// view decodes them.
 const LONG_LIST_BYTES: usize = 256 << 10;
 
-/// Returns how much memory a request that computes for long takes, beside its answer; `None` if it does not compute for
-/// long.
+/// Returns the memory of a long computation, besides its response; `None` if the request is none.
 fn load(server: &Components, call: &Call) -> Option<usize> {
     let store = &server.registry.store;
     let Some(path) = &call.info.resource else { return call.info.path.starts_with("/openapi").then_some(0) };
-    // With very many rules it takes long to decide what they allow, and to read them anew.
+    // With very many rules, decisions and updates of the policy take long.
     let namespace = path.namespace.as_deref().unwrap_or_default();
     let decides = call.writes()
         && match &*path.group == SUBJECT_ACCESS_REVIEW.group {
@@ -57,8 +56,7 @@ fn load(server: &Components, call: &Call) -> Option<usize> {
     computes.then(|| limits::at_most(call.body.len()))
 }
 
-/// Returns the offload of a request that computes for long; `None` if there is no memory
-/// for it in time.
+/// Returns the offload of a request, if it is a long computation; `None` if there is no memory for it in time.
 pub(super) async fn offload(server: &Components, call: &Call) -> Option<Option<Offload>> {
     let offload = call.connection.as_ref().and_then(|_| Offload::new(&server.shared, &call.flow));
     let (Some(offload), Some(bytes)) = (offload, load(server, call)) else { return Some(None) };
@@ -66,8 +64,7 @@ pub(super) async fn offload(server: &Components, call: &Call) -> Option<Option<O
     Some(Some(offload.with_memory(memory)))
 }
 
-/// Computes something about a request, apart if the namespace has so many roles and bindings that it takes long to
-/// decide what is allowed there.
+/// Decides about a request; on another thread if the namespace has so many roles and bindings that decisions take long.
 pub(super) async fn decide<T: Send>(
     server: &Components,
     connection: Option<&Link>,
@@ -83,7 +80,7 @@ pub(super) async fn decide<T: Send>(
     }
 }
 
-/// Answers a request apart.
+/// Polls the response of a request on threads of its own.
 pub(super) async fn answer<T: Send>(offload: &mut Offload, mut answer: BoxFuture<'_, T>) -> T {
     poll_fn(|cx| ready!(offload.poll(cx, |cx| answer.as_mut().poll(cx)))).await
 }
@@ -109,7 +106,7 @@ mod tests {
         request
     }
 
-    /// Returns true if the server takes a list in this view for one that computes for long.
+    /// Returns whether a list in this view is a long computation.
     async fn is_long(server: &Server, view: &str) -> bool {
         let mut request = request(Method::GET, MAPS, String::new());
         request.headers_mut().insert(http::header::ACCEPT, view.parse().unwrap());

@@ -33,8 +33,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 impl Server {
     /// Responds to a request.
     ///
-    /// A [`User`](crate::User) among the request's extensions is taken for who sends it, unless a token says otherwise:
-    /// the caller answers for that. Without either the request is anonymous.
+    /// A [`User`](crate::User) in the request's extensions is its user, unless the request has a token; the caller is
+    /// trusted. Without both, the request is anonymous.
     pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send,
@@ -49,7 +49,7 @@ impl Server {
         let received = receive(server, parts, query, info, body).await;
         let by_master = received.as_ref().is_ok_and(|call| call.user.is_in(auth::MASTERS));
         let mut response = match received {
-            Ok(call) if server.registry.store.is_kept() && call.writes() => carry_through(server.clone(), call).await,
+            Ok(call) if server.registry.store.is_kept() && call.writes() => answer_detached(server.clone(), call).await,
             Ok(call) => route(server, call).await,
             Err(Refused::Status(status)) => response::status(&status),
             Err(Refused::Busy) => response::too_many_requests(),
@@ -88,9 +88,9 @@ where
     }
 }
 
-/// Answers a request to its end, whether or not its client waits: what follows from a write that is on disk has to
-/// follow.
-async fn carry_through(server: Arc<Components>, call: Call) -> Response<Body> {
+/// Responds to a request in a task of its own, so that a committed write has its consequences also if the client is
+/// gone.
+async fn answer_detached(server: Arc<Components>, call: Call) -> Response<Body> {
     let answering = tokio::spawn(async move {
         let response = route(&server, call).await;
         server.definitions.sync().await;
@@ -99,7 +99,7 @@ async fn carry_through(server: Arc<Components>, call: Call) -> Response<Body> {
     answering.await.unwrap_or_else(|error| response::status(&Status::internal(error)))
 }
 
-/// Finds out who sends a request and whether it may, reads its body and waits for a slot.
+/// Authenticates and authorizes a request, reads its body, and waits for a slot.
 pub(super) async fn receive<B>(
     server: &Components,
     parts: Parts,
@@ -123,7 +123,7 @@ where
     connection.iter().for_each(|link| link.identify(&flow));
     let reads = matches!(parts.method, Method::GET | Method::HEAD);
     let sends = info.resource.is_some() && !reads;
-    // Neither a body that comes slowly nor a version that is still to come takes a slot.
+    // Slow bodies and waits for a resource version take no slot.
     let counted = connection.as_ref().map(|_| (&server.shared, &flow));
     let (bytes, received) = if sends { upload::read(body, counted).await? } else { (Bytes::new(), None) };
     let awaits = match info.verb {
@@ -132,7 +132,7 @@ where
         _ => false,
     };
     if awaits && let Ok(Some(version)) = parse_version(query.text("resourceVersion")) {
-        // The answer says that it has not come.
+        // On timeout, the response is an error.
         let _ = server.registry.wait_for(version).await;
     }
     let class = match () {
@@ -140,7 +140,7 @@ where
         () if reads => RequestClass::Read,
         () => RequestClass::Write,
     };
-    // A watch lasts, and holds up nobody.
+    // Watches take no slot, since they last.
     let watches = reads && info.verb == "watch";
     let slot = if watches { None } else { Some(server.shared.slot(class, &flow).await.ok_or(Refused::Busy)?) };
     if let Some(link) = &connection {
@@ -186,11 +186,11 @@ async fn route(server: &Arc<Components>, call: Call) -> Response<Body> {
         None => response::too_many_requests(),
     };
     // The response to a completed write is never replaced by 429.
-    if call.writes() { response } else { fitted(server, &call, response).await }
+    if call.writes() { response } else { wait_for_room(server, &call, response).await }
 }
 
 /// Delays a response that is longer than expected until its user may have more unsent bytes. Its slot is kept.
-async fn fitted(server: &Components, call: &Call, response: Response<Body>) -> Response<Body> {
+async fn wait_for_room(server: &Components, call: &Call, response: Response<Body>) -> Response<Body> {
     let Some(link) = &call.connection else { return response };
     let length = response.body().made() + UNFINISHED;
     match link.keep_room(None) {
@@ -206,8 +206,8 @@ async fn fitted(server: &Components, call: &Call, response: Response<Body>) -> R
     if fits { response } else { response::too_many_requests() }
 }
 
-/// Answers a request. The future is boxed so that it is compiled here: as it is, it would be compiled once more for
-/// each type of body, in the crates that have them.
+/// Responds to a request. The future is boxed so that it is compiled in this crate, and not again for each type of body
+/// in other crates.
 fn answer<'c>(server: &'c Arc<Components>, call: &'c Call) -> BoxFuture<'c, Response<Body>> {
     Box::pin(async move {
         if call.info.resource.is_some() {

@@ -1,7 +1,7 @@
 //! The state of a server that does not begin with none: that of a data directory, or of another server.
 
 use super::{Components, Options, Server};
-use crate::auth::{Issuer, Rbac};
+use crate::auth::{Issuer, PolicyImage};
 use crate::catalog::{Catalog, Resource};
 use crate::custom::schema_number;
 use crate::data_dir::{DataDir, DataDirError, OpeningStage, Progress};
@@ -20,7 +20,7 @@ const KEY: &str = "service-account.key";
 pub(super) fn open(options: Options, directory: DataDir) -> Result<Arc<Components>, DataDirError> {
     let issuer = Issuer::new(&secret(&directory, options.secret)?);
     let (store, kept) = Store::recover(&directory, Limits::of(&options.bounds))?;
-    let server = Components::new(store, Catalog::built_in().into(), Arc::new(issuer), Rbac::default(), options);
+    let server = Components::new(store, Catalog::built_in().into(), Arc::new(issuer), PolicyImage::default(), options);
     let progress = directory.progress();
     server.definitions.load(|done, of| progress.report(OpeningStage::Definitions, done, of));
     server.definitions.serve();
@@ -29,7 +29,7 @@ pub(super) fn open(options: Options, directory: DataDir) -> Result<Arc<Component
     registry.seed();
     registry.store.keep(directory, &kept)?;
     // The last writes to CRDs may not have been processed before the stop.
-    registry.note_definitions_changed();
+    registry.mark_definitions_changed();
     Ok(server)
 }
 
@@ -85,7 +85,7 @@ pub struct Snapshot {
     image: Image,
     catalog: Arc<Catalog>,
     issuer: Arc<Issuer>,
-    rbac: Rbac,
+    policy: PolicyImage,
     definitions_changed: bool,
 }
 
@@ -96,9 +96,9 @@ impl Snapshot {
     /// The new server is in memory only.
     pub fn fork(&self, options: Options) -> Server {
         let store = Store::of(self.image.image(), Limits::of(&options.bounds));
-        let server = Components::new(store, self.catalog.clone(), self.issuer.clone(), self.rbac.image(), options);
+        let server = Components::new(store, self.catalog.clone(), self.issuer.clone(), self.policy.clone(), options);
         if self.definitions_changed {
-            server.registry.note_definitions_changed();
+            server.registry.mark_definitions_changed();
         }
         Server(server)
     }
@@ -115,7 +115,7 @@ impl Server {
             catalog: registry.catalog.get(),
             image: registry.store.image(),
             issuer: authenticator.issuer().clone(),
-            rbac: registry.authorizer.image(),
+            policy: registry.authorizer.image(),
             definitions_changed: registry.definitions_changed(),
         }
     }

@@ -66,7 +66,7 @@ pub(super) fn variables(spec: &Field<'_>, params: bool, errors: &mut Errors) -> 
         } else {
             let mut known = known.clone();
             known.push(("variables", Type::Fields(own.clone().into())));
-            match expression::made_of(&expression, &known) {
+            match expression::result_type(&expression, &known) {
                 Ok(found) => made = found,
                 Err(error) => errors.push(error),
             }

@@ -18,7 +18,7 @@ use rules::{validate, warn};
 use serde_json::{Value, json};
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Service", "services")
-    .given_addresses()
+    .allocates_addresses()
     .quota_usage(quota_usage)
     .registry_path("services/specs")
     .printed(COLUMNS, row)

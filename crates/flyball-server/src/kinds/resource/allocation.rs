@@ -33,7 +33,7 @@ fn allocated(claim: &Object, parts: &[&str]) -> BTreeSet<String> {
 }
 
 /// Removes the status of devices that a write deallocates.
-pub(super) fn forget_deallocated(claim: &mut Object, old: &Object) {
+pub(super) fn reset_deallocated(claim: &mut Object, old: &Object) {
     let kept = allocated(claim, DEVICE);
     let gone: BTreeSet<String> = allocated(old, DEVICE).difference(&kept).cloned().collect();
     let Some(status) = claim.inner("status") else { return };

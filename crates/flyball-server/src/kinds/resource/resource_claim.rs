@@ -57,7 +57,7 @@ fn default_request(request: &mut Map<String, Value>) {
 /// Removes the status of devices together with their allocation.
 fn prepare(claim: &mut Object, old: Option<&Object>, part: Part, _: &Clock) {
     if let (Part::Status, Some(old)) = (part, old) {
-        allocation::forget_deallocated(claim, old);
+        allocation::reset_deallocated(claim, old);
     }
 }
 

@@ -58,8 +58,10 @@ impl Validating {
         for validation in &self.validations {
             match validation.expression.run(&scope, &budget) {
                 Ok(Cel::Bool(true)) => {}
-                Ok(_) => failures
-                    .push(Violation { message: validation.say(&scope, &budget), reason: validation.reason.clone() }),
+                Ok(_) => failures.push(Violation {
+                    message: validation.message(&scope, &budget),
+                    reason: validation.reason.clone(),
+                }),
                 Err(why) if why == OUT_OF_BUDGET => {
                     return if self.policy.ignored { Vec::new() } else { vec![failed(why)] };
                 }
@@ -85,7 +87,7 @@ impl Validation {
     }
 
     /// Returns the message of a violation.
-    fn say(&self, scope: &Scope, budget: &Budget) -> String {
+    fn message(&self, scope: &Scope, budget: &Budget) -> String {
         let made = self.message_expression.as_ref().and_then(|expression| match expression.run(scope, budget) {
             Ok(Cel::String(text)) => Some(text.trim().to_owned()),
             _ => None,

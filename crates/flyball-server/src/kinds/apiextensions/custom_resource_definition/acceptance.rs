@@ -61,7 +61,7 @@ impl AcceptedNames {
     }
 
     /// Returns whether all names in the spec of a CRD are free.
-    pub(crate) fn leaves(&self, crd: &Object) -> bool {
+    pub(crate) fn allows(&self, crd: &Object) -> bool {
         let wished = crd.at(&["spec", "names"]).unwrap_or(&Value::Null);
         let names = ["plural", "singular"].map(|field| text(wished, field)).into_iter().chain(short_names(wished));
         let kinds = ["kind", "listKind"].map(|field| text(wished, field));

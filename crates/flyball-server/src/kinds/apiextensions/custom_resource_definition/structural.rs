@@ -229,7 +229,7 @@ fn lists(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::forbidden(items_path.field("nullable"), detail));
     }
     if kind == "map" {
-        keys_are_there(items, &keys, &items_path, errors);
+        validate_required_keys(items, &keys, &items_path, errors);
     }
 }
 
@@ -274,7 +274,7 @@ fn map_keys(schema: &Schema, keys: &[&str], path: &Path<'_>, errors: &mut Vec<Fi
 }
 
 /// Finds keys of a list that an item may lack.
-fn keys_are_there(items: &Schema, keys: &[&str], path: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn validate_required_keys(items: &Schema, keys: &[&str], path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let required = items.get("required").and_then(Value::as_array).into_iter().flatten();
     let required: BTreeSet<&str> = required.filter_map(Value::as_str).collect();
     let properties = path.field("properties");
@@ -310,9 +310,9 @@ fn types(schema: &Schema, path: &Path<'_>, place: Position, errors: &mut Vec<Fie
         errors.push(FieldError::invalid(path.field("pattern"), text(schema, "pattern"), detail));
     }
     if place == Position::Values {
-        about_values(schema, path, errors);
+        validate_value_constraints(schema, path, errors);
     } else {
-        about_places(schema, path, place, errors);
+        validate_structure(schema, path, place, errors);
     }
     let map = path.field("additionalProperties").to_string();
     inner(schema, path, &mut |inner_schema, inner_path, inner_place| {
@@ -330,7 +330,7 @@ fn types(schema: &Schema, path: &Path<'_>, place: Position, errors: &mut Vec<Fie
 }
 
 /// Validates a schema inside of `anyOf` and its like, which may only constrain values.
-fn about_values(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn validate_value_constraints(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let given = |field: &str| match schema.get(field) {
         Some(Value::Bool(set)) => *set || field == "additionalProperties",
         Some(Value::String(text)) => !text.is_empty(),
@@ -364,7 +364,7 @@ fn about_values(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) 
 }
 
 /// Validates the keywords of a schema node against its type.
-fn about_places(schema: &Schema, path: &Path<'_>, place: Position, errors: &mut Vec<FieldError>) {
+fn validate_structure(schema: &Schema, path: &Path<'_>, place: Position, errors: &mut Vec<FieldError>) {
     let ty = text(schema, "type");
     let embedded = flag(schema, "x-kubernetes-embedded-resource");
     let (int_or_string, open) =
