@@ -3,9 +3,10 @@
 use flyball_core::Quantity;
 use kube::api::DynamicObject;
 use kube::{Resource, ResourceExt};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 const PREFIX: &str = "flyball.dev/";
 
@@ -36,13 +37,13 @@ pub struct Metrics(Arc<Mutex<BTreeMap<[String; 4], Quantity>>>);
 impl Metrics {
     /// Sets what is measured of an object. The namespace of a namespace is its own.
     pub fn set(&self, namespace: &str, kind: &str, name: &str, metric: &str, value: Quantity) {
-        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values = self.0.lock();
         values.insert([namespace, kind, name, metric].map(str::to_owned), value);
     }
 
     /// Forgets what was [set](Self::set) for an object; annotations count again.
     pub fn unset(&self, namespace: &str, kind: &str, name: &str, metric: &str) {
-        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values = self.0.lock();
         values.remove(&[namespace, kind, name, metric].map(str::to_owned));
     }
 
@@ -58,7 +59,7 @@ impl Metrics {
 
     /// Returns the same values, for another cluster to go on with.
     pub(crate) fn copied(&self) -> Self {
-        let values = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let values = self.0.lock().clone();
         Self(Arc::new(Mutex::new(values)))
     }
 
@@ -66,7 +67,7 @@ impl Metrics {
         let name = object.name_any();
         let namespace = object.namespace().unwrap_or_else(|| name.clone());
         let key = [&namespace, kind, &name, metric].map(str::to_owned);
-        let set = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
+        let set = self.0.lock().get(&key).copied();
         let annotated = || object.annotations().get(&format!("{PREFIX}{metric}"))?.parse().ok();
         set.or_else(annotated).map(|value| value.milli_value())
     }

@@ -26,10 +26,11 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
+use parking_lot::{Mutex, MutexGuard};
 use pods::Pending;
 use serde_json::json;
 use state::{Decision, State};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use volumes::SELECTED_NODE;
@@ -83,11 +84,11 @@ struct Shared {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn known(&self) -> MutexGuard<'_, Vec<String>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Keeps the state up to date with the objects of a kind.

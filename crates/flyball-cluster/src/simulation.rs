@@ -11,9 +11,10 @@ use flyball_server::User;
 use http::{Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
+use parking_lot::Mutex;
 use std::fmt::{self, Write};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep};
@@ -75,11 +76,11 @@ struct Record {
 impl Trace {
     /// Returns the record.
     pub fn text(&self) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).text.clone()
+        self.0.lock().text.clone()
     }
 
     fn request(&self, at: &str, user: &User, request: &Request<Bytes>) -> u64 {
-        let mut record = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut record = self.0.lock();
         record.requests += 1;
         let (number, text) = (record.requests, String::from_utf8_lossy(request.body()));
         let _ = writeln!(record.text, "{at} #{number} > {} {} {} {text}", user.name, request.method(), request.uri());
@@ -87,14 +88,14 @@ impl Trace {
     }
 
     fn record(&self, at: &str, number: u64, what: fmt::Arguments<'_>) {
-        let mut record = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut record = self.0.lock();
         let _ = writeln!(record.text, "{at} #{number} < {what}");
     }
 }
 
 impl fmt::Debug for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Trace of {} requests", self.0.lock().unwrap_or_else(PoisonError::into_inner).requests)
+        write!(f, "Trace of {} requests", self.0.lock().requests)
     }
 }
 

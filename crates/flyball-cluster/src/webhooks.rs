@@ -5,8 +5,9 @@ use flyball_server::{Caller, WebhookAnswer, WebhookCall, WebhookFuture};
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
 use http_body_util::Full;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// A transport of reviews to operators in the same process, without sockets, TLS or threads.
 ///
@@ -31,18 +32,18 @@ pub struct LocalWebhooks(Arc<Mutex<BTreeMap<String, Webhooks>>>);
 impl LocalWebhooks {
     /// Answers what the server asks of this host: that of a webhook's URL, or `name.namespace.svc` of its service.
     pub fn serve(&self, host: impl Into<String>, webhooks: Webhooks) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(host.into(), webhooks);
+        self.0.lock().insert(host.into(), webhooks);
     }
 
     /// Answers for this host no more: it is out of reach, as that of an operator that does not run.
     pub fn silence(&self, host: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(host);
+        self.0.lock().remove(host);
     }
 }
 
 impl Caller for LocalWebhooks {
     fn call(&self, call: WebhookCall) -> WebhookFuture {
-        let webhooks = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&call.server_name).cloned();
+        let webhooks = self.0.lock().get(&call.server_name).cloned();
         Box::pin(async move {
             let Some(webhooks) = webhooks else {
                 return Err(format!("dial tcp {}: connect: connection refused", call.address));

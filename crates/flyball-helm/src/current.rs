@@ -4,10 +4,11 @@
 use crate::error::OperatorError;
 use crate::source::Source;
 use crate::watches::Watch;
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Files of a chart that are checked for changes.
@@ -35,7 +36,7 @@ impl Current {
 
     /// Returns the chart as it was read last.
     pub(crate) fn get(&self) -> Arc<Source> {
-        self.source.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.source.read().clone()
     }
 
     /// Reads the chart again if its files are not as they were; returns whether it is another one now.
@@ -46,7 +47,7 @@ impl Current {
     pub(crate) fn reload(&self, watch: &Watch) -> Result<bool, OperatorError> {
         let found = files(&watch.chart);
         {
-            let mut known = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.files.lock();
             if *known == found {
                 return Ok(false);
             }
@@ -54,7 +55,7 @@ impl Current {
         }
         let source = Source::open(watch)?;
         let is_another = source.digest() != self.get().digest();
-        *self.source.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(source);
+        *self.source.write() = Arc::new(source);
         Ok(is_another)
     }
 }

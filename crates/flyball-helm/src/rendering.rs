@@ -14,8 +14,9 @@
 
 use flyball::{Error, Result};
 use flyball_chart::Budget;
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::available_parallelism;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -128,7 +129,7 @@ impl Slots {
 impl Run {
     /// Moves to a slow slot.
     fn slow_down(&self, slow: &Arc<Semaphore>) -> Result<(), String> {
-        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.slot.lock();
         if let Slot::Slow(_) = *slot {
             return Ok(());
         }

@@ -6,9 +6,9 @@
 
 use crate::digest::hex;
 use crate::storage::Revision;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Mutex, PoisonError};
 
 /// Digests of the revisions that this process rendered, by namespace and release.
 #[derive(Debug, Default)]
@@ -17,19 +17,19 @@ pub(crate) struct Verified(Mutex<BTreeMap<(String, String), String>>);
 impl Verified {
     /// Returns true if the operator would make of a revision what the chart renders.
     pub(crate) fn has(&self, namespace: &str, release: &str, revision: &Revision) -> bool {
-        let digests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let digests = self.0.lock();
         digests.get(&(namespace.to_owned(), release.to_owned())).is_some_and(|known| *known == digest(revision))
     }
 
     /// Notes what the chart renders.
     pub(crate) fn add(&self, namespace: &str, release: &str, rendered: &Revision) {
-        let mut digests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut digests = self.0.lock();
         digests.insert((namespace.to_owned(), release.to_owned()), digest(rendered));
     }
 
     /// Forgets a release.
     pub(crate) fn remove(&self, namespace: &str, release: &str) {
-        let mut digests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut digests = self.0.lock();
         digests.remove(&(namespace.to_owned(), release.to_owned()));
     }
 }

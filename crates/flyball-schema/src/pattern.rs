@@ -4,10 +4,10 @@
 //! counted in the syntax tree, in time that grows with the text. What has been compiled is shared by all who use the
 //! same text.
 
+use parking_lot::Mutex;
 use regex::{Regex, RegexBuilder};
 use regex_syntax::hir::{Class, Hir, HirKind};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 /// The most states of one pattern.
 pub const MAX_STATES: u64 = 60_000;
@@ -81,7 +81,7 @@ pub(crate) fn states_of(of: &Hir) -> u64 {
 ///
 /// If it is malformed, or too large.
 pub fn compile(text: &str) -> Result<Regex, Error> {
-    let lock = || SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || SHARED.lock();
     if let Some(known) = lock().patterns.get(text) {
         return Ok(known.clone());
     }

@@ -18,8 +18,9 @@ pub(crate) use target::{Target, undeterminable};
 use crate::custom::schema_number;
 use crate::kinds::{self, ACTIONS, Kind};
 use flyball_core::{GroupResource, GroupVersion};
+use parking_lot::RwLock;
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock};
 
 /// The current catalog.
 pub(crate) struct CurrentCatalog(RwLock<Arc<Catalog>>);
@@ -30,12 +31,12 @@ impl CurrentCatalog {
     }
 
     pub(crate) fn get(&self) -> Arc<Catalog> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().clone()
     }
 
     /// Replaces the catalog; returns the one before.
     pub(crate) fn replace(&self, catalog: Arc<Catalog>) -> Arc<Catalog> {
-        std::mem::replace(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner), catalog)
+        std::mem::replace(&mut *self.0.write(), catalog)
     }
 }
 

@@ -72,7 +72,7 @@ impl Definitions {
 
     /// Locks out other replacements of the catalog.
     #[cfg(test)]
-    pub(crate) fn turn(&self) -> std::sync::MutexGuard<'_, ()> {
+    pub(crate) fn turn(&self) -> parking_lot::MutexGuard<'_, ()> {
         self.cache.turn()
     }
 

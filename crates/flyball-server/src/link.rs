@@ -4,9 +4,10 @@
 //! link is closed once, and ends regardless of its client.
 
 use crate::bounds::{Flow, Hold};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -67,7 +68,7 @@ impl Default for Peer {
 
 impl Peer {
     fn lock(&self) -> MutexGuard<'_, PeerState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Returns whether a request has come by this connection.
@@ -164,11 +165,11 @@ impl Link {
 
     /// Replaces the reserved bytes of the response; returns the previous ones.
     pub(crate) fn keep_room(&self, room: Option<Hold>) -> Option<Hold> {
-        std::mem::replace(&mut *self.0.room.lock().unwrap_or_else(PoisonError::into_inner), room)
+        std::mem::replace(&mut *self.0.room.lock(), room)
     }
 
     fn unsent(&self) -> MutexGuard<'_, VecDeque<Instant>> {
-        self.0.unsent.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.unsent.lock()
     }
 
     /// Records that a piece was given to the transport.

@@ -11,10 +11,11 @@ use crate::storage::Store;
 use crate::watch::Readers;
 use http::Response;
 use http::request::Parts;
+use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 /// Maximum number of series of requests; further ones are counted in a series without labels of the resource.
 const MAX_SERIES: usize = 20_000;
@@ -134,11 +135,11 @@ impl Requests {
     /// Counts a request.
     pub(crate) fn count(&self, mut series: Series, code: u16) {
         series.code = code;
-        if let Some(count) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&series) {
+        if let Some(count) = self.0.read().get(&series) {
             count.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.write();
         if all.len() >= MAX_SERIES {
             series = Series { verb: series.verb, code, ..Series::default() };
         }
@@ -160,7 +161,7 @@ impl Page {
     }
 
     fn requests(&mut self, name: &str, requests: &Requests) {
-        for (series, count) in &*requests.0.read().unwrap_or_else(PoisonError::into_inner) {
+        for (series, count) in &*requests.0.read() {
             let _ = write!(self.0, "{name}{{");
             series.labels(&mut self.0);
             let _ = writeln!(self.0, "}} {}", count.load(Ordering::Relaxed));

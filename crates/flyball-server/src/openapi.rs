@@ -12,10 +12,11 @@ use crate::catalog::{Catalog, Resource, Version};
 use crate::response::{self, Body};
 use bytes::Bytes;
 use http::Response;
+use parking_lot::Mutex;
 use schemas::{Definitions, Dialect};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Rendered documents, until the catalog changes: each has megabytes, and any client may request it.
 #[derive(Default)]
@@ -30,7 +31,7 @@ struct Rendered {
 impl Documents {
     /// Returns a document of a catalog. The first request renders it, concurrent ones wait.
     fn get(&self, catalog: &Arc<Catalog>, name: String, render: impl FnOnce() -> Vec<u8>) -> Bytes {
-        let mut rendered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rendered = self.0.lock();
         let rendered = match &mut *rendered {
             Some(rendered) if Arc::ptr_eq(&rendered.catalog, catalog) => rendered,
             stale => stale.insert(Rendered { catalog: catalog.clone(), documents: BTreeMap::new() }),

@@ -8,12 +8,13 @@ use futures_core::Stream;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::{Frame, SizeHint};
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// The body of an answer.
@@ -261,7 +262,7 @@ pub(crate) const MAX_WARNING: usize = 256;
 impl Warnings {
     /// Adds warnings; duplicates are dropped.
     pub(crate) fn add(&self, warnings: impl IntoIterator<Item = String>) {
-        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.0.lock();
         for warning in warnings {
             // More are never sent, even if all are short.
             if !warning.is_empty() && noted.ordered.len() <= MAX_WARNINGS && !noted.all.contains(&warning) {
@@ -273,7 +274,7 @@ impl Warnings {
 
     /// Adds the warnings as headers, in the format of RFC 7234.
     pub(crate) fn append_to(&self, response: &mut Response<Body>) {
-        warn(response, &self.0.lock().unwrap_or_else(PoisonError::into_inner).ordered);
+        warn(response, &self.0.lock().ordered);
     }
 }
 

@@ -27,8 +27,9 @@ pub(crate) use table::{Change, Event, Limits, Objects};
 use crate::data_dir::{DataDir, DataDirError};
 use flyball_core::{GroupResource, ObjectKey};
 use journal::{Journal, Recovered};
+use parking_lot::{Mutex, MutexGuard};
 use shared::{Begun, Shared, Write};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use table::Table;
 
 /// The number of a write; `metadata.resourceVersion` outside of storage.
@@ -183,7 +184,7 @@ impl Store {
     }
 
     fn journal(&self) -> MutexGuard<'_, Option<Journal>> {
-        self.journal.lock().expect("nothing panics while it holds the journal")
+        self.journal.lock()
     }
 
     /// Keeps no more: waits until what is under way is on disk and lets the directory go. Writes are refused from then

@@ -23,9 +23,10 @@ use flyball_core::{Clock, ObjectKey, Rng};
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
 use k8s_openapi::api::coordination::v1::Lease;
+use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use serde_json::{Map, Value, json};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -131,12 +132,12 @@ impl LeadershipState {
 
     /// Returns the leader, and the last error of this replica.
     pub(crate) fn observed(&self) -> (String, Option<LastError>) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.seen.lock().clone()
     }
 
     /// Sets the leader and the last error, and returns true if one of them changed.
     pub(crate) fn observe(&self, holder: &str, last_error: Option<String>) -> bool {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let news = seen.0 != holder || seen.1.as_ref().map(|known| &known.message) != last_error.as_ref();
         let since = seen.1.as_ref().map_or_else(Instant::now, |known| known.since);
         *seen = (holder.to_owned(), last_error.map(|message| LastError { since, message }));

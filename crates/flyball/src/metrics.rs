@@ -3,13 +3,13 @@
 //! Each module registers its own metrics, under the names that controller-runtime and client-go use where they have
 //! one. This module names no metric.
 
+use parking_lot::Mutex;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
 /// Label names with their values.
 pub(crate) type Labels<const N: usize> = [(&'static str, String); N];
@@ -33,7 +33,7 @@ impl<K> Default for CounterCache<K> {
 impl<K> CounterCache<K> {
     /// Increments the counter whose key matches; `create` makes it at the first time.
     pub(crate) fn increment(&self, matches: impl Fn(&K) -> bool, create: impl FnOnce() -> (K, Counter)) {
-        let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counters = self.0.lock();
         let at = counters.iter().position(|(key, _)| matches(key)).unwrap_or_else(|| {
             counters.push(create());
             counters.len() - 1

@@ -28,11 +28,11 @@ use crate::backoff::Backoff;
 use crate::cache::StoreId;
 use barrier::Barrier;
 use flyball_core::{ObjectKey, Rng};
+use parking_lot::{Mutex, MutexGuard};
 use state::State;
 use std::collections::BTreeMap;
 use std::mem;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
@@ -388,7 +388,7 @@ impl Queue {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while the structures are half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 impl Inner {

@@ -5,12 +5,13 @@ use crate::api::etcdcluster_v1beta2::EtcdCluster;
 use crate::plan::{Step, View};
 use flyball_core::time::Timestamp;
 use kube::ResourceExt;
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Namespace and name of a cluster.
 type Labels = [(&'static str, String); 2];
@@ -52,7 +53,7 @@ impl ClusterMetrics {
     /// Records the state of a cluster.
     pub(crate) fn record(&self, cluster: &EtcdCluster, view: &View, available: bool, backups: &[EtcdBackup]) {
         let labels = labels(cluster);
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(labels.clone());
+        self.known.lock().insert(labels.clone());
         let set = |gauge: &Family<Labels, Gauge>, value: i64| {
             gauge.get_or_create(&labels).set(value);
         };
@@ -74,13 +75,13 @@ impl ClusterMetrics {
         let [namespace, name] = labels(cluster);
         let labels = [namespace, name, ("step", step.name().to_owned())];
         self.steps.get_or_create(&labels).inc();
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner).insert(labels);
+        self.counted.lock().insert(labels);
     }
 
     /// Removes the metrics of all clusters but these.
     pub(crate) fn retain(&self, clusters: &[EtcdCluster]) {
         let there: BTreeSet<Labels> = clusters.iter().map(labels).collect();
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).retain(|labels| {
+        self.known.lock().retain(|labels| {
             let is_there = there.contains(labels);
             if !is_there {
                 let gauges =
@@ -91,7 +92,7 @@ impl ClusterMetrics {
             }
             is_there
         });
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner).retain(|labels| {
+        self.counted.lock().retain(|labels| {
             let is_there = there.contains(&labels[..2]);
             if !is_there {
                 self.steps.remove(labels);

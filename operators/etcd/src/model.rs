@@ -12,9 +12,10 @@ use crate::snapshots::{self, Snapshots};
 use bytes::Bytes;
 use flyball_core::Rng;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Latency of a call.
@@ -297,7 +298,7 @@ impl Model {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Executes a call of the operator, unless a fault is injected.

@@ -26,9 +26,10 @@ use api::Api;
 use http::{Request, Response};
 use hyper::body::Bytes;
 use inventory::Machine;
+use parking_lot::{Mutex, MutexGuard};
 use response::Problem;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -142,7 +143,7 @@ impl Simulator {
 
     /// Locks the state and applies finished tasks.
     fn state(&self) -> MutexGuard<'_, State> {
-        let mut state = self.0.state.lock().expect("no code panics while it holds the state");
+        let mut state = self.0.state.lock();
         state.api.settle(self.0.started.elapsed());
         state
     }

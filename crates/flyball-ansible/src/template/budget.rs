@@ -7,9 +7,9 @@
 
 use super::FUEL;
 use minijinja::{Environment, Error, ErrorKind};
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -94,8 +94,8 @@ impl Budget {
         value
     }
 
-    fn spent(&self) -> std::sync::MutexGuard<'_, Duration> {
-        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    fn spent(&self) -> parking_lot::MutexGuard<'_, Duration> {
+        self.spent.lock()
     }
 }
 

@@ -7,11 +7,12 @@ use super::{
 };
 use minijinja::value::{Enumerator, Object, Value};
 use minijinja::{Environment, Error, ErrorKind};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem::take;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 /// Placeholder for an omitted argument. Drawn anew in each process, so that nobody can write it; it is never shown.
 pub(crate) static OMIT: LazyLock<String> = LazyLock::new(|| {
@@ -244,7 +245,7 @@ impl Scope {
     }
 
     fn evaluation(&self) -> MutexGuard<'_, Evaluation> {
-        self.evaluation.lock().unwrap_or_else(PoisonError::into_inner)
+        self.evaluation.lock()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Terminal output: colors and updates in place on a terminal, plain lines elsewhere.
 
 use crate::error::Error;
+use parking_lot::{Mutex, MutexGuard};
 use std::io::{IsTerminal, Write, stderr, stdout};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The line that stays below all others, on a terminal; empty if there is none.
 static FOOTER: Mutex<String> = Mutex::new(String::new());
@@ -75,7 +75,7 @@ pub(crate) fn keep_below(text: &str) {
 
 fn footer() -> MutexGuard<'static, String> {
     // It is a whole line, whatever panicked meanwhile.
-    FOOTER.lock().unwrap_or_else(PoisonError::into_inner)
+    FOOTER.lock()
 }
 
 fn above_footer(speak: impl FnOnce()) {

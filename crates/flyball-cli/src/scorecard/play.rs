@@ -17,8 +17,9 @@ use crate::web::Web;
 use bytes::Bytes;
 use flyball_cluster::Inventory;
 use http::Request;
+use parking_lot::Mutex;
 use serde_json::Value;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -110,7 +111,7 @@ impl<'a> Play<'a> {
         // Its log goes where this command's own does.
         let sink = move |line: &str| {
             tracing::info!("{line}");
-            line.clone_into(&mut last.lock().unwrap_or_else(PoisonError::into_inner));
+            line.clone_into(&mut last.lock());
         };
         operator.sinks = LineSinks { build: None, operator: Some(Arc::new(sink)) };
         Ok(Self {
@@ -157,7 +158,7 @@ impl<'a> Play<'a> {
         tokio::select! {
             biased;
             ended = process.ended() => {
-                let (ended, said) = (ended?, self.said.lock().unwrap_or_else(PoisonError::into_inner));
+                let (ended, said) = (ended?, self.said.lock());
                 let said = if said.is_empty() { "nothing" } else { &said };
                 return Ok(Found::failed(format!("exited with {ended}; last output: {said}"), LOG));
             }

@@ -14,8 +14,9 @@ use flyball::{Backoff, Kind, WatchEvent, watch};
 use flyball_core::{GroupVersionKind, Rng};
 use graph::Graph;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use sweep::Sweep;
 use tokio::sync::Notify;
@@ -38,7 +39,7 @@ struct Shared {
 
 impl Shared {
     fn graph(&self) -> MutexGuard<'_, Graph> {
-        self.graph.lock().unwrap_or_else(PoisonError::into_inner)
+        self.graph.lock()
     }
 }
 

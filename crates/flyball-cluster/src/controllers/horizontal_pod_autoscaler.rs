@@ -21,9 +21,9 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use limits::{History, Limited};
 use measure::{Measure, MetricError, Proposal};
+use parking_lot::Mutex;
 use scale::{Scale, Scales};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Sync interval.
@@ -83,12 +83,12 @@ impl Reconcile for Autoscalers {
 impl Autoscalers {
     /// Works with what is remembered of an autoscaler.
     fn with<T>(&self, key: &ObjectKey, work: impl FnOnce(&mut AutoscalerState) -> T) -> T {
-        work(self.known.lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()).or_default())
+        work(self.known.lock().entry(key.clone()).or_default())
     }
 
     /// Forgets autoscalers that are gone, and one that had the name of this one.
     fn forget_others(&self, autoscaler: &HorizontalPodAutoscaler, cx: &Context<HorizontalPodAutoscaler>) -> Result<()> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if known.get(cx.key()).is_some_and(|known| known.uid != autoscaler.metadata.uid) {
             known.remove(cx.key());
         }
@@ -293,7 +293,7 @@ impl Turn<'_> {
         };
         self.on.with(self.cx.key(), |known| known.selector = Some(selector));
         let selecting: Vec<String> = {
-            let known = self.on.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = self.on.known.lock();
             let here = known.iter().filter(|(key, _)| key.namespace() == Some(namespace));
             let selecting = here.filter(|(_, known)| known.selector.as_ref().is_some_and(matches));
             selecting.map(|(key, _)| format!("{{{} {namespace}}}", key.name())).collect()

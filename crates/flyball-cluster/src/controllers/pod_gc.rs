@@ -10,9 +10,9 @@ use flyball_core::time::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
+use parking_lot::Mutex;
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Quarantine of missing nodes, which may come back.
@@ -39,7 +39,7 @@ struct Orphans {
 
 impl Orphans {
     fn gone_since(&self, node: &str, is_there: bool, now: Timestamp) -> Option<Timestamp> {
-        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gone = self.gone.lock();
         if is_there {
             gone.remove(node);
             return None;

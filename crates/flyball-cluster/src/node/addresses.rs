@@ -2,8 +2,8 @@
 
 use flyball::{Caches, Result};
 use k8s_openapi::api::core::v1::{Node, Pod};
+use parking_lot::Mutex;
 use std::net::Ipv4Addr;
-use std::sync::{Mutex, PoisonError};
 
 /// Addresses out of a range, one after the other; behind those that are in use when the first one is asked for.
 ///
@@ -37,7 +37,7 @@ impl Addresses {
     }
 
     pub(super) fn next(&self, caches: &Caches) -> Result<String> {
-        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given = self.given.lock();
         let last = match *given {
             Some(last) => last,
             None => {

@@ -11,9 +11,10 @@ use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, PodStatus, Secret};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Pods that are remembered as waiting; further ones are synced at intervals.
@@ -28,7 +29,7 @@ struct Waiting(Mutex<BTreeSet<(String, ObjectKey)>>);
 impl Waiting {
     /// Requeues the pod when an object appears; returns the action until then.
     fn add(&self, what: String, pod: &ObjectKey) -> Action {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         if waiting.len() >= MAX_WAITING_PODS {
             return Action::requeue_after(RESYNC_INTERVAL);
         }
@@ -37,7 +38,7 @@ impl Waiting {
     }
 
     fn drain(&self, what: &str) -> Vec<ObjectKey> {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         let from = (what.to_owned(), ObjectKey::new(None, ""));
         let found: Vec<_> = waiting.range(from..).take_while(|(known, _)| known == what).cloned().collect();
         for one in &found {

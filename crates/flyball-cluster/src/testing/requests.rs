@@ -4,10 +4,11 @@ use super::neighbors::{Allowlist, Neighbors, WriteTarget};
 use flyball::{ObjectKey, RunError};
 use http::{Method, Uri};
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -455,8 +456,7 @@ impl Log {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Counts are consistent even after a panic.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 }
 

@@ -13,9 +13,9 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
+use parking_lot::Mutex;
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 /// Burst of events of one object.
 const BURST: u32 = 25;
@@ -144,7 +144,7 @@ impl Events {
 
     /// Decides what becomes of an event; nothing, if there are too many.
     fn admit(&self, uid: String, said: &Said, now: Timestamp, name: impl FnOnce() -> String) -> Option<Post> {
-        let mut objects = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut objects = self.known.lock();
         if objects.len() >= OBJECTS && !objects.contains_key(&uid) {
             let oldest = objects.iter().min_by_key(|(_, known)| known.last).map(|(uid, _)| uid.clone());
             objects.remove(&oldest?);

@@ -17,8 +17,9 @@ use kube_cel::cel::common::ast::{
 use kube_cel::cel::extractors::{Arguments, This};
 use kube_cel::cel::objects::{Key, Opaque, Value as Cel};
 use kube_cel::cel::{Context, ExecutionError, FunctionContext, ResolveResult};
+use parking_lot::Mutex;
 use regex::Regex;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 /// Bytes that one run of an expression may build.
 const MAX_BYTES: usize = 64 << 20;
@@ -293,10 +294,10 @@ fn compiled(function: &str, text: &str) -> Result<Regex, ExecutionError> {
 }
 
 /// Returns the items of a list that grows in place.
-fn items(list: &Cel) -> Result<std::sync::MutexGuard<'_, Vec<Cel>>, ExecutionError> {
+fn items(list: &Cel) -> Result<parking_lot::MutexGuard<'_, Vec<Cel>>, ExecutionError> {
     let Cel::Opaque(opaque) = list else { return Err(ExecutionError::NoSuchOverload) };
     let collection = opaque.downcast_ref::<Collection>().ok_or(ExecutionError::NoSuchOverload)?;
-    Ok(collection.0.lock().unwrap_or_else(PoisonError::into_inner))
+    Ok(collection.0.lock())
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use super::{Action, Decision, MASTERS, User};
 use crate::kinds::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, ROLE, ROLE_BINDING};
 use crate::storage::{Event, Revision, Store};
 use flyball_core::{GroupResource, Status};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
 
 /// Number of bindings and rules that are checked in about a millisecond.
 const MAX_QUICK_CHECKS: usize = 5000;
@@ -100,11 +101,11 @@ impl Authorizer {
     }
 
     fn known(&self) -> MutexGuard<'_, Option<(Versions, Arc<Policy>)>> {
-        self.policy.lock().unwrap_or_else(PoisonError::into_inner)
+        self.policy.lock()
     }
 
     fn reading(&self) -> MutexGuard<'_, ()> {
-        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reading.lock()
     }
 
     /// Returns the current policy, or the one before a write that is not acknowledged yet.
@@ -114,9 +115,8 @@ impl Authorizer {
             Some((read, policy)) if read == versions(&self.store) => policy,
             // Another thread reads them, and its write is acknowledged after that: see `refresh`.
             Some((_, policy)) => match self.reading.try_lock() {
-                Err(TryLockError::WouldBlock) => policy,
-                Err(TryLockError::Poisoned(reading)) => self.read(&reading.into_inner()),
-                Ok(reading) => self.read(&reading),
+                Some(reading) => self.read(&reading),
+                None => policy,
             },
             None => self.read(&self.reading()),
         }

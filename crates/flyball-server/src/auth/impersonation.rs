@@ -9,8 +9,8 @@ use super::{ANONYMOUS, AUTHENTICATED, Action, Authorizer, MASTERS, On, UNAUTHENT
 use crate::kinds::{NODE, SERVICE_ACCOUNT};
 use crate::request::RequestInfo;
 use flyball_core::{Status, names};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 /// The most clients of which it is known which mode they were last let in by.
 const MAX_REMEMBERED_CLIENTS: usize = 1_000;
@@ -34,11 +34,11 @@ pub(crate) struct LastModes(Mutex<BTreeMap<String, Mode>>);
 
 impl LastModes {
     fn get(&self, client: &str) -> Option<Mode> {
-        self.0.lock().expect("nothing panics while it holds the modes").get(client).copied()
+        self.0.lock().get(client).copied()
     }
 
     fn set(&self, client: &str, mode: Mode) {
-        let mut known = self.0.lock().expect("nothing panics while it holds the modes");
+        let mut known = self.0.lock();
         if known.len() >= MAX_REMEMBERED_CLIENTS && !known.contains_key(client) {
             known.clear();
         }

@@ -7,10 +7,11 @@
 //! half, the next one half of the rest, so that some is always left for a user without any. In pools with short holds,
 //! a single user may have all. The queues of users take turns. Invariant: only [`Hold`] returns an amount.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -99,7 +100,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shares> {
-        self.0.shares.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.shares.lock()
     }
 
     fn hold(&self, flow: &Flow, amount: usize) -> Hold {
@@ -378,14 +379,14 @@ mod tests {
                 let (pool, order) = (pool.clone(), order.clone());
                 tasks.spawn(async move {
                     let _hold = pool.wait(flow(user), 1).await;
-                    order.lock().unwrap().push(user);
+                    order.lock().push(user);
                 });
                 tokio::task::yield_now().await;
             }
         }
         drop(busy);
         while tasks.join_next().await.is_some() {}
-        assert_eq!(order.lock().unwrap()[..6], ["ann", "bob", "cid", "ann", "cid", "ann"]);
+        assert_eq!(order.lock()[..6], ["ann", "bob", "cid", "ann", "cid", "ann"]);
     }
 
     #[tokio::test(start_paused = true)]

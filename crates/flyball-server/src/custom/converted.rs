@@ -5,9 +5,10 @@
 
 use crate::storage::Entry;
 use flyball_core::ObjectKey;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The most bytes of converted objects that a version of a resource keeps; beyond that it starts anew.
 const MAX_BYTES: usize = 16 << 20;
@@ -25,13 +26,13 @@ struct State {
 impl Converted {
     /// Returns the converted form of this revision of an object.
     pub(crate) fn get(&self, of: &Entry) -> Option<Arc<Entry>> {
-        let state = self.0.lock().expect("nothing panics while it holds the converted objects");
+        let state = self.0.lock();
         state.entries.get(&of.key).filter(|made| made.revision == of.revision).cloned()
     }
 
     /// Caches a converted object.
     pub(crate) fn put(&self, made: &Arc<Entry>) {
-        let mut state = self.0.lock().expect("nothing panics while it holds the converted objects");
+        let mut state = self.0.lock();
         let before = state.entries.insert(made.key.clone(), made.clone());
         state.bytes = state.bytes + made.size() - before.map_or(0, |before| before.size());
         if state.bytes > MAX_BYTES {

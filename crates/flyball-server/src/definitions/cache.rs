@@ -5,9 +5,10 @@ use crate::kinds::CUSTOM_RESOURCE_DEFINITION;
 use crate::kinds::definition::acceptance::{self, AcceptedNames};
 use crate::storage::{Entry, Revision, Store};
 use flyball_core::Object;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// All CRDs.
 #[derive(Default)]
@@ -91,7 +92,7 @@ impl Cache {
     /// Waits for the lock under which the catalog is replaced, so that one of older CRDs never replaces one of newer
     /// CRDs.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
-        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
+        self.serving.lock()
     }
 
     /// Returns the stored CRDs, oldest first: the oldest CRD has precedence for a name.
@@ -149,7 +150,7 @@ impl Cache {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nothing panics while it holds the definitions")
+        self.state.lock()
     }
 }
 

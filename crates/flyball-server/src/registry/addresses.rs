@@ -9,10 +9,11 @@ use flyball_core::ObjectKey;
 use flyball_core::field::FieldError;
 use flyball_core::time::{SignedDuration, Timestamp};
 use flyball_core::{Clock, Object, Rng, Status};
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The first address of the range that services are given addresses of, and the size of that range.
 const RANGE: (Ipv4Addr, u32) = (Ipv4Addr::new(10, 96, 0, 0), 1 << 20);
@@ -54,7 +55,7 @@ impl Addresses {
         let invalid = |errors: &[FieldError]| Status::invalid(&attributes.resource.kind, attributes.name, errors);
         let name = service.key();
         let now = self.clock.now();
-        let mut draws = self.draws.lock().expect("nothing panics while it draws");
+        let mut draws = self.draws.lock();
         draws.retain(|(at, _)| now.duration_since(*at) < IN_FLIGHT);
         let others: Vec<Object> = {
             let all = self.store.list(&SERVICE.table(), None).entries;

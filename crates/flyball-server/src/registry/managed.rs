@@ -7,10 +7,10 @@ use crate::kinds::Part;
 use flyball_core::{GroupVersion, Object, Status};
 use flyball_schema::apply::{self, FieldSet, LAST_APPLIED, ManagedFields, Manager, Objects, PathElement, Versions};
 use flyball_schema::schema::Node;
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 /// The versions of a resource, as a catalog has them.
 struct Served<'c> {
@@ -36,8 +36,7 @@ impl Conversions {
         if let Some((.., made)) = self.known.iter().find(asked) {
             return made.clone().map(Some);
         }
-        let (mut missing, asked) =
-            (self.missing.lock().expect("nobody panics with it"), (object.clone(), api_version.to_owned()));
+        let (mut missing, asked) = (self.missing.lock(), (object.clone(), api_version.to_owned()));
         if !missing.contains(&asked) {
             missing.push(asked);
         }
@@ -46,7 +45,7 @@ impl Conversions {
 
     /// Converts all missing objects; returns whether there were any.
     pub(crate) async fn complete(&mut self, codec: &Codec, resource: &Resource) -> bool {
-        let missing = std::mem::take(self.missing.get_mut().expect("nobody panics with it"));
+        let missing = std::mem::take(self.missing.get_mut());
         let any = !missing.is_empty();
         for (object, api_version) in missing {
             if let Some(made) = ask(codec, resource, &object, &api_version).await {

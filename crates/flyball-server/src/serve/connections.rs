@@ -5,8 +5,9 @@
 
 use crate::bounds::Flow;
 use crate::link::{Link, Peer, WeakLink};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// All connections, and the answers that are under way on them.
 pub(super) struct Connections {
@@ -23,7 +24,7 @@ impl Connections {
     /// Adds a connection; closes another one if there are too many.
     pub(super) fn accept(&self) -> Arc<Peer> {
         let peer = Arc::new(Peer::default());
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut peers = self.peers.lock();
         if peers.len() >= self.limit {
             peers.retain(|peer| peer.upgrade().is_some_and(|peer| !peer.closed.is_given()));
         }
@@ -40,7 +41,7 @@ impl Connections {
 
     /// Adds the link of a request.
     pub(super) fn note(&self, link: &Link) {
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.links.lock();
         if links.len() == links.capacity() {
             // Ended ones are removed when the list is full.
             links.retain(|link| link.upgrade().is_some());
@@ -50,7 +51,7 @@ impl Connections {
 
     /// Returns all answers under way.
     pub(super) fn links(&self) -> Vec<Link> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(WeakLink::upgrade).collect()
+        self.links.lock().iter().filter_map(WeakLink::upgrade).collect()
     }
 }
 

@@ -30,7 +30,8 @@ impl WriteNotifier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Arc, Mutex};
+    use parking_lot::Mutex;
+    use std::sync::Arc;
 
     #[tokio::test]
     async fn connections_are_woken_first() {
@@ -39,7 +40,7 @@ mod tests {
             let (notifier, woken) = (notifier.clone(), woken.clone());
             tokio::spawn(async move {
                 notifier.notified(over_connection).await;
-                woken.lock().unwrap().push(over_connection);
+                woken.lock().push(over_connection);
             })
         };
         let listeners = [false, true, false, true].map(listen);
@@ -48,6 +49,6 @@ mod tests {
         for listener in listeners {
             listener.await.unwrap();
         }
-        assert_eq!(*woken.lock().unwrap(), [true, true, false, false]);
+        assert_eq!(*woken.lock(), [true, true, false, false]);
     }
 }

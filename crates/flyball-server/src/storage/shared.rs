@@ -3,8 +3,9 @@
 use super::table::{Limits, Table};
 use super::{Change, Entry, Error, Revision, WriteNotifier};
 use flyball_core::{GroupResource, ObjectKey};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot, watch};
 
@@ -119,7 +120,7 @@ impl Shared {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nothing panics while it holds the store")
+        self.state.lock()
     }
 
     /// Waits for the next write.
@@ -204,7 +205,8 @@ impl Shared {
         let idle = |state: &mut State| {
             state.staged.as_ref().is_some_and(|staged| staged.queue.is_empty() && !staged.is_closing)
         };
-        let mut state = self.wake.wait_while(self.lock(), idle).expect("nothing panics while it holds the store");
+        let mut state = self.lock();
+        self.wake.wait_while(&mut state, idle);
         let queue = &mut state.staged.as_mut()?.queue;
         let mut bytes = 0;
         let fits = queue.iter().take_while(|write| {

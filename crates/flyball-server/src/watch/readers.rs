@@ -9,10 +9,11 @@ use crate::link::Link;
 use bytes::Bytes;
 use flyball_core::GroupResource;
 use futures_core::Stream;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 type Step = Pin<Box<dyn Future<Output = Option<(Bytes, Watch)>> + Send>>;
@@ -31,7 +32,7 @@ struct Reader {
 
 impl Reader {
     fn step(&self) -> MutexGuard<'_, Option<Step>> {
-        self.step.lock().unwrap_or_else(PoisonError::into_inner)
+        self.step.lock()
     }
 }
 
@@ -78,7 +79,7 @@ pub(crate) struct Readers {
 
 impl Readers {
     fn all(&self) -> MutexGuard<'_, Vec<Weak<Reader>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock()
     }
 
     /// Adds a watch, with its connection if it is not in process.
@@ -97,7 +98,7 @@ impl Readers {
 
     /// Counts a watch that was cut off.
     pub(super) fn count_cut_off(&self, table: &GroupResource) {
-        *self.cut_off.lock().unwrap_or_else(PoisonError::into_inner).entry(table.clone()).or_default() += 1;
+        *self.cut_off.lock().entry(table.clone()).or_default() += 1;
     }
 
     /// Counts the watches under way.
@@ -112,6 +113,6 @@ impl Readers {
 
     /// Counts the watches that were cut off.
     pub(crate) fn cut_off(&self) -> BTreeMap<GroupResource, u64> {
-        self.cut_off.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.cut_off.lock().clone()
     }
 }

@@ -2,8 +2,9 @@
 
 use super::Entry;
 use flyball_core::ObjectKey;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Responses that are kept, the newest ones.
 const MAX_RESPONSES: usize = 64;
@@ -55,7 +56,7 @@ impl OwnWriteResponses {
     }
 
     fn lock(&self) -> MutexGuard<'_, Responses> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

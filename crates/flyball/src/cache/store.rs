@@ -7,10 +7,11 @@ use super::{
 use crate::kind::Kind;
 use crate::latch::Latch;
 use flyball_core::ObjectKey;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use tokio::time::Instant;
 
 /// A change that a watcher received from the API server.
@@ -153,12 +154,12 @@ impl Store {
 
     /// Returns since when the cache is cut off from the API server, and why; `None` while all is well.
     pub(crate) fn last_error(&self) -> Option<LastError> {
-        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last_error.lock().clone()
     }
 
     /// Sets or clears the error of the watch.
     pub(crate) fn set_last_error(&self, message: Option<&str>) {
-        let mut last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last_error = self.last_error.lock();
         *last_error = message.map(|message| {
             let since = last_error.as_ref().map_or_else(Instant::now, |known| known.since);
             LastError { since, message: message.to_owned() }
@@ -261,7 +262,7 @@ impl Store {
 
     fn read(&self) -> RwLockReadGuard<'_, Objects> {
         // Writing panics in no place where the maps are half changed.
-        self.objects.read().unwrap_or_else(PoisonError::into_inner)
+        self.objects.read()
     }
 }
 
@@ -427,7 +428,7 @@ impl Writer {
     }
 
     fn write(&self, change: impl FnOnce(&mut Objects)) {
-        change(&mut self.store.objects.write().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.store.objects.write());
     }
 
     fn notify(&self, key: &ObjectKey, old: Option<&DecodedEntry<'_>>, new: Option<&DecodedEntry<'_>>, origin: Origin) {
@@ -473,15 +474,15 @@ mod tests {
                 entry.map_or(String::from("-"), |e| e.resource_version().to_string())
             };
             let text = format!("{}:{}>{}", change.key, version(change.old), version(change.new));
-            self.0.lock().unwrap().push(text);
+            self.0.lock().push(text);
         }
 
         fn observed(&self, _: StoreId, revision: u64) {
-            self.0.lock().unwrap().push(format!("@{revision}"));
+            self.0.lock().push(format!("@{revision}"));
         }
 
         fn listed(&self, _: &Store, revision: u64) {
-            self.0.lock().unwrap().push(format!("list@{revision}"));
+            self.0.lock().push(format!("list@{revision}"));
         }
     }
 
@@ -514,11 +515,11 @@ mod tests {
             writer.apply(delta);
         }
         assert!(store.is_synced());
-        assert_eq!(std::mem::take(&mut *heard.0.lock().unwrap()), ["a:->5", "b:->2", "list@5"]);
+        assert_eq!(std::mem::take(&mut *heard.0.lock()), ["a:->5", "b:->2", "list@5"]);
         for delta in deltas {
             writer.apply(delta);
         }
-        assert_eq!(*heard.0.lock().unwrap(), expected);
+        assert_eq!(*heard.0.lock(), expected);
         store
     }
 
@@ -565,7 +566,7 @@ mod tests {
             assert!(store.owned_by("owner-of-u-a").is_empty());
             writer.apply(delta);
         }
-        let heard = std::mem::take(&mut *heard.0.lock().unwrap());
+        let heard = std::mem::take(&mut *heard.0.lock());
         assert_eq!(heard, ["a:->5", "list@5", "list@6", "b:->7", "@7", "@7", "a:5>-", "b:7>-", "list@8"]);
     }
 

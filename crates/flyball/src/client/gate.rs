@@ -1,7 +1,7 @@
 //! The gate that keeps a replica from writing unless it leads.
 
 use http::{Method, Request, header::UPGRADE};
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The gate that every write of a leader passes.
@@ -34,12 +34,12 @@ impl Gate {
 
     /// Opens the gate up to some time.
     pub(crate) fn open_until(&self, until: Instant) {
-        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+        *self.until.lock() = Some(until);
     }
 
     /// Shuts the gate.
     pub(crate) fn shut(&self) {
-        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.until.lock() = None;
     }
 
     /// Returns true if the gate is open.
@@ -49,7 +49,7 @@ impl Gate {
 
     /// Returns until when the gate is open; `None` if it is shut.
     pub(super) fn until(&self) -> Option<Instant> {
-        self.until.lock().unwrap_or_else(PoisonError::into_inner).filter(|until| Instant::now() < *until)
+        self.until.lock().filter(|until| Instant::now() < *until)
     }
 
     /// Returns true if a request may change something, and has to pass the gate.

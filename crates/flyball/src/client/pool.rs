@@ -9,10 +9,11 @@ use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
 use kube::client::Body;
+use parking_lot::{Mutex, MutexGuard};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
@@ -79,7 +80,7 @@ impl IdleConnections {
 
     /// Closes connections past their timeout, and returns the others in the order in which they became idle.
     fn evict_expired(&self, now: Instant) -> MutexGuard<'_, Vec<(Connection, Instant)>> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         let expired = waiting.partition_point(|(_, since)| now.duration_since(*since) > IDLE_TIMEOUT);
         waiting.drain(..expired);
         waiting

@@ -6,7 +6,7 @@
 //! Invariant: a name is reserved by one create at a time, and never once its object was observed.
 
 use super::recent::RecentEntries;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 /// Scopes whose names are kept.
 const MAX_SCOPES: usize = 1000;
@@ -56,7 +56,7 @@ impl DrawnNames {
     }
 
     fn lock(&self) -> MutexGuard<'_, RecentEntries<NameScope, Vec<String>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -12,8 +12,9 @@ use crate::latch::Latch;
 use crate::watcher;
 use flyball_core::{Clock, ObjectKey, Rng};
 use http::Request;
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// The state that all controllers of an operator share.
 #[derive(Clone)]
@@ -91,7 +92,7 @@ impl Environment {
 
     /// Returns the values that the API server normalizes.
     pub(crate) fn normalizations(&self) -> MutexGuard<'_, NormalizationCache> {
-        self.normalizations.lock().unwrap_or_else(PoisonError::into_inner)
+        self.normalizations.lock()
     }
 
     /// Parses the response to a write, and keeps it for the cache.

@@ -14,10 +14,11 @@ use flyball_core::{ObjectKey, time::Timestamp};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::Request;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::mem::take;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Partially cached objects that are read one by one; more of them are listed.
 const MAX_SINGLE_READS: usize = 8;
@@ -400,7 +401,7 @@ impl ReconcileSession {
     }
 
     fn written(&self) -> MutexGuard<'_, Vec<Option<Written>>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+        self.written.lock()
     }
 }
 

@@ -12,9 +12,9 @@ use super::recent::RecentEntries;
 use crate::cache::{Entry, percent_encoded};
 use crate::error::{Error, Result};
 use flyball_core::ObjectKey;
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
 use tower::BoxError;
 
 /// The longest name of a field manager that the API server accepts.
@@ -56,7 +56,7 @@ impl StatusWriter {
         let mut hasher = DefaultHasher::new();
         status.to_string().hash(&mut hasher);
         let hash = hasher.finish();
-        let mut desired = self.desired.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut desired = self.desired.lock();
         desired.insert(key.clone(), hash) == Some(hash)
     }
 

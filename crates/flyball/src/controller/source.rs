@@ -9,11 +9,12 @@ use crate::queue::Priority;
 use flyball_core::{ObjectKey, Rng};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
@@ -206,7 +207,7 @@ impl Ends {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<Sources>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -12,9 +12,10 @@ use crate::kind::Kind;
 use flyball_core::time::{Timestamp, rfc3339_micro};
 use flyball_core::{ObjectKey, Rng};
 use http::{Request, header::CONTENT_TYPE};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
@@ -215,7 +216,7 @@ impl Recorder {
     }
 
     fn queue(&self) -> MutexGuard<'_, EventQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 }
 

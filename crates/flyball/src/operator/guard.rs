@@ -15,10 +15,11 @@ use flyball_core::Clock;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request, StatusCode};
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 use tower::BoxError;
@@ -53,11 +54,11 @@ struct Answers(Mutex<BTreeMap<Question, (Instant, Answer)>>);
 
 impl Answers {
     fn get(&self, question: &Question) -> Option<(Instant, Answer)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(question).cloned()
+        self.0.lock().get(question).cloned()
     }
 
     fn insert(&self, question: Question, answer: Answer) {
-        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = self.0.lock();
         if answers.len() >= MAX_ANSWERS {
             let oldest = answers.iter().min_by_key(|(_, (at, _))| *at).map(|(question, _)| question.clone());
             oldest.and_then(|oldest| answers.remove(&oldest));
@@ -66,7 +67,7 @@ impl Answers {
     }
 
     fn remove(&self, question: &Question) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(question);
+        self.0.lock().remove(question);
     }
 }
 
@@ -273,7 +274,7 @@ mod tests {
             check(&format!("Bearer guest-{guess}"), "/metrics", 403, 2).await;
         }
         check("Bearer reader", "/metrics", 200, 0).await;
-        assert_eq!(guard.refused.0.lock().unwrap().len(), MAX_ANSWERS, "and they displace nobody who is let in");
+        assert_eq!(guard.refused.0.lock().len(), MAX_ANSWERS, "and they displace nobody who is let in");
     }
 
     #[tokio::test(start_paused = true)]

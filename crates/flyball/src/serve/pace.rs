@@ -9,9 +9,10 @@
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -110,16 +111,16 @@ impl Pace {
     }
 
     fn state(&self) -> State {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.state.lock()
     }
 
     fn enter(&self, phase: Phase) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State { phase, since: Instant::now(), bytes: 0 };
+        *self.state.lock() = State { phase, since: Instant::now(), bytes: 0 };
         self.changed.notify_one();
     }
 
     fn read(&self, bytes: usize) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         match state.phase {
             Phase::Idle => {
                 drop(state);
@@ -131,7 +132,7 @@ impl Pace {
     }
 
     fn wrote(&self, bytes: usize) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if matches!(state.phase, Phase::Writing(_)) {
             state.bytes = state.bytes.saturating_add(bytes as u64);
         }

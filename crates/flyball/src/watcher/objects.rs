@@ -7,8 +7,9 @@ use crate::kind::{Kind, Resource};
 use flyball_core::{ObjectKey, Rng};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// An event of [`watch`] or [`watch_objects`], with the metadata of an object or the whole object.
 #[doc(alias = "Event")]
@@ -85,7 +86,7 @@ struct EventListener<T> {
 
 impl<T> EventListener<T> {
     fn emit(&self, event: WatchEvent<T>) {
-        self.on.lock().unwrap_or_else(PoisonError::into_inner)(event);
+        self.on.lock()(event);
     }
 
     fn read(&self, key: &ObjectKey, entry: &Entry) -> Option<Box<T>> {

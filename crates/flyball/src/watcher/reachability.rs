@@ -16,7 +16,7 @@ use flyball_core::Rng;
 use http::Request;
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -113,7 +113,7 @@ impl Reachability {
     }
 
     fn probes(&self) -> MutexGuard<'_, Probes> {
-        self.probes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.probes.lock()
     }
 }
 

@@ -9,9 +9,10 @@ use crate::kind::Kind;
 use flyball_core::{ObjectKey, Rng};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::Status;
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -141,7 +142,7 @@ struct Mirror(Mutex<BTreeMap<String, u64>>);
 
 impl Listener for Mirror {
     fn changed(&self, change: &Change<'_>) {
-        let mut mirror = self.0.lock().unwrap();
+        let mut mirror = self.0.lock();
         let before = match change.new {
             Some(new) => mirror.insert(change.key.to_string(), new.resource_version()),
             None => mirror.remove(change.key.as_str()),
@@ -293,7 +294,7 @@ proptest! {
         let cached: BTreeMap<String, u64> = cached.collect();
         let expected = server.objects.iter().map(|(name, revision)| (format!("n{name}"), *revision)).collect();
         prop_assert_eq!(&cached, &expected);
-        prop_assert_eq!(&*mirror.0.lock().unwrap(), &expected);
+        prop_assert_eq!(&*mirror.0.lock(), &expected);
     }
 }
 

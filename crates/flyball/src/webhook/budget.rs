@@ -12,9 +12,10 @@
 use bytes::{Buf, BufMut};
 use http_body::Body;
 use http_body_util::BodyExt;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 /// Bytes of all bodies together, unless a single one may be larger.
@@ -160,7 +161,7 @@ impl Budget {
     }
 
     fn unfinished(&self) -> MutexGuard<'_, Unfinished> {
-        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unfinished.lock()
     }
 }
 

@@ -6,13 +6,14 @@ use crate::serve::{Pace, Received};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
+use parking_lot::RwLock;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
@@ -53,18 +54,18 @@ impl Serving {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<Result<_, _>>()?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes())?;
         let certified = CertifiedKey::from_der(chain, key, &ring::default_provider())?;
-        *self.key.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(certified));
+        *self.key.write() = Some(Arc::new(certified));
         Ok(())
     }
 
     /// Sets the trust in the certificate.
     pub(super) fn verify(&self, outcome: Verification) {
-        *self.verification.write().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        *self.verification.write() = Some(outcome);
     }
 
     /// Sets an outcome that is weaker than an earlier one.
     pub(super) fn verify_unless_known(&self, outcome: Verification) {
-        self.verification.write().unwrap_or_else(PoisonError::into_inner).get_or_insert(outcome);
+        self.verification.write().get_or_insert(outcome);
     }
 
     /// Returns whether the certificate is served and trusted.
@@ -72,12 +73,12 @@ impl Serving {
         if self.get().is_none() {
             return Verification::Untrusted("there is no certificate to serve yet".into());
         }
-        let verification = self.verification.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let verification = self.verification.read().clone();
         verification.unwrap_or_else(|| Verification::Untrusted("the certificate is not verified yet".into()))
     }
 
     pub(super) fn get(&self) -> Option<Arc<CertifiedKey>> {
-        self.key.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.key.read().clone()
     }
 }
 

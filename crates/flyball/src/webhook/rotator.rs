@@ -377,13 +377,13 @@ mod tests {
     use http_body_util::BodyExt;
     use k8s_openapi::jiff::fmt::rfc2822::DateTimePrinter;
     use kube::client::Body;
+    use parking_lot::Mutex;
     use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject;
     use rustls::sign::CertifiedKey;
     use std::collections::{BTreeMap, BTreeSet};
     use std::fs;
     use std::path::PathBuf;
-    use std::sync::Mutex;
     use tokio::net::TcpListener;
     use tower::service_fn;
 
@@ -498,7 +498,7 @@ mod tests {
         async fn answer(api: Arc<Mutex<Self>>, request: Request<Body>) -> Result<Response<Body>, BoxError> {
             let (head, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();
-            let (mut api, path) = (api.lock().unwrap(), head.uri.path());
+            let (mut api, path) = (api.lock(), head.uri.path());
             let mut sent: Value = serde_json::from_slice(&body).unwrap_or_default();
             let path = match head.method {
                 Method::POST => format!("{path}/{}", sent["metadata"]["name"].as_str().unwrap()),
@@ -551,7 +551,7 @@ mod tests {
         for off in hours_off {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let (asked, ticks, serving) = (api.clone(), api.clone(), Arc::<Serving>::default());
-            let clock = Clock::new(move || ticks.lock().unwrap().now + SignedDuration::from_hours(off));
+            let clock = Clock::new(move || ticks.lock().now + SignedDuration::from_hours(off));
             let rotator = CertificateRotator {
                 client: kube::Client::new(service_fn(move |request| Api::answer(asked.clone(), request)), "ns"),
                 targets: vec![target()],
@@ -561,7 +561,7 @@ mod tests {
             replicas.push((rotator, Memory::default()));
         }
         let bundle = || {
-            let api = api.lock().unwrap();
+            let api = api.lock();
             let bundle = api.objects[CONFIGURATION]["webhooks"][0]["clientConfig"]["caBundle"].clone();
             String::from_utf8(STANDARD.decode(bundle.as_str().unwrap()).unwrap()).unwrap()
         };
@@ -571,7 +571,7 @@ mod tests {
             |one: &Served, other: &Served| one.0 == other.0 && one.1.iter().map(key).eq(other.1.iter().map(key));
         for day in 0..days {
             let now = begin + SignedDuration::from_hours(24 * day);
-            api.lock().unwrap().now = now;
+            api.lock().now = now;
             for at in 0..3 {
                 let at = (at + day as usize) % 3;
                 let (rotator, memory) = &mut replicas[at];
@@ -594,7 +594,7 @@ mod tests {
             }
             noticed = bundle();
         }
-        api.lock().unwrap().certificates.len()
+        api.lock().certificates.len()
     }
 
     #[tokio::test]
@@ -629,7 +629,7 @@ mod tests {
             serving.set(&ours.certificate, &ours.key).unwrap();
             let asked = api.clone();
             let client = service_fn(move |request: Request<Body>| {
-                let (code, object) = asked.lock().unwrap().clone();
+                let (code, object) = asked.lock().clone();
                 async move {
                     let code = if request.method() == Method::GET { code } else { 403 };
                     if code == 0 {
@@ -657,11 +657,11 @@ mod tests {
         fn publish(&self, bundle: &str) {
             let service = json!({"namespace": "apart", "name": "named"});
             let client = json!({"service": service, "caBundle": STANDARD.encode(bundle)});
-            *self.api.lock().unwrap() = (200, json!({"webhooks": [{"name": "ours", "clientConfig": client}]}));
+            *self.api.lock() = (200, json!({"webhooks": [{"name": "ours", "clientConfig": client}]}));
         }
 
         fn answer(&self, code: u16) {
-            self.api.lock().unwrap().0 = code;
+            self.api.lock().0 = code;
         }
 
         /// Checks the files and the configuration.

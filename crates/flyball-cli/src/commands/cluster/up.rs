@@ -10,12 +10,12 @@ use clap::Args;
 use flyball_cluster::{
     Cluster, Controller, Controllers, DataDir, DataDirError, Endpoint, EndpointError, Nodes, OpeningStage, Options,
 };
+use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
@@ -198,7 +198,7 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
 fn progress_writer(files: Files) -> impl Fn(OpeningStage, u64, u64) + Send + Sync + 'static {
     let last = Mutex::new(Instant::now());
     move |stage, done, of| {
-        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = last.lock();
         if last.elapsed() >= PROGRESS_INTERVAL {
             *last = Instant::now();
             files.write_progress(&match stage {

@@ -2,7 +2,8 @@
 
 use crate::operator::process::LineSink;
 use crate::render::terminal::{Style, say_as};
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// Recent output of the operator.
 #[derive(Debug, Default)]
@@ -21,7 +22,7 @@ impl Log {
         Arc::new(move |line| {
             let level = level(line);
             if let Some(("ERROR" | "WARN", said)) = level {
-                *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(said.to_owned());
+                *self.last_error.lock() = Some(said.to_owned());
             }
             let style = match level {
                 Some(("ERROR", _)) => Style::Bad,
@@ -34,7 +35,7 @@ impl Log {
 
     /// Returns the last warning or error, if there is one.
     pub(super) fn last_error(&self) -> Option<String> {
-        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last_error.lock().clone()
     }
 }
 

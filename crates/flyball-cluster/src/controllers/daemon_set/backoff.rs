@@ -2,8 +2,8 @@
 
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::DaemonSet;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 const INITIAL_BACKOFF: SignedDuration = SignedDuration::from_secs(1);
@@ -19,7 +19,7 @@ pub(super) struct Backoffs(Mutex<BTreeMap<Slot, (SignedDuration, Timestamp)>>);
 impl Backoffs {
     /// Returns how long a failed pod of a node stays. If it is to go at once, the next one will have to wait longer.
     pub(super) fn delay(&self, set: &DaemonSet, node: &str, now: Timestamp) -> Option<Duration> {
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.0.lock();
         places.retain(|_, (_, since)| now.duration_since(*since) <= MAX_BACKOFF * 2);
         let observed = set.status.as_ref().and_then(|status| status.observed_generation);
         let place = (set.metadata.uid.clone().unwrap_or_default(), observed, node.to_owned());

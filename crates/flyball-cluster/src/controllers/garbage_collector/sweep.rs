@@ -7,8 +7,8 @@ use http::Request;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::core::{DynamicObject, PartialObjectMeta};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::sync::{Mutex, PoisonError};
 
 type Metadata = PartialObjectMeta<DynamicObject>;
 
@@ -229,7 +229,7 @@ impl Sweep<'_> {
     }
 
     fn read<T>(&self, read: impl FnOnce(&mut Graph) -> T) -> T {
-        read(&mut self.graph.lock().unwrap_or_else(PoisonError::into_inner))
+        read(&mut self.graph.lock())
     }
 }
 

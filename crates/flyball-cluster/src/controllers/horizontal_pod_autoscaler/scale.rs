@@ -6,8 +6,8 @@ use flyball::{Context, Resource};
 use http::{Method, Request};
 use k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
 use kube::api::DynamicObject;
+use parking_lot::Mutex;
 use serde_json::Value;
-use std::sync::{Mutex, PoisonError};
 
 /// Attempts to write a scale on conflicts.
 const ATTEMPTS: usize = 5;
@@ -73,7 +73,7 @@ impl Scales {
         let version = target.api_version.as_deref().unwrap_or_default();
         let group = version.rsplit_once('/').map_or("", |(group, _)| group);
         let find = || {
-            let served = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let served = self.0.lock();
             let of = served.iter().filter(|served| *served.kind.group == *group && *served.kind.kind == target.kind);
             let path = |served: &Served| {
                 let namespace = cx.key().namespace().filter(|_| served.namespaced);
@@ -84,7 +84,7 @@ impl Scales {
         let mut paths = find();
         if paths.is_empty() {
             let served = discovery::served(cx.client()).await.map_err(|error| text(&error))?;
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = served;
+            *self.0.lock() = served;
             paths = find();
         }
         match paths.is_empty() {

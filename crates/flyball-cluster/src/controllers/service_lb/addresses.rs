@@ -2,9 +2,9 @@
 
 use super::ingress;
 use k8s_openapi::api::core::v1::Service;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Mutex, PoisonError};
 
 /// Number of addresses of each family.
 const ADDRESSES: u16 = 32 * 254;
@@ -27,7 +27,7 @@ impl Addresses {
     /// Returns the addresses of a service, one for each of its families: those it has, as far as nobody else has them,
     /// or the first that are free.
     pub(super) fn assign(&self, service: &Service, all: &[Service]) -> Result<Vec<IpAddr>, String> {
-        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given = self.0.lock();
         given.retain(|uid, _| all.iter().any(|known| known.metadata.uid.as_ref() == Some(uid)));
         let uid = service.metadata.uid.clone().unwrap_or_default();
         let others = all.iter().filter(|other| other.metadata.uid.as_ref() != Some(&uid));
@@ -58,7 +58,7 @@ impl Addresses {
     /// Releases the addresses of a service.
     pub(super) fn release(&self, service: &Service) {
         let uid = service.metadata.uid.clone().unwrap_or_default();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&uid);
+        self.0.lock().remove(&uid);
     }
 }
 

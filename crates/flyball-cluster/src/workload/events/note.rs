@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -88,7 +88,7 @@ impl Allowance {
     /// Acquires a token; returns false if there is none.
     pub(crate) fn try_acquire(&self) -> bool {
         let now = Instant::now();
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         let (left, since) = kept.unwrap_or((BURST, now));
         let more = u32::try_from(now.duration_since(since).as_nanos() / INTERVAL.as_nanos()).unwrap_or(u32::MAX);
         let left = left.saturating_add(more).min(BURST);

@@ -3,7 +3,8 @@
 use crate::kinds::Kind;
 use crate::storage::{Entry, Store};
 use flyball_core::{GroupResource, Object};
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// The configurations of a table, parsed once for as long as nothing in it changes.
 pub(super) struct Configured<T> {
@@ -25,7 +26,7 @@ impl<T> Configured<T> {
     /// Returns the current configuration, by name.
     pub(super) fn get(&self, store: &Store) -> Arc<Vec<T>> {
         let entries = store.list(&self.table, None).entries;
-        let mut parsed = self.parsed.lock().expect("reading a configuration does not panic");
+        let mut parsed = self.parsed.lock();
         let same = parsed.entries.len() == entries.len()
             && parsed.entries.iter().zip(&entries).all(|(parsed, entry)| Arc::ptr_eq(parsed, entry));
         if !same {

@@ -6,10 +6,11 @@
 //! requests.
 
 use super::{Connect, connector};
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tower::BoxError;
 
 /// Creates connections by what the files of a configuration hold.
@@ -36,7 +37,7 @@ impl Credentials {
 
     /// Returns what makes connections now.
     pub(super) fn connect(&self) -> Arc<Connect> {
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = self.latest.lock();
         let contents = read(&self.files);
         if contents != latest.contents {
             match connect(&self.config) {

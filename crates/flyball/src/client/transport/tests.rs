@@ -7,9 +7,10 @@ use http_body_util::BodyExt;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use kube::client::Body;
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::net::{TcpListener, TcpStream};
@@ -44,11 +45,11 @@ impl Server {
     }
 
     fn connections(&self) -> Vec<usize> {
-        self.asked.lock().unwrap().iter().map(|(number, _)| *number).collect()
+        self.asked.lock().iter().map(|(number, _)| *number).collect()
     }
 
     fn last(&self) -> String {
-        self.asked.lock().unwrap().last().unwrap().1.to_lowercase()
+        self.asked.lock().last().unwrap().1.to_lowercase()
     }
 }
 
@@ -66,7 +67,7 @@ async fn converse(
         }
         let text = String::from_utf8(std::mem::take(&mut head)).unwrap();
         let path = text.split(' ').nth(1).unwrap().to_owned();
-        log.lock().unwrap().push((number, text));
+        log.lock().push((number, text));
         let answer = match path.rsplit('/').next().unwrap() {
             "empty" => "HTTP/1.1 204 No Content\r\n\r\n",
             "chunks" => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
@@ -206,7 +207,7 @@ async fn proxy(to: &kube::Config, answer: &'static str) -> (String, Arc<Mutex<Ve
             while !head.ends_with(b"\r\n\r\n") {
                 head.push(stream.read_u8().await.unwrap());
             }
-            asked.lock().unwrap().push(String::from_utf8(head).unwrap());
+            asked.lock().push(String::from_utf8(head).unwrap());
             stream.write_all(answer.as_bytes()).await.unwrap();
             let mut server = TcpStream::connect(&to).await.unwrap();
             tokio::spawn(async move { tokio::io::copy_bidirectional(&mut stream, &mut server).await });
@@ -227,7 +228,7 @@ async fn a_configured_proxy_carries_requests_in_one_tunnel() {
         assert!(server.last().contains("host: cluster.test:6443\r\n"), "{}", server.last());
     }
     assert_eq!(server.connections(), [0, 0]);
-    let heads = || std::mem::take(&mut *heads.lock().unwrap());
+    let heads = || std::mem::take(&mut *heads.lock());
     let expected = "CONNECT cluster.test:6443 HTTP/1.1\r\nHost: cluster.test:6443\r\n\
                     Proxy-Authorization: Basic dXNlcjpwQHNz\r\n\r\n";
     assert_eq!(heads(), [expected]);

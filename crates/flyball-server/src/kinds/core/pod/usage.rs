@@ -80,10 +80,9 @@ pub(crate) fn missing_requirements<'q>(
     let mut all = Vec::new();
     for list in ["containers", "initContainers"] {
         for container in pod.at(&["spec", list]).and_then(Value::as_array).into_iter().flatten() {
-            let is_said =
+            let is_set =
                 |name: &str| field_of(name).is_none_or(|(field, name)| !container["resources"][field][name].is_null());
-            let missing: Vec<String> =
-                needed.iter().filter(|name| !is_said(name)).map(|name| (*name).clone()).collect();
+            let missing: Vec<String> = needed.iter().filter(|name| !is_set(name)).map(|name| (*name).clone()).collect();
             if !missing.is_empty() {
                 all.push((container["name"].as_str().unwrap_or_default().to_owned(), missing));
             }
