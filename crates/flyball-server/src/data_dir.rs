@@ -316,8 +316,8 @@ fn lock(path: &Path) -> Result<File, DataDirError> {
         }
         Err(TryLockError::Error(error)) => return Err(error).during("lock", &file),
     }
-    let told = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
-    told.during("write", &file)?;
+    let written = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
+    written.during("write", &file)?;
     Ok(lock)
 }
 

@@ -64,19 +64,19 @@ fn admit(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -> Result
         if defaults.iter().any(|amounts| !amounts.is_empty()) {
             check_room(pod, FILL_WEIGHT)?;
         }
-        let mut told = Vec::new();
+        let mut changes = Vec::new();
         for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
             let containers = pod.get_mut("spec").and_then(|spec| spec.get_mut(list)).and_then(Value::as_array_mut);
             for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
-                told.extend(fill(container, &defaults, what));
+                changes.extend(fill(container, &defaults, what));
             }
         }
-        if !told.is_empty() {
+        if !changes.is_empty() {
             let annotations = pod.metadata_mut().entry("annotations").or_insert_with(|| json!({}));
             if let Some(annotations) = annotations.as_object_mut() {
                 annotations.insert(
                     "kubernetes.io/limit-ranger".into(),
-                    format!("LimitRanger plugin set: {}", told.join("; ")).into(),
+                    format!("LimitRanger plugin set: {}", changes.join("; ")).into(),
                 );
             }
         }
@@ -86,7 +86,7 @@ fn admit(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -> Result
 
 fn fill(container: &mut Map<String, Value>, defaults: &[Map<String, Value>; 2], what: &str) -> Vec<String> {
     let name = container.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let mut told = Vec::new();
+    let mut changes = Vec::new();
     for (amounts, (field, said)) in
         defaults.iter().zip([("requests", "request"), ("limits", "limit")]).filter(|(amounts, _)| !amounts.is_empty())
     {
@@ -101,10 +101,10 @@ fn fill(container: &mut Map<String, Value>, defaults: &[Map<String, Value>; 2], 
         set.sort_unstable();
         set.iter().for_each(|name| drop(own.insert((*name).to_owned(), amounts[*name].clone())));
         if !set.is_empty() {
-            told.push(format!("{} {said} for {what} {name}", set.join(", ")));
+            changes.push(format!("{} {said} for {what} {name}", set.join(", ")));
         }
     }
-    told
+    changes
 }
 
 /// Rejects objects beyond the bounds.

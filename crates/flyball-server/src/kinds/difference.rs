@@ -211,21 +211,21 @@ fn unified(before: &[String], after: &[String]) -> String {
         1 => (from + 1).to_string(),
         length => format!("{},{length}", from + 1),
     };
-    let mut told = String::new();
+    let mut diff = String::new();
     for hunk in hunks(&Texts::new(before, after).parts()) {
         let (Some(first), Some(last)) = (hunk.first(), hunk.last()) else { continue };
         let (old, new) = (range(first.before.0, last.before.1), range(first.after.0, last.after.1));
-        let _ = writeln!(told, "@@ -{old} +{new} @@");
+        let _ = writeln!(diff, "@@ -{old} +{new} @@");
         for part in hunk {
             let (gone, come) = (&before[part.before.0..part.before.1], &after[part.after.0..part.after.1]);
             let (sign, come) = if part.same { (' ', &[][..]) } else { ('-', come) };
             let lines = gone.iter().map(|line| (sign, line)).chain(come.iter().map(|line| ('+', line)));
             for (sign, line) in lines {
-                let _ = writeln!(told, "{sign}{line}");
+                let _ = writeln!(diff, "{sign}{line}");
             }
         }
     }
-    told
+    diff
 }
 
 #[cfg(test)]
@@ -248,7 +248,7 @@ mod tests {
             json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}},
                 "storageClassName": "x", "volumeMode": "Filesystem"})
         };
-        let told = difference("PersistentVolumeClaimSpec", &claim("1Gi"), &claim("2Gi"));
+        let diff = difference("PersistentVolumeClaimSpec", &claim("1Gi"), &claim("2Gi"));
         let lines = [
             "@@ -6,7 +6,7 @@",
             "  \"Resources\": {",
@@ -261,7 +261,7 @@ mod tests {
             "  \"VolumeName\": \"\",",
             "",
         ];
-        assert_eq!(told, lines.join("\n"));
+        assert_eq!(diff, lines.join("\n"));
     }
 
     fn lines(text: &str) -> Vec<String> {
@@ -270,18 +270,18 @@ mod tests {
 
     #[test]
     fn changes_are_shown_with_what_stands_around_them() {
-        let told = |before: &str, after: &str| unified(&lines(before), &lines(after)).replace('\n', "|");
-        assert_eq!(told("a b c", "a b c"), "");
-        assert_eq!(told("a b c d e f g h", "a b c d X f g h"), "@@ -2,7 +2,7 @@| b| c| d|-e|+X| f| g| h|");
-        assert_eq!(told("a", "b"), "@@ -1 +1 @@|-a|+b|");
-        assert_eq!(told("a b", "a b c"), "@@ -1,2 +1,3 @@| a| b|+c|");
-        assert_eq!(told("", "x y"), "@@ -0,0 +1,2 @@|+x|+y|");
+        let diff = |before: &str, after: &str| unified(&lines(before), &lines(after)).replace('\n', "|");
+        assert_eq!(diff("a b c", "a b c"), "");
+        assert_eq!(diff("a b c d e f g h", "a b c d X f g h"), "@@ -2,7 +2,7 @@| b| c| d|-e|+X| f| g| h|");
+        assert_eq!(diff("a", "b"), "@@ -1 +1 @@|-a|+b|");
+        assert_eq!(diff("a b", "a b c"), "@@ -1,2 +1,3 @@| a| b|+c|");
+        assert_eq!(diff("", "x y"), "@@ -0,0 +1,2 @@|+x|+y|");
         assert_eq!(
-            told("x 1 2 3 4 5 6 7 y", "X 1 2 3 4 5 6 7 Y"),
+            diff("x 1 2 3 4 5 6 7 y", "X 1 2 3 4 5 6 7 Y"),
             "@@ -1,4 +1,4 @@|-x|+X| 1| 2| 3|@@ -6,4 +6,4 @@| 5| 6| 7|-y|+Y|"
         );
-        assert_eq!(told("x 1 2 3 4 5 6 y", "X 1 2 3 4 5 6 Y"), "@@ -1,8 +1,8 @@|-x|+X| 1| 2| 3| 4| 5| 6|-y|+Y|");
-        assert_eq!(told("a b c d", "b c a d"), "@@ -1,4 +1,4 @@|-a| b| c|+a| d|");
+        assert_eq!(diff("x 1 2 3 4 5 6 y", "X 1 2 3 4 5 6 Y"), "@@ -1,8 +1,8 @@|-x|+X| 1| 2| 3| 4| 5| 6|-y|+Y|");
+        assert_eq!(diff("a b c d", "b c a d"), "@@ -1,4 +1,4 @@|-a| b| c|+a| d|");
     }
 
     #[test]
@@ -290,9 +290,9 @@ mod tests {
         let unique: String = (0..100).map(|n| format!("u{n} ")).collect();
         let before = lines(&format!("{unique} p z q {common}"));
         let after = lines(&format!("{unique} r z s {common}"));
-        let told = unified(&before, &after).replace('\n', "|");
-        assert!(told.starts_with("@@ -98,106 +98,106 @@| u97| u98| u99|-p|-z|-q|-z|"), "{told}");
-        assert_eq!((told.matches("-z|").count(), told.matches("+z|").count()), (101, 101), "{told}");
+        let diff = unified(&before, &after).replace('\n', "|");
+        assert!(diff.starts_with("@@ -98,106 +98,106 @@| u97| u98| u99|-p|-z|-q|-z|"), "{diff}");
+        assert_eq!((diff.matches("-z|").count(), diff.matches("+z|").count()), (101, 101), "{diff}");
     }
 
     #[test]

@@ -78,11 +78,12 @@ pub(super) fn mistyped(review: &Value) -> Option<String> {
         ),
         ("/response/warnings", "array", "AdmissionResponse.response.warnings of type []string"),
     ];
-    let told = |given: &str, field: &str| format!("json: cannot unmarshal {given} into Go struct field {field}");
+    let unmarshal_error =
+        |given: &str, field: &str| format!("json: cannot unmarshal {given} into Go struct field {field}");
     for (place, wanted, field) in FIELDS {
         let given = review.pointer(place).map_or("null", decode::sort);
         if given != "null" && given != wanted {
-            return Some(told(given, field));
+            return Some(unmarshal_error(given, field));
         }
     }
     let response = &review["response"];
@@ -90,7 +91,7 @@ pub(super) fn mistyped(review: &Value) -> Option<String> {
     let notes = response["auditAnnotations"].as_object().into_iter().flat_map(|notes| notes.values());
     let mut texts = texts.chain(notes.map(|text| (text, "auditAnnotations")));
     let (text, field) = texts.find(|(text, _)| !text.is_string() && !text.is_null())?;
-    Some(told(decode::sort(text), &format!("AdmissionResponse.response.{field} of type string")))
+    Some(unmarshal_error(decode::sort(text), &format!("AdmissionResponse.response.{field} of type string")))
 }
 
 /// The decision of a webhook.

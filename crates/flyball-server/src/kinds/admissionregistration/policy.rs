@@ -86,13 +86,13 @@ fn param_kind(kind: &Field<'_>) -> Errors {
         _ if version.is_empty() => errors.push(version.required("")),
         None => errors.push(version.invalid(format!("unexpected GroupVersion string: {}", version.text()))),
         Some(parsed) => {
-            let told = |given: &str, wrong: Vec<String>| {
+            let invalid = |given: &str, wrong: Vec<String>| {
                 (!wrong.is_empty()).then(|| version.invalid_as(given, wrong.join(",")))
             };
             if !parsed.group.is_empty() {
-                errors.extend(told(&parsed.group, dns_subdomain(&parsed.group)));
+                errors.extend(invalid(&parsed.group, dns_subdomain(&parsed.group)));
             }
-            errors.extend(told(&parsed.version, dns_1035_label(&parsed.version)));
+            errors.extend(invalid(&parsed.version, dns_1035_label(&parsed.version)));
         }
     }
     let wrong = dns_1035_label(&name.text().to_lowercase());

@@ -59,8 +59,8 @@ fn to_v2(scaler: &mut Object) {
         let percentage = status.remove("currentCPUUtilizationPercentage");
         let cpu = |percentage| json!([{"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": percentage}}}]);
         let to_v2 = |all: &Vec<Value>| all.iter().map(|metric| metric_to_v2(metric, &CURRENT)).collect();
-        let told = current.as_ref().and_then(Value::as_array).map(to_v2);
-        status.insert("currentMetrics".into(), told.or_else(|| percentage.map(cpu)).unwrap_or_default());
+        let metrics = current.as_ref().and_then(Value::as_array).map(to_v2);
+        status.insert("currentMetrics".into(), metrics.or_else(|| percentage.map(cpu)).unwrap_or_default());
         if let Some(conditions) = conditions.filter(Value::is_array) {
             status.insert("conditions".into(), conditions);
         }
@@ -78,7 +78,7 @@ fn from_v2(scaler: &mut Object) {
     for name in [METRICS, CURRENT_METRICS, CONDITIONS, BEHAVIOR] {
         take_annotation(scaler, name);
     }
-    let mut told: Vec<(&str, String)> = Vec::new();
+    let mut alpha: Vec<(&str, String)> = Vec::new();
     if let Some(spec) = scaler.get_mut("spec").and_then(Value::as_object_mut) {
         let metrics = take_list(spec, "metrics");
         let cpu = metrics.iter().find(|metric| is_cpu(metric));
@@ -88,10 +88,10 @@ fn from_v2(scaler: &mut Object) {
         let said = |metric: &&Value| is_cpu(metric) && given(metric, "/resource/target/averageUtilization").is_some();
         let mut others = metrics.iter().filter(|metric| !said(metric)).peekable();
         if others.peek().is_some() {
-            told.push((METRICS, metrics_from_v2(others, &TARGET)));
+            alpha.push((METRICS, metrics_from_v2(others, &TARGET)));
         }
         if let Some(behavior) = spec.remove("behavior").filter(|behavior| !behavior.is_null()) {
-            told.push((BEHAVIOR, behavior_from_v2(&behavior)));
+            alpha.push((BEHAVIOR, behavior_from_v2(&behavior)));
         }
     }
     if let Some(status) = scaler.get_mut("status").and_then(Value::as_object_mut) {
@@ -102,16 +102,16 @@ fn from_v2(scaler: &mut Object) {
             status.set("currentCPUUtilizationPercentage", percentage.clone());
         }
         if !metrics.is_empty() {
-            told.push((CURRENT_METRICS, metrics_from_v2(&metrics, &CURRENT)));
+            alpha.push((CURRENT_METRICS, metrics_from_v2(&metrics, &CURRENT)));
         }
         let conditions = take_list(status, "conditions");
         if !conditions.is_empty() {
-            told.push((CONDITIONS, list(&conditions.iter().map(condition).collect::<Vec<_>>())));
+            alpha.push((CONDITIONS, list(&conditions.iter().map(condition).collect::<Vec<_>>())));
         }
     }
-    if !told.is_empty() {
+    if !alpha.is_empty() {
         let annotations = scaler.metadata_mut().inner_or_new("annotations");
-        told.into_iter().for_each(|(name, text)| annotations.set(name, text));
+        alpha.into_iter().for_each(|(name, text)| annotations.set(name, text));
     }
 }
 

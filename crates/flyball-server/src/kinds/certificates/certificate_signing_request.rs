@@ -130,10 +130,10 @@ fn prepare(request: &mut Object, old: Option<&Object>, part: Part, clock: &Clock
     match part {
         Part::Approval => {
             date_conditions(request, old, clock);
-            let told = request.at(&["status", "conditions"]).cloned();
+            let entries = request.at(&["status", "conditions"]).cloned();
             request.keep("status", old);
-            match told {
-                Some(told) => request.inner_or_new("status").set("conditions", told),
+            match entries {
+                Some(entries) => request.inner_or_new("status").set("conditions", entries),
                 None => drop(request.inner_or_new("status").remove("conditions")),
             }
         }
@@ -141,10 +141,11 @@ fn prepare(request: &mut Object, old: Option<&Object>, part: Part, clock: &Clock
             for kind in [APPROVED, DENIED] {
                 let verdicts: Vec<Value> = conditions(old, kind).into_iter().cloned().collect();
                 if conditions(request, kind).len() == verdicts.len() {
-                    let told = request.inner_or_new("status").each("conditions");
-                    told.filter(|condition| condition.text("type") == kind)
+                    let entries = request.inner_or_new("status").each("conditions");
+                    entries
+                        .filter(|condition| condition.text("type") == kind)
                         .zip(verdicts)
-                        .for_each(|(told, verdict)| told.clone_from(verdict.as_object().unwrap_or(&told.clone())));
+                        .for_each(|(entry, verdict)| entry.clone_from(verdict.as_object().unwrap_or(&entry.clone())));
                 }
             }
             date_conditions(request, old, clock);
@@ -168,17 +169,17 @@ fn date_conditions(request: &mut Object, old: &Object, clock: &Clock) {
 fn verdict(request: &Object, old: &Object, part: Part) -> Errors {
     let root = Field::root(request);
     let status = root.at("status");
-    let told = status.at("conditions");
+    let entries = status.at("conditions");
     let mut errors = Errors::new();
     let mut seen: BTreeSet<String> = BTreeSet::new();
-    for condition in told.items() {
+    for condition in entries.items() {
         let (kind, state) = (condition.at("type"), condition.at("status"));
         errors.extend(kind.must_be_set());
         let verdict = [APPROVED, DENIED, FAILED].contains(&kind.text());
         errors.extend(state.must_be_one_of(if verdict { &["True"] } else { &["False", "True", "Unknown"] }));
         let other = [(APPROVED, DENIED), (DENIED, APPROVED)].into_iter().find(|(this, _)| *this == kind.text());
         if other.is_some_and(|(_, other)| seen.contains(other)) {
-            errors.push(told.invalid_as(kind.text(), "Approved and Denied conditions are mutually exclusive"));
+            errors.push(entries.invalid_as(kind.text(), "Approved and Denied conditions are mutually exclusive"));
         }
         if !seen.insert(kind.text().to_owned()) {
             errors.push(kind.duplicate());
@@ -196,9 +197,9 @@ fn verdict(request: &Object, old: &Object, part: Part) -> Errors {
     for kind in [APPROVED, DENIED, FAILED] {
         let (now, before) = (conditions(request, kind), conditions(old, kind));
         if now.len() < before.len() {
-            errors.push(told.forbidden(format!("updates may not remove a condition of type \"{kind}\"")));
+            errors.push(entries.forbidden(format!("updates may not remove a condition of type \"{kind}\"")));
         } else if now.len() > before.len() && part == Part::Status && kind != FAILED {
-            errors.push(told.forbidden(format!("updates may not add a condition of type \"{kind}\"")));
+            errors.push(entries.forbidden(format!("updates may not add a condition of type \"{kind}\"")));
         }
     }
     let before = old.at(&["status", "certificate"]);

@@ -158,8 +158,8 @@ fn validate(volume: &Object, old: Option<&Object>, part: Part) -> Errors {
         now["csi"].as_object_mut().map(|csi| csi.remove(EXPANSION));
     }
     if SOURCES.iter().any(|(name, _)| now.get(*name) != then.value().get(*name)) {
-        let told = difference("PersistentVolumeSource", then.value(), &now);
-        let why = format!("spec.persistentvolumesource is immutable after creation\n{told}");
+        let diff = difference("PersistentVolumeSource", then.value(), &now);
+        let why = format!("spec.persistentvolumesource is immutable after creation\n{diff}");
         errors.push(spec.at("persistentvolumesource").forbidden(why));
     }
     errors.extend(claim_spec::at_root("volumeMode", spec.value()).unchanged_from(&then.at("volumeMode")));

@@ -142,8 +142,8 @@ fn validate(claim: &Object, old: Option<&Object>, part: Part) -> Errors {
                 spec["volumeName"] = now["volumeName"].clone();
             }
         }
-        let told = difference("PersistentVolumeClaimSpec", &earlier, &munged);
-        errors.push(spec.forbidden(format!("spec is immutable after creation except {MUTABLE}\n{told}")));
+        let diff = difference("PersistentVolumeClaimSpec", &earlier, &munged);
+        errors.push(spec.forbidden(format!("spec is immutable after creation except {MUTABLE}\n{diff}")));
     }
     let size = |claim: &Field<'_>, path: &str| {
         claim.at(path).value().get("storage").and_then(resource::amount_of).unwrap_or(flyball_core::Quantity::ZERO)

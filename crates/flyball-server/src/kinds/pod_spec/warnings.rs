@@ -300,10 +300,13 @@ mod tests {
     #[test]
     fn no_more_pairs_of_ports_are_told_than_an_answer_holds() {
         let ports: Vec<Value> = (0..2_000).map(|_| json!({"containerPort": 80, "protocol": "TCP"})).collect();
-        let told = of_ports(ports.into());
-        let length: usize = told.iter().map(String::len).sum();
+        let warnings = of_ports(ports.into());
+        let length: usize = warnings.iter().map(String::len).sum();
         assert!((MAX_WARNINGS..MAX_WARNINGS + MAX_WARNING).contains(&length), "{length}");
-        assert_eq!(told[2], "spec.containers[0].ports[2]: duplicate port definition with spec.containers[0].ports[1]");
+        assert_eq!(
+            warnings[2],
+            "spec.containers[0].ports[2]: duplicate port definition with spec.containers[0].ports[1]"
+        );
     }
 
     #[test]

@@ -111,8 +111,8 @@ fn escape(text: &str, at: usize) -> Result<&str, String> {
     if hex == 2 {
         return Ok(&rest[..3]);
     }
-    let told: String = rest.chars().take(3).collect();
-    Err(format!("invalid URL escape {told:?}"))
+    let escape: String = rest.chars().take(3).collect();
+    Err(format!("invalid URL escape {escape:?}"))
 }
 
 #[cfg(test)]

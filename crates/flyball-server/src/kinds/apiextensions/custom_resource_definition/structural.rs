@@ -424,12 +424,12 @@ fn validate_structure(schema: &Schema, path: &Path<'_>, place: Position, errors:
 }
 
 fn only_types(schema: &Schema) -> bool {
-    let told = |schema: &Schema| schema.len() == 1 && matches!(text(schema, "type"), "integer" | "string");
-    told(schema)
+    let is_bare_type = |schema: &Schema| schema.len() == 1 && matches!(text(schema, "type"), "integer" | "string");
+    is_bare_type(schema)
         || schema
             .get("anyOf")
             .and_then(Value::as_array)
-            .is_some_and(|list| list.iter().filter_map(Value::as_object).all(told))
+            .is_some_and(|list| list.iter().filter_map(Value::as_object).all(is_bare_type))
 }
 
 fn restricted_metadata(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {

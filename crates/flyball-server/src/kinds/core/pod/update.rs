@@ -149,8 +149,8 @@ pub(crate) fn validate(pod: &Object, old: Option<&Object>, part: Part) -> Errors
                     None => errors
                         .push(list.forbidden(format!("existing ephemeral containers {name:?} may not be removed\n"))),
                     Some(new) if new != container => {
-                        let told = difference("EphemeralContainer", container, new);
-                        let why = format!("existing ephemeral containers {name:?} may not be changed\n{told}");
+                        let diff = difference("EphemeralContainer", container, new);
+                        let why = format!("existing ephemeral containers {name:?} may not be changed\n{diff}");
                         errors.push(list.forbidden(why));
                     }
                     Some(_) => {}
@@ -262,8 +262,8 @@ fn change(pod: &Field<'_>, old: &Field<'_>) -> Errors {
     }
     let munged = munged(spec.value(), before.value());
     if munged != *before.value() {
-        let told = difference("PodSpec", before.value(), &munged);
-        errors.push(spec.forbidden(format!("pod updates may not change fields other than {UPDATABLE}\n{told}")));
+        let diff = difference("PodSpec", before.value(), &munged);
+        errors.push(spec.forbidden(format!("pod updates may not change fields other than {UPDATABLE}\n{diff}")));
     }
     errors
 }
