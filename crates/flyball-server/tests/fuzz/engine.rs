@@ -1,11 +1,11 @@
 //! The loop of fuzzing, included by the fuzz tests of several crates. It knows no target.
 //!
-//! A run begins with the seeds of a target and its file in `tests/fuzz/corpus` (an input on each line, in base64), changes
-//! them, and goes on from each input whose answer is new: answers take the place of coverage. Inputs come from a seed, so a
-//! short run in `cargo test` is the same each time. `just fuzz` runs for longer: `FLYBALL_FUZZ_SECONDS` for each target, with
-//! another seed (`FLYBALL_FUZZ_SEED`) and inputs of up to 3 MiB, and adds what it found to the corpus (`FLYBALL_FUZZ_KEEP`).
-//! The last input of each target and its slowest are in `target/tmp/fuzz`; `FLYBALL_FUZZ_INPUT` plays the input of one such
-//! file again, and nothing else.
+//! A run begins with the seeds of a target and its file in `tests/fuzz/corpus` (an input on each line, in base64),
+//! changes them, and goes on from each input whose answer is new: answers take the place of coverage. Inputs come from
+//! a seed, so a short run in `cargo test` is the same each time. `just fuzz` runs for longer: `FLYBALL_FUZZ_SECONDS`
+//! for each target, with another seed (`FLYBALL_FUZZ_SEED`) and inputs of up to 3 MiB, and adds what it found to the
+//! corpus (`FLYBALL_FUZZ_KEEP`). The last input of each target and its slowest are in `target/tmp/fuzz`;
+//! `FLYBALL_FUZZ_INPUT` plays the input of one such file again, and nothing else.
 //!
 //! Invariant: no input panics, takes longer than its limit, or leaves more memory than [`MAX_MEMORY_MIB`] behind.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]

@@ -1,4 +1,5 @@
-//! New inputs from old ones: bytes changed anywhere, values of JSON changed in place, and inputs made large, wide or deep.
+//! New inputs from old ones: bytes changed anywhere, values of JSON changed in place, and inputs made large, wide or
+//! deep.
 
 use flyball_core::Rng;
 use serde_json::{Value, json};

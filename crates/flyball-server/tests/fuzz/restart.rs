@@ -1,7 +1,7 @@
 //! Batches of writes to a server with a data directory, which is closed and opened again after each of them.
 //!
-//! Invariant: what is read after a write is what it was answered with; the directory opens whatever was written, and each
-//! object is as it was before.
+//! Invariant: what is read after a write is what it was answered with; the directory opens whatever was written, and
+//! each object is as it was before.
 
 use crate::engine;
 use crate::targets::{

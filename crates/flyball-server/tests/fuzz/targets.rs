@@ -122,7 +122,8 @@ impl World {
     }
 }
 
-/// Bad input is not the server's failure. What a real server answers with a plain error has code 500, too, but no reason.
+/// Bad input is not the server's failure. What a real server answers with a plain error has code 500, too, but no
+/// reason.
 pub(crate) fn assert_is_no_failure(code: u16, told: &Value, has_webhooks: bool) {
     let is_expected = match code {
         500 => told["reason"].is_null() || has_webhooks,

@@ -1,8 +1,8 @@
 //! What was acknowledged is there, however the process ended.
 //!
 //! A child of this very program writes from many tasks at once and says on its standard output what it begins and what
-//! was acknowledged; it is killed somewhere in the middle; then its directory is read and compared. `FLYBALL_KILLS` says
-//! how often, `FLYBALL_SEED` which dice decide.
+//! was acknowledged; it is killed somewhere in the middle; then its directory is read and compared. `FLYBALL_KILLS`
+//! says how often, `FLYBALL_SEED` which dice decide.
 
 use bytes::Bytes;
 use flyball_core::Rng;

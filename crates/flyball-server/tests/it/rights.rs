@@ -18,7 +18,8 @@ async fn may_list(server: &Server, user: &str) -> bool {
     }
 }
 
-/// Many bind themselves at once: while one of them has the bindings read, the others' requests are decided all the same.
+/// Many bind themselves at once: while one of them has the bindings read, the others' requests are decided all the
+/// same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_is_asked_after_a_write_was_answered_is_decided_by_it() {
     const USERS: usize = 8;

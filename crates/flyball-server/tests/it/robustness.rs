@@ -260,7 +260,8 @@ fn sent() -> impl Strategy<Value = Sent> {
     )
 }
 
-/// Writes something like a message in its envelope: what is a text, a number or an object becomes a field of some number.
+/// Writes something like a message in its envelope: what is a text, a number or an object becomes a field of some
+/// number.
 fn protobuf(resource: Resource, value: &Value) -> Vec<u8> {
     fn field(number: usize, bytes: &[u8]) -> Vec<u8> {
         let mut out = vec![(number << 3 | 2) as u8];

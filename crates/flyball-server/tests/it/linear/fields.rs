@@ -1,6 +1,7 @@
 //! Every field that can grow, of every kind that is served: lists, maps and strings, found in the OpenAPI documents.
 //!
-//! A type that several kinds share is measured in the first of them. Fields that grow together are in [`super::SHAPES`].
+//! A type that several kinds share is measured in the first of them. Fields that grow together are in
+//! [`super::SHAPES`].
 
 use super::{RATIO, cpu};
 use crate::growth::send;
