@@ -6,4 +6,5 @@ fn the_crate_is_one_module() {
     sources.check_layers(&[]);
     sources.check_reachable();
     sources.check_words(&[]);
+    sources.check_width();
 }
