@@ -6,7 +6,7 @@
 pub(crate) use flyball_core::memory::{ITEM, entry};
 use flyball_core::memory::{NODE, of_text};
 
-/// The most bytes of a body, as the real server has it, and of a stored object.
+/// The most bytes of a body, as kube-apiserver has it, and of a stored object.
 pub(crate) const MAX_BODY_BYTES: usize = 3 << 20;
 
 /// The most bytes of memory that a body or a stored object may take once it is read. Ordinary objects of 1.5 MiB, more

@@ -60,7 +60,7 @@ pub(crate) fn root(catalog: &Catalog) -> Response<Body> {
             paths.insert(place, json!({"serverRelativeURL": url}));
         }
     }
-    // The real server says that this is text, and so does this one.
+    // kube-apiserver says that this is text, and so does this one.
     response::text(200, json!({"paths": paths}).to_string())
 }
 

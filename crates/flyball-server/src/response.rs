@@ -253,7 +253,7 @@ struct Noted {
 }
 
 /// The most characters of all warnings of one answer; beyond it each is cut to [`MAX_WARNING`], and once they come to
-/// as much even so, the others are dropped: as the real server does.
+/// as much even so, the others are dropped: as kube-apiserver does.
 pub(crate) const MAX_WARNINGS: usize = 4 << 10;
 
 /// Maximum length of a warning once all exceed [`MAX_WARNINGS`].

@@ -1,7 +1,7 @@
-//! Webhooks: programs elsewhere that are asked by HTTPS.
+//! Webhooks: calls of programs over HTTPS.
 //!
-//! Takes a review and where to send it, gives the answer, or says why there is none in the words that clients of the
-//! real server see. How bytes get there is the [`Caller`]'s business: the server itself opens no socket.
+//! Takes a review and an endpoint, gives the response or kube-apiserver's error. A [`Caller`] sends the bytes: the
+//! server itself opens no socket.
 
 use crate::kinds::SERVICE;
 use crate::storage::Store;
@@ -237,7 +237,7 @@ fn split_host(host: &str) -> (&str, u16) {
     }
 }
 
-/// Reads an answer as the real server's client does.
+/// Reads an answer as kube-apiserver's client does.
 fn read(answer: &WebhookAnswer) -> Result<Value, String> {
     let WebhookAnswer { code, content_type, body } = answer;
     let parsed: Option<Value> = serde_json::from_slice(body).ok();

@@ -25,7 +25,7 @@ pub(crate) fn check(user: &User, target: &Target, review: &Object) -> Result<(),
     if errors.is_empty() {
         return Ok(());
     }
-    // The real server does not name the kind here.
+    // kube-apiserver does not name the kind here.
     Err(Status::invalid(&GroupVersionKind::new("authorization.k8s.io", "", ""), "", &errors))
 }
 

@@ -190,7 +190,7 @@ impl Resource {
         self.as_built_in().is_some_and(|kind| kind.also_reads.contains(&version))
     }
 
-    /// The path of the resource below `/registry`, as messages of the real server have it: built-in kinds lie side by
+    /// The path of the resource below `/registry`, as messages of kube-apiserver have it: built-in kinds lie side by
     /// side, some of them under names that they once had.
     pub(crate) fn registry_path(&self) -> String {
         match self.as_built_in() {

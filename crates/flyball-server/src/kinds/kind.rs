@@ -55,9 +55,9 @@ pub(crate) struct Kind {
     pub(crate) deletion: Deletion,
     /// The warning of every response, if the version is deprecated.
     pub(crate) deprecation: Option<&'static str>,
-    /// The path below `/registry` in the words of the real server's storage, if it is not the plural name.
+    /// The path below `/registry` in the words of kube-apiserver's storage, if it is not the plural name.
     pub(crate) registry_path: Option<&'static str>,
-    /// True if the real server stores the kind as JSON, which keeps empty lists that protobuf drops.
+    /// True if kube-apiserver stores the kind as JSON, which keeps empty lists that protobuf drops.
     pub(crate) stored_as_json: bool,
     /// True if clients set the status of a new object.
     pub(crate) created_with_status: bool,

@@ -58,7 +58,7 @@ fn check_url(url: &Field<'_>) -> Errors {
 
 fn check_service(service: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
-    // The real server takes each of these for the other.
+    // kube-apiserver takes each of these for the other.
     for (given, told) in [("namespace", "name"), ("name", "namespace")] {
         if service.at(given).is_empty() {
             errors.push(service.at(told).required(""));

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// The media type that clients ask for.
 pub(super) const ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-/// The media type that is answered; the real server writes it so.
+/// The media type that is answered; kube-apiserver writes it so.
 pub(super) const GIVEN: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// A message: its fields, and the number of the field for extensions (keys that begin with `x-`).

@@ -267,7 +267,7 @@ pub(crate) fn apply(
     Ok(object)
 }
 
-/// Returns whether a custom resource keeps its replicas below what is directly in its spec: then the real server takes
+/// Returns whether a custom resource keeps its replicas below what is directly in its spec: then kube-apiserver takes
 /// the field from its owners but notes no new one.
 fn scale_is_deep(resource: &Resource) -> bool {
     let depth = |path: &str| path.split('.').filter(|step| !step.is_empty()).count();
@@ -282,7 +282,7 @@ fn owns_replicas(resource: &Resource, managed: Option<&Value>) -> bool {
     entries.any(|entry| entry["fieldsV1"].pointer(&path).is_some())
 }
 
-/// Rejects to apply the scale of a custom resource, which the real server cannot do either: it takes the merged scale
+/// Rejects to apply the scale of a custom resource, which kube-apiserver cannot do either: it takes the merged scale
 /// for an object of the CRD.
 fn no_custom_scale(what: &str) -> Status {
     let why = "to proper version: request to convert CR to an invalid group/version: autoscaling/v1";

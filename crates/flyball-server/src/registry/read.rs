@@ -171,7 +171,7 @@ impl Registry {
         })
     }
 
-    /// Waits until a revision has been reached, for as long as the real server does.
+    /// Waits until a revision has been reached, for as long as kube-apiserver does.
     pub(crate) async fn wait_for(&self, revision: Revision) -> Result<(), Status> {
         // It returns at once if there is nothing to wait for.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(3), self.store.reach(revision)).await;

@@ -70,7 +70,7 @@ fn last_paths<'a>(list: &Field<'a>, path: &str) -> BTreeSet<&'a str> {
 }
 
 fn recursive_read_only(mounts: &Field<'_>, mount: &Field<'_>) -> Errors {
-    // The real server leaves the index out here.
+    // kube-apiserver leaves the index out here.
     let placed = mounts.at("recursiveReadOnly");
     let given = mount.at("recursiveReadOnly");
     let policy = Field::new(*placed.path(), given.value());

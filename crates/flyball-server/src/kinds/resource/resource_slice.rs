@@ -58,7 +58,7 @@ const MAX_ATTRIBUTES: usize = 32;
 const MAX_VALUE: usize = 64;
 const MAX_TAINTS: usize = 16;
 
-/// Fields of attributes that a feature gate of the real server drops.
+/// Fields of attributes that a feature gate of kube-apiserver drops.
 const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
 
 /// Drops fields of features that are off by default, and notes since when devices are tainted.

@@ -24,7 +24,7 @@ fn expression(cel: &Field<'_>) -> Errors {
     if text.len() > MAX_EXPRESSION {
         return vec![expression.too_long(MAX_EXPRESSION as u64)];
     }
-    // The checker has no macro for local variables, which the real server's environment has.
+    // The checker has no macro for local variables, which kube-apiserver's environment has.
     if text.contains("cel.bind") {
         return Errors::new();
     }

@@ -24,7 +24,7 @@ pub(super) fn validate(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
     let structural = is_representable(root, path);
     if structural {
         types(root, path, Position::Root, &mut errors);
-        // As the real server sorts them.
+        // As kube-apiserver sorts them.
         errors.sort_by_cached_key(ToString::to_string);
         if errors.is_empty() {
             defaults(schema, path, &mut errors);
@@ -200,7 +200,7 @@ fn lists(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
         errors.push(wrong_type(path, ty, "must be array if x-kubernetes-list-type is specified"));
     } else if let Some(items) = items.filter(|_| kind == "set") {
         let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
-        // The real server shows the type of the list for that of the map as well.
+        // kube-apiserver shows the type of the list for that of the map as well.
         let shown = items.get("x-kubernetes-list-type").cloned().unwrap_or_default();
         let inner = text(items, "x-kubernetes-list-type");
         if text(items, "type") == "array" && has(items, "x-kubernetes-list-type") && inner != "atomic" {
@@ -256,7 +256,7 @@ fn map_keys(schema: &Schema, keys: &[&str], path: &Path<'_>, errors: &mut Vec<Fi
             Some(key) if matches!(text(key, "type"), "object" | "array") => {
                 let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
                 let properties = items_path.field("properties");
-                // The real server shows the type of the item.
+                // kube-apiserver shows the type of the item.
                 errors.push(FieldError::invalid(properties.key(name).field("type"), "object", detail));
             }
             Some(_) => {}
@@ -497,7 +497,7 @@ fn default_of(schema: &Value, default: &Value, at: &Path<'_>, errors: &mut Vec<F
     }
 }
 
-/// Drops the mark of numbers that may be texts: of defaults, the real server does not check that they are either.
+/// Drops the mark of numbers that may be texts: of defaults, kube-apiserver does not check that they are either.
 fn drop_unions(schema: &mut Value) -> bool {
     let Some(fields) = schema.as_object_mut() else { return false };
     let mut dropped = fields.remove("x-kubernetes-int-or-string").is_some();

@@ -1,6 +1,6 @@
 //! Validation of CRDs.
 //!
-//! The real server validates an internal form in which what all versions share stands at the top; paths in its errors
+//! kube-apiserver validates an internal form in which what all versions share stands at the top; paths in its errors
 //! are those of that form, and so they are here.
 
 use super::rules::{self, Brackets};
