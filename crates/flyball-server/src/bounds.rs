@@ -16,31 +16,33 @@ use std::time::Duration;
 /// remains to the next.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// The most requests under way that read: 400.
+    /// Maximum number of concurrent reads: 400.
     pub reads: usize,
-    /// The most that write: 200.
+    /// Maximum number of concurrent writes: 200.
     pub writes: usize,
-    /// The most of each that wait for a slot: 1,000.
+    /// Maximum number of reads, and of writes, that wait for a slot: 1,000.
     pub waiting: usize,
     /// Timeout of that wait: 15 seconds.
     pub max_wait: Duration,
-    /// The most requests of administrators (group `system:masters`) under way, which are not counted with the others:
+    /// Maximum number of concurrent requests of administrators (group `system:masters`), which have their own slots:
     /// 5,000.
     pub exempt: usize,
-    /// The most connections: 2,000. The idlest is closed if there is one more.
+    /// Maximum number of connections: 2,000. Beyond it, the one that is idle for longest is closed.
     pub connections: usize,
-    /// The most watches over connections: 20,000.
+    /// Maximum number of watches over connections: 20,000.
     pub watches: usize,
-    /// The most bytes of bodies that are being received over connections: 32 MiB, and as many of administrators.
+    /// Maximum number of bytes of bodies that are being received over connections: 32 MiB, and as many of
+    /// administrators.
     pub received_bytes: usize,
-    /// The most bytes of answers that wait until their clients read them: 32 MiB, and as many of administrators.
+    /// Maximum number of bytes of answers that wait until their clients read them: 32 MiB, and as many of
+    /// administrators.
     pub unsent_bytes: usize,
-    /// The most bytes of memory that objects take while requests with long bodies read and change them: 64 MiB, and as
-    /// many of administrators.
+    /// Maximum number of bytes of memory that objects take while requests with long bodies read and change them: 64
+    /// MiB, and as many of administrators.
     pub read_bytes: usize,
-    /// The most changes of each resource that are remembered for watches: 10,000.
+    /// Maximum number of changes of each resource that are remembered for watches: 10,000.
     pub window_events: usize,
-    /// The most bytes of past states that are kept alive so, for each resource: 16 MiB.
+    /// Maximum number of bytes of past states that these changes hold, for each resource: 16 MiB.
     pub window_bytes: usize,
     /// Timeout of clients that do not read sent bytes: 30 seconds.
     pub slow_client_timeout: Duration,

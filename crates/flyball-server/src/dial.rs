@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// The most bytes of an answer.
+/// Maximum number of bytes of an answer.
 const MAX_ANSWER: usize = 16 << 20;
 
 /// Finds where a service can be reached from here, given as the address that it has in the cluster.

@@ -6,11 +6,11 @@
 pub(crate) use flyball_core::memory::{ITEM, entry};
 use flyball_core::memory::{NODE, of_text};
 
-/// The most bytes of a body, as kube-apiserver has it, and of a stored object.
+/// Maximum number of bytes of a body, as kube-apiserver has it, and of a stored object.
 pub(crate) const MAX_BODY_BYTES: usize = 3 << 20;
 
-/// The most bytes of memory that a body or a stored object may take once it is read. Ordinary objects of 1.5 MiB, more
-/// than which etcd does not store, take half of it.
+/// Maximum number of bytes of memory that a body or a stored object may take once it is read. Ordinary objects of 1.5
+/// MiB, more than which etcd does not store, take half of it.
 pub(crate) const MAX_WEIGHT: usize = 32 << 20;
 
 /// Texts up to this length take little, whatever they say: ninety times as much.

@@ -138,7 +138,7 @@ pub(crate) fn value(code: u16, form: Form, value: &Value) -> Response<Body> {
     answer(code, form.content_type(), bytes)
 }
 
-/// The most bytes of a value in YAML's block style, which indents: it can make a line of a character.
+/// Maximum number of bytes of a value in YAML's block style, which indents: it can make a line of a character.
 const MAX_BLOCKS: usize = 4 * MAX_BODY_BYTES;
 
 /// Writes a value as YAML, which JSON is too.
@@ -252,8 +252,8 @@ struct Noted {
     ordered: Vec<String>,
 }
 
-/// The most characters of all warnings of one answer; beyond it each is cut to [`MAX_WARNING`], and once they come to
-/// as much even so, the others are dropped: as kube-apiserver does.
+/// Maximum number of characters of all warnings of one answer; beyond it each is cut to [`MAX_WARNING`], and once they
+/// come to as much even so, the others are dropped: as kube-apiserver does.
 pub(crate) const MAX_WARNINGS: usize = 4 << 10;
 
 /// Maximum length of a warning once all exceed [`MAX_WARNINGS`].

@@ -105,7 +105,7 @@ pub(crate) struct RecoveredJournal {
     revision: Revision,
 }
 
-/// The most unreadable objects that a start logs one by one.
+/// Maximum number of unreadable objects that a start logs one by one.
 const MAX_LOGGED: usize = 100;
 
 /// Removes undecodable objects from those of a table, into quarantine: they are kept but not served until they are

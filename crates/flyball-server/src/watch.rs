@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The most events that are read at once.
+/// Maximum number of events that are read at once.
 const EVENT_BATCH: usize = 500;
 
 /// After how many bytes there is a break, until they are sent.
@@ -41,7 +41,7 @@ const LAST_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
 /// more than the writes.
 const GATHER_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The shortest time after which a watch ends if the client does not say; the longest is twice that.
+/// Minimum duration of a watch without a timeout of the client; the maximum is twice as long.
 const MIN_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// The beginning of an object of which only the metadata is shown.

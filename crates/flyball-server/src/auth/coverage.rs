@@ -8,7 +8,7 @@
 use super::Rule;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most that comparing may cost, in words of sets.
+/// Maximum cost of a comparison, in words of sets.
 const MAX_WORK: usize = 4 << 20;
 
 /// Maximum number of missing permissions that are listed.

@@ -12,7 +12,7 @@ use flyball_core::{Status, names};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// The most clients of which it is known which mode they were last let in by.
+/// Maximum number of clients whose last mode is remembered.
 const MAX_REMEMBERED_CLIENTS: usize = 1_000;
 
 /// From how many groups or extra values on a client may as well be allowed all of them at once.

@@ -194,7 +194,7 @@ fn token_review(auth: &Authenticator, review: &Object) -> Value {
     }
 }
 
-/// The shortest and the longest time that a token may be good for, in seconds.
+/// Minimum and maximum lifetime of a token, in seconds.
 const LIFETIME: std::ops::RangeInclusive<i64> = 600..=1 << 32;
 
 /// Validates the spec of a token request, and sets defaults.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The most bytes of converted objects that a version of a resource keeps; beyond that it starts anew.
+/// Maximum number of bytes of converted objects in the cache of a version; beyond it, the cache is emptied.
 const MAX_BYTES: usize = 16 << 20;
 
 /// The converted objects of a version of a resource.

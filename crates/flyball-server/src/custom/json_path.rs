@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-/// The most values that a step may lead to: unions can name the same values again and again.
+/// Maximum number of values of a step: unions can repeat values.
 const MAX_VALUES: usize = 100_000;
 
 /// A path such as `.status.conditions[?(@.type=="Ready")].status`.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The most lines that are compared, since that takes time with their square.
+/// Maximum number of compared lines, since the time grows with their square.
 const MAX_LINES: usize = 2_000;
 /// The lines that are shown around each change.
 const CONTEXT: usize = 3;

@@ -29,7 +29,7 @@ const GROUP: &str = "resource.k8s.io";
 pub(super) static KINDS: &[&Kind] =
     &[&device_class::KIND, &resource_claim::KIND, &resource_claim_template::KIND, &resource_slice::KIND];
 
-/// The most requests of a claim, and the most devices that it is allocated.
+/// Maximum number of requests of a claim, and of its allocated devices.
 const MAX_REQUESTS: usize = 32;
 
 /// Checks the items of a list, unless there are too many.

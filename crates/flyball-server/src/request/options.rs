@@ -252,7 +252,7 @@ pub(crate) enum VersionMatch {
     Exact,
 }
 
-/// The longest that a watch goes on, whatever it asks for.
+/// Maximum duration of a watch, whatever it requests.
 const MAX_TIMEOUT_SECONDS: u64 = 24 * 60 * 60;
 
 /// Options of list and watch.

@@ -19,7 +19,7 @@ pub(crate) fn json_error(text: &[u8]) -> String {
     }
 }
 
-/// The most characters of a number that an error shows.
+/// Maximum length of a number in an error, in characters.
 const MAX_SHOWN: usize = 64;
 
 struct Scanner<'t> {

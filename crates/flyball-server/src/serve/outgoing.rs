@@ -15,8 +15,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::task::JoinHandle;
 
-/// The most bytes of a piece, and how much room there has to be for the next one. A client has as long for each piece
-/// as it may leave anything unread, so that a slow one gets a long answer whole.
+/// Maximum number of bytes of a piece, and how much room there has to be for the next one. A client has as long for
+/// each piece as it may leave anything unread, so that a slow one gets a long answer whole.
 const PIECE: usize = 32 << 10;
 
 /// The body of an answer that is sent over a connection.

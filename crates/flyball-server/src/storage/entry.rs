@@ -21,7 +21,7 @@ const KEPT: usize = 64 << 10;
 /// a few levels deep in lists, events and reviews.
 pub(crate) const MAX_DEPTH: u8 = 120;
 
-/// The most bytes of an object that is written: those of a request's body.
+/// Maximum number of bytes of an object that is written: those of a request's body.
 pub(crate) const MAX_BYTES: usize = limits::MAX_BODY_BYTES;
 
 /// Why a stored object cannot be read.

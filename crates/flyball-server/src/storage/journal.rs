@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-/// The most doublings of the wait for the next snapshot after failures.
+/// Maximum number of doublings of the wait for the next snapshot after failures.
 const MAX_DOUBLINGS: u32 = 3;
 
 /// Bytes of a buffer that are kept for the next frame.

@@ -13,9 +13,9 @@ pub(crate) type Objects = BTreeMap<ObjectKey, Arc<Entry>>;
 /// The limits of the window of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The most events.
+    /// Maximum number of events.
     pub(crate) events: usize,
-    /// The most bytes of objects that only events keep alive, roughly.
+    /// Maximum number of bytes of objects that only events keep alive, roughly.
     pub(crate) bytes: usize,
 }
 

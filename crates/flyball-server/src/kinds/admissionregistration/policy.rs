@@ -12,10 +12,10 @@ use flyball_schema::cel::{self, Type};
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// The most audit annotations of a policy.
+/// Maximum number of audit annotations of a policy.
 pub(super) const MAX_ANNOTATIONS: usize = 20;
 
-/// The most bytes of the expression of one.
+/// Maximum size of an expression, in bytes.
 pub(super) const MAX_ANNOTATION_EXPRESSION: usize = 5 << 10;
 
 pub(super) fn default(policy: &mut Object) {

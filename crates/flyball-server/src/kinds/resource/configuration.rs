@@ -7,7 +7,7 @@ use flyball_core::names::dns_label;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most configurations of a claim, and of a class.
+/// Maximum number of configurations of a claim, and of a class.
 pub(super) const MAX_CONFIGURATIONS: usize = 32;
 const MAX_PARAMETERS: usize = 10 * 1024;
 

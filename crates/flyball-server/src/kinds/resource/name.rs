@@ -10,7 +10,7 @@ use serde_json::Value;
 const MAX_IDENTIFIER: usize = 32;
 const MAX_POOL: usize = 253;
 
-/// The longest key of an attribute that errors show whole: a domain, a slash and an identifier.
+/// Maximum length of an attribute's key that errors show completely: a domain, a slash and an identifier.
 const MAX_SHOWN_KEY: usize = 63 + 1 + MAX_IDENTIFIER;
 
 /// The field must name a pool: DNS subdomains with slashes between them.

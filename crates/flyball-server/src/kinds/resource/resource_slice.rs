@@ -49,7 +49,7 @@ const COLUMNS: &[Heading] = &[
 ];
 
 const MAX_DEVICES: usize = 128;
-/// The most devices where any has taints, counters or lists of values.
+/// Maximum number of devices where any has taints, counters or lists of values.
 const MAX_ADVANCED_DEVICES: usize = 64;
 const MAX_COUNTER_SETS: usize = 8;
 const MAX_COUNTERS: usize = 32;

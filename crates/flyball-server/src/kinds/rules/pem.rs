@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// The most false beginnings that are looked at: each costs a search through the rest.
+/// Maximum number of false beginnings that are tried: each costs a search through the rest.
 const MAX_BROKEN: usize = 100;
 
 /// A block that was found.

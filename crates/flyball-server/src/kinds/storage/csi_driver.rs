@@ -100,7 +100,7 @@ fn default(driver: &mut Object) {
     spec.fill("seLinuxMount", false);
 }
 
-/// The shortest time for which a driver may have tokens, in seconds.
+/// Minimum lifetime of tokens of a driver, in seconds.
 const SHORTEST: i64 = 600;
 
 fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors {

@@ -43,7 +43,7 @@ fn default(class: &mut Object) {
     class.fill("volumeBindingMode", "Immediate");
 }
 
-/// The most bytes of the parameters of a class.
+/// Maximum number of bytes of the parameters of a class.
 const MAX_PARAMETERS: usize = 256 * 1024;
 
 fn validate(class: &Object, old: Option<&Object>, _: Part) -> Errors {

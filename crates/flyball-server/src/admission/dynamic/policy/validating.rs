@@ -9,7 +9,7 @@ use flyball_schema::cel::{Budget, Cel, Expression, OUT_OF_BUDGET, Scope};
 use futures_util::future::Either;
 use serde_json::Value;
 
-/// The longest message that an expression may make.
+/// Maximum length of the message of an expression.
 const MAX_MESSAGE: usize = 5 * 1024;
 
 /// A policy that refuses.

@@ -9,9 +9,9 @@ use flyball_schema::cel;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The most that one expression may cost.
+/// Maximum cost of an expression.
 const MAX_COST: u64 = 10_000_000;
-/// The most that all of a schema may cost.
+/// Maximum cost of all expressions of a schema.
 const MAX_TOTAL: u64 = 100_000_000;
 /// The number of the dearest expressions that a refusal of the total names.
 const NAMED: usize = 4;
@@ -54,7 +54,7 @@ struct At {
     is_root: bool,
     /// The nearest ancestor whose old and new items cannot be correlated.
     barrier: Option<String>,
-    /// The most values that there may be, if there is a bound.
+    /// Maximum number of values, if it is bounded.
     cardinality: Option<u64>,
 }
 

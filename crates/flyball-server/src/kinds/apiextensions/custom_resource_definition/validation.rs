@@ -315,7 +315,7 @@ fn validate_columns(path: &Path<'_>, columns: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The most fields that a version can be selected by.
+/// Maximum number of selectable fields of a version.
 const MAX_SELECTABLE_FIELDS: usize = 8;
 
 fn validate_selectable(path: &Path<'_>, fields: &Value, version: &Value) -> Vec<FieldError> {
