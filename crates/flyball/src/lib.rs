@@ -89,9 +89,13 @@
 //! - A failure of a watch, an object or a reconcile affects nothing else, and is retried with backoff.
 //! - With a seeded [`Rng`] and a [`Clock`] on a single thread with paused time, a run repeats request by request.
 
-/// The README is compiled with the tests.
+/// The README and these pages are compiled with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/operator-flags.md")]
+#[doc = include_str!("../../../docs/reconcilers.md")]
+#[doc = include_str!("../../../docs/watching.md")]
+#[doc = include_str!("../../../docs/webhooks.md")]
 struct Readme;
 
 mod backoff;

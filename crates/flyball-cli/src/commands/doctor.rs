@@ -157,7 +157,10 @@ fn toolchain(findings: &mut Findings) {
         let about = format!("target {target}");
         match library.is_some_and(|folder| Path::new(&folder).is_dir()) {
             true => findings.good(&about, "installed"),
-            false => findings.absent(&about, "not installed", format!("needed for images: rustup target add {target}")),
+            false => {
+                let remedy = format!("optional: rustup target add {target}; without it, images contain glibc");
+                findings.absent(&about, "not installed", remedy);
+            }
         }
     }
 }
