@@ -1,6 +1,6 @@
 //! Scanners of JSON text that build nothing.
 //!
-//! A cache that decoded every object would spend most of its time and memory on fields that nobody reads. These
+//! A cache that decoded every object would spend most of its time and memory on fields that are never read. These
 //! scanners return the end of a value and the positions of an object's members; the caller decodes the piece that it
 //! needs with serde. Skipped text is not validated: invalid JSON may pass here and is rejected when it is decoded.
 
@@ -15,7 +15,7 @@ use std::ops::Range;
 #[error("malformed JSON at byte {0}")]
 pub(crate) struct Malformed(pub(crate) usize);
 
-/// Returns the position of the first byte from `at` on that is no white space.
+/// Returns the position of the first byte from `at` on that is not white space.
 pub(crate) fn blank(json: &[u8], mut at: usize) -> usize {
     while matches!(json.get(at), Some(b' ' | b'\n' | b'\t' | b'\r')) {
         at += 1;
@@ -229,11 +229,11 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// A value in JSON text, of which nothing is decoded before it is asked for.
+/// A value in JSON text, which is decoded on demand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw<'a>(pub(crate) &'a str);
 
-/// A value in JSON text whose end nobody looked for yet.
+/// A value in JSON text whose end is not known yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     text: &'a str,
@@ -368,7 +368,7 @@ pub(crate) fn decode_like(json: &str, wanted: &Value) -> serde_json::Result<Valu
     Ok(found.into())
 }
 
-/// Reads a string value; `None` if it is no string.
+/// Reads a string value; `None` for other types.
 pub(crate) fn text(value: &[u8]) -> Option<Cow<'_, str>> {
     unquoted(std::str::from_utf8(value).ok()?)
 }

@@ -329,7 +329,7 @@ impl Queue {
         self.change_after(|_| true, change)
     }
 
-    /// Changes the queue, after what came in if `sort` says so.
+    /// Changes the queue, after processing the intake if `sort` is set.
     fn change_after<T>(
         &self,
         sort: impl FnOnce(&mut Inner) -> bool,
@@ -364,7 +364,7 @@ impl Queue {
         result
     }
 
-    /// Sorts in what came in, and returns whether somebody waits for more.
+    /// Processes the intake, and returns whether a worker waits for more.
     fn sort_in(&self, inner: &mut Inner) {
         inner.unsorted = 0;
         let mut intake = lock(&self.intake);

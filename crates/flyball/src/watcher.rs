@@ -212,7 +212,7 @@ impl Watcher {
         known == 0 || since.elapsed() >= ABSENCE_DELAY && self.is_undiscovered().await
     }
 
-    /// Returns true if discovery knows nothing of the kind; `false` if it cannot be asked.
+    /// Returns true if discovery does not contain the kind; false if discovery fails.
     async fn is_undiscovered(&self) -> bool {
         let kind = self.writer.store().kind();
         let found = Kind::discover_by(&*self.client, kind.gvk()).await;

@@ -42,7 +42,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Fails if there is no response. A response of any status is none.
+    /// Fails if there is no response. A response with an error status is not a failure.
     pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, BoxError> {
         Ok(self.0.request(request.map(Full::new)).await?)
     }

@@ -122,7 +122,7 @@ impl ReconcileSession {
         .boxed()
     }
 
-    /// Builds the JSON of a child, or of an object that is not to be owned, and tells where it is.
+    /// Builds the JSON of a child, or of an object that is not to be owned, and returns its place.
     pub(super) fn named_object(&self, kind: &Kind, object: Value, owned: bool) -> Result<(ObjectKey, Value)> {
         let object = if owned { self.owned_object(kind, object)? } else { self.new_object(kind, object)? };
         let text = |field: &str| object["metadata"][field].as_str();
@@ -271,7 +271,7 @@ impl ReconcileSession {
         }
     }
 
-    /// Builds the JSON of a new object: with its kind, in its namespace, without what is not to be applied.
+    /// Builds the JSON of a new object: with its kind, in its namespace, without fields that must not be applied.
     fn new_object(&self, kind: &Kind, mut object: Value) -> Result<Value> {
         without_nulls(&mut object);
         let refuse = |text: String| Err(Error::from(text).terminal());
@@ -332,7 +332,7 @@ impl ReconcileSession {
         Ok(object)
     }
 
-    /// Refuses to take over what somebody else made.
+    /// Rejects the adoption of foreign objects.
     fn check_adoption(&self, kind: &Kind, key: &ObjectKey, known: &Entry) -> Result<()> {
         if known.is_deleting() {
             return Err(Error::from(format!("{kind} {key} is being deleted")).wait());
@@ -357,7 +357,7 @@ impl ReconcileSession {
     }
 }
 
-/// Refuses to make what the cache would never show.
+/// Rejects objects that the cache does not select.
 fn check_selected(store: &Store, key: &ObjectKey, object: &Value) -> Result<()> {
     match store.portion().selection.may_hold_object(key, object) {
         true => Ok(()),

@@ -230,7 +230,7 @@ impl ReconcileSession {
         Ok(declared)
     }
 
-    /// Deletes what was applied for the object and is declared no more; says what of it is still there.
+    /// Deletes objects that were applied for the object and are no longer declared; returns those that still exist.
     async fn prune(&self, declared: &[Vec<DeclaredChild<'_>>]) -> Result<Vec<String>> {
         let mut kept: BTreeMap<&Kind, BTreeSet<&ObjectKey>> = BTreeMap::new();
         for (kind, key, _) in declared.iter().flatten() {

@@ -17,7 +17,7 @@ impl<K: AnyResource> Context<K> {
     /// [`Condition`](crate::Condition) in `conditions` is completed: `lastTransitionTime` stays unless its status
     /// changed, `observedGeneration` is the generation of the object that the reconcile got, unless they are given.
     ///
-    /// Nothing is sent if the status says all that already.
+    /// Nothing is sent if the status is unchanged.
     ///
     /// Of several controllers of one kind in an operator, the one that was declared first applies under the operator's
     /// field manager, and each further one under `OPERATOR/CONTROLLER`. So each sets fields of its own, among them

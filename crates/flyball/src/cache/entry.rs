@@ -41,7 +41,7 @@ struct Span {
     end: u32,
 }
 
-/// Why a text is no object.
+/// Reason why a text is not an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -116,7 +116,7 @@ impl Entry {
         Ok((key, entry))
     }
 
-    /// Reads what is kept of an object.
+    /// Reads the selected part of an object.
     pub(crate) fn read(object: &[u8], manager: &str, kept: &KeptFields) -> Result<(ObjectKey, Self), Error> {
         match kept {
             KeptFields::Whole => Self::parse(object, manager),
@@ -134,7 +134,7 @@ impl Entry {
         }
     }
 
-    /// Returns what tells this state of this object from others, and nothing else of it.
+    /// Returns the identity and version of this state, without other data.
     pub(crate) fn identity(&self) -> Self {
         let json: Box<str> = self.piece(self.uid).into();
         Self {
@@ -164,7 +164,7 @@ impl Entry {
         json::decode_like(&self.json, wanted)
     }
 
-    /// Returns true if the object has more than is kept of it, which whoever wants it asks the API server for.
+    /// Returns true if the object has more data than the entry; readers get it from the API server.
     pub(crate) fn is_withheld(&self) -> bool {
         self.withheld
     }
@@ -199,7 +199,7 @@ impl Entry {
         self.piece(self.annotations)
     }
 
-    /// Returns true if nobody is to touch what belongs to the object for now.
+    /// Returns true if the object's dependents must not be changed for now.
     pub(crate) fn is_paused(&self) -> bool {
         let annotations = self.annotations();
         let value =
@@ -244,7 +244,7 @@ impl Entry {
         entries.find(|entry| is_of(*entry) == Some(true))?.find("fieldsV1").ok()?
     }
 
-    /// Returns what the field managers of the operator applied, as it stands in the metadata.
+    /// Returns the fields that the operator's field managers applied, as in the metadata.
     pub(crate) fn applied_entries(&self) -> Vec<serde_json::Value> {
         self.applied.as_deref().and_then(|applied| serde_json::from_str(applied).ok()).unwrap_or_default()
     }

@@ -59,7 +59,7 @@ impl Fields {
         }
     }
 
-    /// Returns what is kept of a member.
+    /// Returns the selection of a member.
     pub(crate) fn of(&self, member: &str) -> &Self {
         match self {
             Self::All | Self::None => self,
@@ -74,7 +74,7 @@ impl Fields {
         }
     }
 
-    /// Returns the text of an object without what is not kept.
+    /// Returns the text of an object without dropped fields.
     pub(crate) fn cut<'a>(&self, object: &'a [u8]) -> Result<Cow<'a, [u8]>, Malformed> {
         if *self == Self::All {
             return Ok(Cow::Borrowed(object));
@@ -84,7 +84,7 @@ impl Fields {
         Ok(Cow::Owned(kept))
     }
 
-    /// Copies what is kept of the value that begins at `at`.
+    /// Copies the selected part of the value that begins at `at`.
     fn copy(&self, json: &[u8], at: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
         match (self, json.get(at)) {
             (Self::Some(..), Some(b'{')) => {

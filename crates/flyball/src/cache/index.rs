@@ -188,7 +188,7 @@ impl DeclaredIndex {
         Self::new(IndexId::Type(TypeId::of::<I>()), |_, shown| shown.decoded(I::values).unwrap_or_default())
     }
 
-    /// Declares an index by what it takes from an object.
+    /// Declares an index by a function that extracts its values.
     pub(crate) fn new<V: Ord + Clone + Send + Sync + 'static>(
         id: IndexId,
         values: impl Fn(&ObjectKey, &DecodedEntry<'_>) -> Vec<V> + Send + Sync + 'static,
@@ -288,7 +288,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use proptest::prelude::*;
 
-    /// Config maps by the names of what is in them.
+    /// Config maps by the names of their entries.
     struct ByName;
 
     impl Index for ByName {

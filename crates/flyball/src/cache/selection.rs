@@ -4,7 +4,7 @@ use flyball_core::{FieldSelector, LabelSelector, ObjectKey};
 use serde_json::Value;
 use std::fmt::Write;
 
-/// The objects of a kind that are watched: all, unless a selector says less.
+/// The watched objects of a kind: all, unless selectors restrict them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selection {
     labels: LabelSelector,
@@ -49,7 +49,7 @@ impl Selection {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Returns what is added to the query of a request, each parameter behind a `&`.
+    /// Returns the additional query parameters of a request, each after a `&`.
     pub(crate) fn query(&self) -> String {
         let parameter = |name: &str, text: &str| match text {
             "" => String::new(),

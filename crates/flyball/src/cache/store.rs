@@ -17,7 +17,7 @@ use tokio::time::Instant;
 /// A change that a watcher received from the API server.
 #[derive(Debug)]
 pub(crate) enum Delta {
-    /// A list begins; what it brings replaces everything, once it is complete.
+    /// A list begins; its objects replace all others once it is complete.
     Restart,
     /// An object exists.
     Put(ObjectKey, Arc<Entry>),
@@ -25,9 +25,9 @@ pub(crate) enum Delta {
     Remove(ObjectKey, Entry),
     /// The list is complete, as of this revision.
     Complete(u64),
-    /// Everything up to this revision has been told.
+    /// All changes up to this revision have been delivered.
     Bookmark(u64),
-    /// The server does not know the kind: there is no object of it.
+    /// The server does not know the kind, so it has no objects.
     Absent,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct LastError {
 #[derive(Debug, Default)]
 struct Objects {
     by_key: BTreeMap<ObjectKey, Arc<Entry>>,
-    /// UID of an owner and key of what it owns.
+    /// UID of an owner and key of a dependent.
     by_owner: BTreeSet<(Box<str>, ObjectKey)>,
     indexes: Indexes,
 }
@@ -127,7 +127,7 @@ impl Store {
         (store, writer)
     }
 
-    /// Returns where the store stands among those of its operator.
+    /// Returns the position of the store among those of its operator.
     pub(crate) fn id(&self) -> StoreId {
         self.id
     }
@@ -464,7 +464,7 @@ fn is_same(a: &Entry, b: &Entry) -> bool {
 mod tests {
     use super::*;
 
-    /// Writes down what it hears, one word for each thing.
+    /// Records its calls, one word each.
     #[derive(Debug, Default)]
     struct RecordingListener(Mutex<Vec<String>>);
 
@@ -504,7 +504,7 @@ mod tests {
         Delta::Remove(key, entry)
     }
 
-    /// Applies `deltas` behind a first list of `a` and `b` at revision 5, and tells what a listener hears of them.
+    /// Applies `deltas` behind a first list of `a` and `b` at revision 5, and checks the calls of a listener.
     fn check(deltas: Vec<Delta>, expected: &[&str]) -> Arc<Store> {
         let kind = Kind::of::<k8s_openapi::api::core::v1::Namespace>();
         let (store, mut writer) = Store::new(0, kind, None);

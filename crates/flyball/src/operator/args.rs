@@ -124,7 +124,7 @@ struct CommonArgs {
     /// Format of the log
     #[arg(long, value_enum, default_value = "text")]
     log_format: log::Format,
-    /// Log more: -v debug, -vv everything; RUST_LOG says it per module
+    /// Increase log output: -v debug, -vv everything; RUST_LOG sets levels per module
     #[arg(short, long, action = ArgAction::Count)]
     verbose: u8,
 }

@@ -1,4 +1,4 @@
-//! The description that an operator gives of itself.
+//! The description of an operator.
 
 use super::Operator;
 use crate::description::{

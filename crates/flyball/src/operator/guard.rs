@@ -32,9 +32,9 @@ const REFUSED_TTL: Duration = Duration::from_secs(10);
 const MAX_ANSWERS: usize = 256;
 /// Bytes of a token; those of service accounts have about 1,000.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
-/// Questions about unknown tokens that are asked at once.
+/// Burst of reviews of unknown tokens.
 const QUESTION_BURST: u32 = 10;
-/// Time in which one more of them may be asked.
+/// Interval after which the burst grows by one.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval at which the certificate is checked.
 const CERTIFICATE_POLL_INTERVAL: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ pub(super) struct Guard {
     client: kube::Client,
     allowed: Answers,
     refused: Answers,
-    /// When the last question about an unknown token counts as asked.
+    /// Virtual time of the last review of an unknown token.
     turn: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -116,7 +116,7 @@ impl Guard {
         answer
     }
 
-    /// Completes when one more unknown token may be asked about. Whoever gives up waiting takes no turn.
+    /// Completes when one more unknown token may be reviewed. A cancelled wait takes no turn.
     async fn wait_for_turn(&self) {
         let mut last = self.turn.lock().await;
         let now = Instant::now();
@@ -168,7 +168,7 @@ pub(super) fn rules() -> Vec<PolicyRule> {
     vec![rule("authentication.k8s.io", "tokenreviews"), rule("authorization.k8s.io", "subjectaccessreviews")]
 }
 
-/// Creates the role of whoever is to read the metrics, such as Prometheus.
+/// Creates the role for readers of the metrics, such as Prometheus.
 pub(super) fn reader(operator: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -1,4 +1,4 @@
-//! The log of a program: a line for each thing that is told, as text for people or as JSON for machines.
+//! The log of a program: one line per event, as text for people or as JSON for machines.
 
 use clap::ValueEnum;
 use serde_json::{Map, Value};

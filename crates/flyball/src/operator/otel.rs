@@ -60,7 +60,7 @@ impl Export {
         Box::new(layer.with_location(false).with_threads(false).with_tracked_inactivity(false).with_filter(told))
     }
 
-    /// Sends what is left. It waits for the collector, five seconds at most.
+    /// Sends the remaining spans. Waits at most five seconds for the collector.
     pub(super) fn end(self, runtime: &Runtime) {
         // Whoever waits would hold up the sending, were it done on the runtime's only thread.
         let shut_down = runtime.spawn_blocking(move || self.0.shutdown());

@@ -228,7 +228,7 @@ impl Barrier {
         overdue
     }
 
-    /// Drops what is known of a key whose object is gone.
+    /// Drops the state of a key whose object was deleted.
     pub(crate) fn forget(&mut self, key: &ObjectKey) {
         self.remove(key);
     }

@@ -47,7 +47,7 @@ pub(super) struct Bucket {
     every: Duration,
     /// Time by which `full_at` may lie ahead while there is a token.
     slack: Duration,
-    /// When the bucket will be full, if nobody takes a token; `None` as long as nobody took one.
+    /// Time at which the bucket will be full without further acquisitions; `None` before the first one.
     full_at: Option<Instant>,
 }
 

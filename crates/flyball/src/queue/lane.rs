@@ -16,7 +16,7 @@ pub(super) struct Lane {
     len: usize,
 }
 
-/// An empty line with room for more keys than this gives its memory back.
+/// An empty lane with a larger capacity than this releases its memory.
 const MAX_IDLE_CAPACITY: usize = 1024;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,7 +98,7 @@ impl Lane {
     }
 }
 
-/// Returns what stands at this place, making room up to it.
+/// Returns the entry at this index, and grows the list if necessary.
 fn grow<T: Clone + Default>(list: &mut Vec<T>, place: u32) -> &mut T {
     let place = place as usize;
     if list.len() <= place {

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 pub(crate) enum Priority {
     /// It failed, and waits for its turn among all that failed.
     Retry,
-    /// Start-up and resyncs: nobody looks at the screen and waits.
+    /// Startup and resyncs, which are not urgent.
     Background,
     /// Objects that changed.
     Fresh,
@@ -46,7 +46,7 @@ pub(crate) enum Next {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(u32);
 
-/// Creates hashes that nobody outside can foresee and a simulation can repeat.
+/// A hasher that is unpredictable for others and repeatable in simulations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Salt(u64);
 
@@ -98,7 +98,7 @@ pub(crate) struct State {
     /// Fresh keys handed out since the last one of the background.
     streak: u32,
     delayed: BTreeSet<(Instant, u64, Ticket)>,
-    /// Numbers delays, so that equal ones keep the order in which they were asked for.
+    /// Sequence number of delays, so that equal ones keep their order.
     sequence: u64,
     pub(crate) adds: u64,
     pub(crate) retries: u64,
@@ -229,7 +229,7 @@ impl State {
         }
     }
 
-    /// Releases a held key, and returns true if it was added meanwhile.
+    /// Releases a held key, and returns true if it was added in the meantime.
     pub(crate) fn release(&mut self, key: &ObjectKey, now: Instant) -> bool {
         let Some(ticket) = self.find(key) else { return false };
         let slot = &mut self.keys[ticket.0];
@@ -245,7 +245,7 @@ impl State {
         wanted.is_some()
     }
 
-    /// Drops what is known of a key whose object is gone.
+    /// Drops the state of a key whose object was deleted.
     pub(crate) fn forget(&mut self, key: &ObjectKey) {
         let Some(ticket) = self.find(key) else { return };
         self.undelay(ticket);

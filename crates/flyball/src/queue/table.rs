@@ -14,7 +14,7 @@ pub(super) struct Table<T> {
     free: Vec<u32>,
 }
 
-/// An empty table of more slots than this gives its memory back.
+/// An empty table with more slots than this releases its memory.
 const MAX_IDLE_CAPACITY: usize = 1024;
 
 impl<T> Table<T> {

@@ -2,7 +2,7 @@
 //!
 //! A connection is in one phase at a time. Each phase in which the peer has to act has a deadline; those in which
 //! bodies are transferred move theirs with each byte. The deadlines are computed here and enforced by the parent
-//! module. This module knows neither what is asked nor what is answered.
+//! module. This module does not know requests and responses.
 //!
 //! Invariant: only the phase `Answering`, in which the peer waits, has no deadline.
 
@@ -25,7 +25,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of a body for which there is a second more.
 const MIN_BYTES_PER_SECOND: u64 = 100 << 10;
-/// Time between two requests; Go's client gives a connection up after 90 s.
+/// Time between two requests; Go's client closes a connection after 90 s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Progress of the peer of one connection.

@@ -175,7 +175,7 @@ impl List {
         }
     }
 
-    /// Returns what the list said of itself, once all of it was taken in.
+    /// Returns the metadata of the list, once it is complete.
     pub(super) fn finish(self) -> Result<ListMeta, Unreadable> {
         match self.place {
             Position::End if self.has_revision => Ok(self.meta),

@@ -37,7 +37,7 @@ pub(crate) struct Reachability {
 }
 
 impl Reachability {
-    /// Records that the server sent something, whatever it said; what a load balancer says for it is no answer.
+    /// Records that the server sent something. Errors of a load balancer do not count.
     pub(super) fn answered(&self) {
         let mut probes = self.probes();
         let was_away = probes.is_away();
@@ -57,7 +57,7 @@ impl Reachability {
         !self.probes().is_away()
     }
 
-    /// Probes the server whenever nothing was heard of it for a while. Streams alone do not show that it is away: a
+    /// Probes the server after a period without data. Streams alone do not show that it is away: a
     /// proxy may keep their connections open that lead nowhere.
     pub(crate) async fn probe_when_quiet(&self, client: &dyn HttpService, rng: Rng) {
         let (schedule, start) = (Schedule::new(rng), Instant::now());
@@ -80,7 +80,7 @@ impl Reachability {
         schedule.missed(&mut self.probes(), Instant::now());
     }
 
-    /// Returns true if nothing was heard of the server since a request got no answer.
+    /// Returns true if the server sent nothing since a request without a response.
     pub(super) fn is_missing(&self) -> bool {
         self.probes().is_missing()
     }

@@ -186,7 +186,7 @@ impl Probes {
         }
     }
 
-    /// Returns when the server has been quiet for so long, counted from `start` if nothing was heard of it.
+    /// Returns the time at which the server has been quiet for this period, counted from `start` if it sent nothing.
     pub(super) fn quiet_at(&self, start: Instant, time: Duration) -> Instant {
         self.heard.unwrap_or(start) + time
     }
@@ -211,7 +211,7 @@ impl Probes {
         self.next.is_some() && self.is_confirmed
     }
 
-    /// Returns true if nothing was heard of the server since a request got no answer.
+    /// Returns true if the server sent nothing since a request without a response.
     pub(super) fn is_missing(&self) -> bool {
         self.next.is_some()
     }

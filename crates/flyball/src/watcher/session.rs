@@ -155,7 +155,7 @@ enum State {
 pub(super) enum Step {
     /// The cache applies this.
     Apply(Delta),
-    /// The line says nothing.
+    /// The line contains no event.
     Nothing,
     /// The line could not be read: it is lost, and made up for by the next list.
     Lost(String),
@@ -212,7 +212,7 @@ impl Session {
         self.schedule.returned();
     }
 
-    /// Returns true if the server has said often enough that it does not know the kind.
+    /// Returns true if the server has reported often enough that it does not know the kind.
     pub(super) fn is_absent(&self) -> bool {
         self.unknown >= REFUSALS_OF_ABSENT_KIND
     }

@@ -81,7 +81,7 @@ impl Server {
         }
     }
 
-    /// Forgets the kind: nobody hears of what becomes of its objects.
+    /// Removes the kind without notifying watches.
     fn uninstall(&mut self) {
         self.revision += 1;
         self.objects.clear();
@@ -136,7 +136,7 @@ impl Server {
     }
 }
 
-/// Keeps what a listener hears, as a cache of its own.
+/// Records the calls of a listener, as a cache.
 #[derive(Debug, Default)]
 struct Mirror(Mutex<BTreeMap<String, u64>>);
 

@@ -28,7 +28,7 @@ const MAX_TREES_BYTES: usize = 96 << 20;
 const SMALL_TREE_BYTES: usize = 256 << 10;
 /// Bytes that are allocated when a body begins.
 const FIRST_BYTES: usize = 16 << 10;
-/// Bytes that one permit of a semaphore stands for.
+/// Bytes of one permit of a semaphore.
 const UNIT: usize = 1 << 10;
 
 /// Both budgets of one operator.
@@ -99,7 +99,7 @@ impl Budget {
         }
     }
 
-    /// Reads a body of at most so many bytes. One that says to be longer is refused before it is read.
+    /// Reads a body of at most this size. A larger `Content-Length` is rejected before the body is read.
     pub(super) async fn read<B: Body<Data: Send> + Send>(&self, body: B, limit: usize) -> Result<Review, Refusal> {
         if body.size_hint().lower() > limit as u64 {
             return Err(Refusal::TooLong { limit });

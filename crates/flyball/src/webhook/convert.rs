@@ -121,8 +121,8 @@ pub(super) fn tree_bytes(body: &[u8]) -> usize {
     2 * body.len() + trees.max().unwrap_or_default()
 }
 
-/// Answers a conversion review, or says why it is none. One object that cannot be converted fails the review: the API
-/// server takes all objects or nothing.
+/// Answers a conversion review, or returns the reason why it is invalid. One object that cannot be converted fails the
+/// review: the API server takes all objects or nothing.
 pub(super) fn answer(kinds: &BTreeMap<String, Arc<Conversions>>, body: &[u8]) -> Result<String, String> {
     let review: Review<'_> =
         serde_json::from_slice(body).map_err(|error| format!("not a ConversionReview: {error}"))?;

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 const INJECT: &str = "cert-manager.io/inject-ca-from";
 
 impl Declaration {
-    /// Returns the path at which something is asked, as controller-runtime names it.
+    /// Returns the path of a webhook, as in controller-runtime.
     pub(super) fn path(&self, duty: &str) -> String {
         let gvk = self.scope.kind.gvk();
         let group = gvk.group.replace('.', "-");
@@ -67,7 +67,7 @@ pub(crate) enum Reach {
 }
 
 impl Reach {
-    /// Reaches webhooks at a URL, in which port 0 stands for this one.
+    /// Returns the endpoint for webhooks at a URL; port 0 is replaced by this port.
     pub(crate) fn url(base: &str, port: u16) -> Self {
         let base = base.trim_end_matches('/');
         Self::Url(base.strip_suffix(":0").map_or_else(|| base.to_owned(), |host| format!("{host}:{port}")))
@@ -83,7 +83,7 @@ impl Reach {
         }
     }
 
-    /// Returns the name by which the API server verifies what is served.
+    /// Returns the server name that the API server verifies.
     pub(super) fn host(&self) -> String {
         self.names().into_iter().next().unwrap_or_default()
     }
@@ -122,14 +122,14 @@ pub(super) fn secret_name(operator: &str) -> String {
     format!("{operator}-webhook-certificates")
 }
 
-/// An object that tells the API server where webhooks are.
+/// An object that configures the addresses of webhooks in the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     /// Its resource, and the path below which it lies.
     pub(super) resource: &'static str,
     pub(super) group: &'static str,
     pub(super) name: String,
-    /// The path that each of its webhooks asks at; of a CRD the one of its conversion, without a name.
+    /// Paths by the names of its webhooks; for a CRD, the path of its conversion, without a name.
     pub(super) paths: BTreeMap<String, String>,
 }
 

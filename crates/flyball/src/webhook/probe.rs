@@ -34,7 +34,7 @@ pub(super) enum ProbeError {
     Unreachable(io::Error),
 }
 
-/// A time that stands still.
+/// A fixed time.
 #[derive(Debug)]
 struct At(UnixTime);
 

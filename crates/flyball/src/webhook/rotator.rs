@@ -397,7 +397,7 @@ mod tests {
         }
     }
 
-    /// Creates a rotator without targets; whoever it asks does not answer.
+    /// Creates a rotator without targets, whose server does not respond.
     fn rotator(
         certificates: Certificates,
         serving: Arc<Serving>,

@@ -39,7 +39,7 @@ pub(super) struct CertificateSecret {
 }
 
 impl CertificateSecret {
-    /// Reads a secret; what it does not hold, or holds in pieces, is made anew.
+    /// Reads a secret; missing or incomplete parts are created again.
     pub(super) fn read(secret: &Value) -> Self {
         let text = |key: String| {
             let bytes = STANDARD.decode(secret["data"][key].as_str()?).ok()?;

@@ -180,7 +180,7 @@ impl Handler for Converting {
     }
 }
 
-/// Finds what can be said of a request before its body is read; returns the time that it leaves.
+/// Validates the head of a request; returns the remaining time.
 fn check(head: &http::request::Parts, limit: usize) -> Result<Duration, Box<Response<Bytes>>> {
     let refuse = |code, why| Box::new(refuse(code, why));
     if head.method != Method::POST {
