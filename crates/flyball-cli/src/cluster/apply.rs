@@ -21,7 +21,11 @@ const MANAGER: &str = "flyball";
 /// Timeout of the API server to serve a new kind.
 const ESTABLISHED: Duration = Duration::from_secs(30);
 
-/// Reads the objects of a file, or of all YAML and JSON files of a folder in the order of their names.
+/// Files of kustomize, which list others.
+const KUSTOMIZATIONS: [&str; 2] = ["kustomization.yaml", "kustomization.yml"];
+
+/// Reads the objects of a file, or of all YAML and JSON files of a folder in the order of their names. Files of
+/// kustomize in the folder are skipped.
 pub(crate) fn read(path: &Path) -> Result<Vec<Value>> {
     let what = || format!("cannot read {}", path.display());
     if !fs::metadata(path).when(what())?.is_dir() {
@@ -29,7 +33,10 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Value>> {
     }
     let entries = fs::read_dir(path).when(what())?;
     let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>().when(what())?;
-    files.retain(|file| file.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json"));
+    let is_kustomization = |file: &Path| KUSTOMIZATIONS.iter().any(|name| file.ends_with(name));
+    files.retain(|file| {
+        !is_kustomization(file) && file.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json")
+    });
     files.sort();
     let mut objects = Vec::new();
     for file in files {
@@ -157,9 +164,10 @@ impl Connection {
     pub(crate) async fn place(&self, object: &Value) -> Result<(Api<DynamicObject>, String, String)> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
-        if version.is_empty() || kind.is_empty() || name.is_empty() {
-            return Err(Error::new("an object has no apiVersion, no kind or no metadata.name")
-                .hint("set all three; generateName cannot be applied"));
+        let fields = [("apiVersion", version), ("kind", kind), ("metadata.name", name)];
+        if let Some((missing, _)) = fields.iter().find(|(_, text)| text.is_empty()) {
+            let object = [kind, name].into_iter().find(|text| !text.is_empty()).unwrap_or("an object");
+            return Err(Error::new(format!("{object}: {missing} is missing")).hint("generateName cannot be applied"));
         }
         let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
         let found = pinned_kind(&self.client, &GroupVersionKind::gvk(group, version, kind)).await;

@@ -233,7 +233,9 @@ impl Local {
                 if let Some(made) = &self.made {
                     self.connection.remove_samples(made.samples()).await;
                 }
-                process.stop().await.and_then(|status| status.map_or(Ok(()), succeeded))
+                let stopped = process.stop().await.and_then(|status| status.map_or(Ok(()), succeeded));
+                // Why it was stopped is worth more than how it ended.
+                ended.and(stopped)
             }
         };
         self.withdraw().await;
@@ -269,8 +271,7 @@ impl Local {
                 Err(error) if !self.watch => return Err(error),
                 Err(error) => {
                     terminal::report(&error);
-                    let goes_on =
-                        if running.is_some() { "the previous program continues" } else { "nothing is running" };
+                    let goes_on = if running.is_some() { "the operator continues" } else { "nothing is running" };
                     say(&paint(Style::Busy, &format!("{goes_on}; waiting for a file change")));
                 }
                 Ok(()) => {}

@@ -99,7 +99,7 @@ fn an_operator_is_developed() {
     fs::set_permissions(home.0.join("op.new"), fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(home.0.join("op.new"), home.0.join("op")).unwrap();
     dev.until("manifests` failed with exit status: 3");
-    dev.until("the previous program continues; waiting for a file change");
+    dev.until("the operator continues; waiting for a file change");
     fs::write(&sample, "a: [").unwrap();
     dev.until("shop.yaml is not valid YAML");
     fs::write(&sample, SAMPLE).unwrap();
@@ -144,7 +144,7 @@ fn while_a_project_does_not_build_the_program_before_goes_on() {
     running.until("cargo |    Compiling op v0.1.0");
     running.until("starting operator=\"myapp-operator\"");
     fs::write(&source, "worse\n").unwrap();
-    running.until("the previous program continues; waiting for a file change");
+    running.until("the operator continues; waiting for a file change");
     fs::write(&source, "good\n\n").unwrap();
     running.until("cargo |    Compiling op v0.1.0");
     let said = running.stop();

@@ -155,7 +155,13 @@ fn what_cannot_be_applied_or_found_is_named() {
     home.run(&["apply", "-f", "nowhere.yaml"]).fails_with(&["cannot read nowhere.yaml"]);
     home.feed(&["apply", "-f", "-"], "a: [").fails_with(&["standard input is not valid YAML"]);
     home.feed(&["apply", "-f", "-"], "").fails_with(&["no objects found in -"]);
-    home.feed(&["apply", "-f", "-"], "{kind: Pod}").fails_with(&["no apiVersion, no kind or no metadata.name"]);
+    home.feed(&["apply", "-f", "-"], "{kind: Pod}").fails_with(&["error: Pod: apiVersion is missing"]);
+    for (object, error) in [
+        ("{apiVersion: v1}", "an object: kind is missing"),
+        ("{apiVersion: v1, kind: Pod}", "Pod: metadata.name is missing"),
+    ] {
+        home.feed(&["apply", "-f", "-"], object).fails_with(&[error, "generateName cannot be applied"]);
+    }
     home.feed(&["apply", "-f", "-"], SITE).fails_with(&["the cluster has no kind Site in example.com/v1"]);
     assert_eq!(home.run(&["apply"]).code, Some(2));
 }

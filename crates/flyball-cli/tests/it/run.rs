@@ -115,6 +115,12 @@ fn an_operator_runs_with_its_samples() {
     // Once for the manifests, once for the run.
     assert_eq!(said.err.matches("hello\n").count(), 2, "{said:?}");
 
+    // The operator has started by then, and stops.
+    fs::write(home.0.join("samples/wrong.yaml"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: No!}}").unwrap();
+    fs::write(home.0.join("samples/kustomization.yaml"), "resources: [shop.yaml]").unwrap();
+    let said = home.run(&[&["run", "--program", &program, "--samples"], &flags[..]].concat());
+    said.fails_with(&["error: cannot apply ConfigMap default/No!", "metadata.name"]);
+
     let said = run(&["--env-from=secret/greeting"]);
     assert_eq!(said.err.matches("good morning\n").count(), 2, "{said:?}");
     home.run(&["run", "--program", &program, "--env-from=secret/other"])

@@ -289,6 +289,14 @@ pub fn operator() -> Operator {
     let second = &after[&folder.join("src/api/redis_v1.rs")];
     assert!(second.contains("version = \"v1\"") && second.contains("pub size: u8,"), "{second}");
     assert!(second.contains("impl TryFrom<super::redis_v1alpha1::Redis> for Redis"), "{second}");
+    // The samples of both versions are applied together.
+    let sample = &after[&folder.join("config/samples/cache_v1_redis.yaml")];
+    assert!(
+        sample.contains("apiVersion: cache.acme.io/v1\n") && sample.contains("name: redis-sample-v1\n"),
+        "{sample}"
+    );
+    let test = &after[&folder.join("tests/redis_v1.rs")];
+    assert!(test.contains(".get(\"redis-sample-v1\")"), "{test}");
     let project = &after[&folder.join("PROJECT")];
     assert!(
         project.contains("  webhooks:\n    defaulting: true\n    validation: true\n    conversion: true\n"),

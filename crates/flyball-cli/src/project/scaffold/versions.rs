@@ -35,7 +35,10 @@ pub(crate) fn add(changes: &mut Changes, names: &Names, first: &Names, force: bo
         Some(text) => text.replacen(&first.api_version(), &names.api_version(), 1),
         None => names.fill(include_str!("../../../templates/sample.yaml"), &[]),
     };
-    let name = name_of(&sample, &first.sample)?;
+    // Samples are applied together, and each is an object of its own.
+    let (first_name, version) = (name_of(&sample, &first.sample)?, &names.resource.version);
+    let sample = sample.replacen(&format!("name: {first_name}"), &format!("name: {first_name}-{version}"), 1);
+    let name = name_of(&sample, &names.sample)?;
     changes.create(&format!("config/samples/{}", names.sample), sample, force)?;
     webhook::open(changes, first)?;
     webhook::converts(changes, first, names)?;
