@@ -1,10 +1,8 @@
 //! Capabilities of a cluster: `.Capabilities` in templates.
 
+use crate::helm::HelmVersion;
 use crate::value::object::{Field, Object, Record};
 use crate::value::{List, ListKind, Value};
-
-/// The Helm that templates believe to run in.
-const HELM_VERSION: &str = "v3.21.4";
 
 /// API versions of a Kubernetes 1.36 client, in the order of Helm.
 #[rustfmt::skip]
@@ -35,10 +33,26 @@ const API_VERSIONS: [&str; 55] = [
     "apiextensions.k8s.io/v1beta1", "apiextensions.k8s.io/v1",
 ];
 
+/// API versions of the client that a version of Helm has. That of Helm 4.1 is one of Kubernetes 1.35.
+fn api_versions(helm: HelmVersion) -> Vec<String> {
+    let of_1_35 = |version: &'static str| match version {
+        "admissionregistration.k8s.io/v1" => vec!["v1", version],
+        "v1" => vec![],
+        "autoscaling/v2" => vec![version, "autoscaling/v2beta1", "autoscaling/v2beta2"],
+        "scheduling.k8s.io/v1alpha2" => vec!["scheduling.k8s.io/v1alpha1"],
+        _ => vec![version],
+    };
+    let versions = API_VERSIONS.iter().flat_map(|version| helm.choose(vec![*version], of_1_35(version)));
+    versions.map(str::to_owned).collect()
+}
+
 /// A cluster's version and its API versions. The default is what Helm assumes when there is no cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
+    helm: HelmVersion,
     version: String,
+    /// As it was given, with what comes after the numbers.
+    git_version: String,
     major: String,
     minor: String,
     api_versions: Vec<String>,
@@ -46,19 +60,33 @@ pub struct Capabilities {
 
 impl Default for Capabilities {
     fn default() -> Self {
-        Self {
-            version: "v1.36.0".to_owned(),
-            major: "1".to_owned(),
-            minor: "36".to_owned(),
-            api_versions: API_VERSIONS.map(str::to_owned).to_vec(),
-        }
+        Self::of(HelmVersion::default())
     }
 }
 
 impl Capabilities {
+    /// Returns what a version of Helm assumes when there is no cluster.
+    pub fn of(helm: HelmVersion) -> Self {
+        let minor = helm.choose("36", "35");
+        let version = format!("v1.{minor}.0");
+        Self {
+            helm,
+            git_version: version.clone(),
+            version,
+            major: "1".to_owned(),
+            minor: minor.to_owned(),
+            api_versions: api_versions(helm),
+        }
+    }
+
+    /// The version of Helm that charts are rendered as.
+    pub fn helm(&self) -> HelmVersion {
+        self.helm
+    }
+
     /// Sets the version of Kubernetes, such as `v1.36.0` or `1.30`.
     ///
-    /// What comes after the third number goes, as with `helm template --kube-version`.
+    /// What comes after the third number goes, as with `helm template --kube-version`; Helm 4 keeps it in `.Version`.
     ///
     /// # Errors
     /// The text is not a version.
@@ -78,6 +106,8 @@ impl Capabilities {
             return Err(format!("illegal version string {}", crate::quote::quote(version.as_bytes())));
         }
         self.version = format!("v{}", parts.iter().map(ToString::to_string).collect::<Vec<_>>().join("."));
+        let git_version = if version.starts_with('v') { version.to_owned() } else { format!("v{version}") };
+        self.git_version = self.helm.choose(self.version.clone(), git_version);
         self.major = parts[0].to_string();
         self.minor = parts[1].to_string();
         Ok(())
@@ -86,6 +116,11 @@ impl Capabilities {
     /// The version of Kubernetes, such as `v1.36.0`.
     pub fn kube_version(&self) -> &str {
         &self.version
+    }
+
+    /// The same with what comes after the numbers, as far as Helm shows it.
+    pub(crate) fn git_version(&self) -> &str {
+        &self.git_version
     }
 
     /// Replaces the API versions: `apps/v1`, and of a cluster also `apps/v1/Deployment`.
@@ -101,11 +136,11 @@ impl Capabilities {
     /// As templates see it.
     pub(crate) fn to_value(&self) -> Value {
         let kube = Record {
-            type_name: "chartutil.KubeVersion",
+            type_name: self.helm.choose("chartutil.KubeVersion", "common.KubeVersion"),
             is_pointer: false,
             embedded: 0,
             fields: vec![
-                Field::plain("Version", Value::str(&self.version)),
+                Field::plain("Version", Value::str(&self.git_version)),
                 Field::plain("Major", Value::str(&self.major)),
                 Field::plain("Minor", Value::str(&self.minor)),
             ],
@@ -116,7 +151,7 @@ impl Capabilities {
             is_pointer: false,
             embedded: 0,
             fields: vec![
-                Field { name: "Version", json: "version", omit_empty: true, value: Value::str(HELM_VERSION) },
+                Field { name: "Version", json: "version", omit_empty: true, value: Value::str(self.helm.number()) },
                 Field { name: "GitCommit", json: "git_commit", omit_empty: true, value: Value::str("") },
                 Field { name: "GitTreeState", json: "git_tree_state", omit_empty: true, value: Value::str("") },
                 Field { name: "GoVersion", json: "go_version", omit_empty: true, value: Value::str("") },
@@ -125,12 +160,12 @@ impl Capabilities {
         };
         let versions = self.api_versions.iter().map(Value::str).collect();
         Value::object(Object::Record(Record {
-            type_name: "*chartutil.Capabilities",
+            type_name: self.helm.choose("*chartutil.Capabilities", "*common.Capabilities"),
             is_pointer: true,
             embedded: 0,
             fields: vec![
                 Field::plain("KubeVersion", Value::object(Object::Record(kube))),
-                Field::plain("APIVersions", Value::List(List::new(ListKind::VersionSet, versions))),
+                Field::plain("APIVersions", Value::List(List::new(ListKind::VersionSet(self.helm), versions))),
                 Field::plain("HelmVersion", Value::object(Object::Record(helm))),
             ],
             string: None,

@@ -9,6 +9,7 @@ pub(crate) mod schema;
 pub(crate) use load::message as load_message;
 pub use metadata::{Dependency, ImportValue, Maintainer, Metadata};
 
+use crate::helm::HelmVersion;
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -50,6 +51,12 @@ pub enum ChartError {
     /// There is nothing at the path.
     #[error("path {0:?} not found")]
     Missing(String),
+    /// There is no `Chart.yaml` in a folder that Helm 4 shall open.
+    #[error("unable to detect chart at {0}: open {0}: no such file or directory")]
+    NoChart(String),
+    /// It is of a version that Helm 4 does not know.
+    #[error("unsupported chart version")]
+    Version,
     /// A file cannot be read.
     #[error("error reading {path}: {message}")]
     Read {
@@ -104,7 +111,16 @@ impl Chart {
     /// # Errors
     /// There is no chart, or it is not as Helm takes it.
     pub fn open(path: &Path) -> Result<Chart, ChartError> {
-        load::open(path)
+        Self::open_as(path, HelmVersion::default())
+    }
+
+    /// Opens a chart as a version of Helm does: to Helm 4, `values.yaml` may be several documents, and not every
+    /// `apiVersion` is known.
+    ///
+    /// # Errors
+    /// As [`Chart::open`].
+    pub fn open_as(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> {
+        load::open(path, helm)
     }
 
     /// Reads a chart from the bytes of a `.tgz`.
@@ -112,7 +128,7 @@ impl Chart {
     /// # Errors
     /// It is no archive, or no chart.
     pub fn from_archive(bytes: &[u8]) -> Result<Chart, ChartError> {
-        load::from_archive(bytes)
+        load::from_archive(bytes, HelmVersion::default())
     }
 
     /// Its name.
@@ -189,6 +205,10 @@ impl Chart {
     /// # Errors
     /// Helm's message about them.
     pub fn check_dependencies(&self) -> Result<(), String> {
+        self.check_dependencies_as(HelmVersion::default())
+    }
+
+    pub(crate) fn check_dependencies_as(&self, helm: HelmVersion) -> Result<(), String> {
         let is_there = |wanted: &&Dependency| self.dependencies.iter().any(|child| child.name() == wanted.name);
         let missing: Vec<&str> =
             self.metadata.dependencies.iter().filter(|wanted| !is_there(wanted)).map(|d| d.name.as_str()).collect();
@@ -196,8 +216,9 @@ impl Chart {
             return Ok(());
         }
         Err(format!(
-            "An error occurred while checking for chart dependencies. You may need to run `helm dependency build` to fetch \
+            "{} error occurred while checking for chart dependencies. You may need to run `helm dependency build` to fetch \
              missing dependencies: found in Chart.yaml, but missing in charts/ directory: {}",
+            helm.choose("An", "an"),
             missing.join(", ")
         ))
     }

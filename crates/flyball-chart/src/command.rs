@@ -1,23 +1,19 @@
 //! The command `helm template`: arguments in, text out.
 
+mod flags;
+
 use crate::chart::load_message;
 use crate::quote::quote;
 use crate::template::exec::Templates;
 use crate::template::node::Source;
 use crate::value::Value;
 use crate::world::{Budget, World};
-use crate::{Capabilities, Chart, Release, RenderOptions, Rendered, Seed, Values};
+use crate::{Capabilities, Chart, HelmVersion, Release, RenderOptions, Rendered, Seed, Values};
+use flags::IdleFlags;
 use flyball_core::Clock;
+use std::io::Read;
 use std::path::Path;
 use std::rc::Rc;
-
-/// `helm template` as a program of its own, which knows the words for flags that it has not.
-#[derive(clap::Parser)]
-#[command(disable_version_flag = true, no_binary_name = true, name = "template")]
-struct Program {
-    #[command(flatten)]
-    args: TemplateArgs,
-}
 
 /// The arguments of `helm template`. See <https://helm.sh/docs/helm/helm_template/>.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -79,6 +75,34 @@ pub struct TemplateArgs {
     /// Print only the output of these templates
     #[arg(short, long, value_name = "TEMPLATE")]
     pub show_only: Vec<String>,
+    /// Write the output into files in this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub output_dir: Option<String>,
+    /// Write the files into a folder of the release's name
+    #[arg(long)]
+    pub release_name: bool,
+    /// Render as Helm 3 or as Helm 4 does
+    #[arg(long, value_name = "VERSION", default_value = "3")]
+    pub helm_version: HelmVersion,
+    /// Print the error alone, without advice
+    #[arg(long)]
+    pub debug: bool,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true)]
+    dry_run: Option<Option<String>>,
+    #[arg(long, hide = true)]
+    validate: bool,
+    #[arg(long, hide = true)]
+    verify: bool,
+    #[arg(long, hide = true)]
+    repo: Option<String>,
+    #[arg(long, hide = true)]
+    enable_dns: bool,
+    #[arg(long, hide = true)]
+    post_renderer: Option<String>,
+    #[arg(long, hide = true, allow_hyphen_values = true)]
+    post_renderer_args: Vec<String>,
+    #[command(flatten)]
+    idle: IdleFlags,
 }
 
 impl TemplateArgs {
@@ -87,24 +111,40 @@ impl TemplateArgs {
     /// # Errors
     /// A flag is unknown or lacks its value; or help was asked for, which is the message then.
     pub fn parse(arguments: &[String]) -> Result<TemplateArgs, String> {
-        use clap::Parser;
-        use clap::error::{ContextKind, ErrorKind};
-        Program::try_parse_from(arguments).map(|program| program.args).map_err(|error| {
-            match (error.kind(), error.get(ContextKind::InvalidArg)) {
-                (ErrorKind::UnknownArgument, Some(flag)) => {
-                    let flag = flag.to_string();
-                    match flag.strip_prefix('-').filter(|short| !short.starts_with('-')) {
-                        Some(short) => format!("unknown shorthand flag: '{short}' in -{short}"),
-                        None => format!("unknown flag: {flag}"),
-                    }
-                }
-                (ErrorKind::InvalidValue, Some(flag)) => {
-                    let flag = flag.to_string();
-                    format!("flag needs an argument: {}", flag.split(' ').next().unwrap_or(&flag))
-                }
-                _ => error.to_string(),
+        flags::parse(arguments)
+    }
+
+    /// Checks flags that ask for what a rendering without a cluster does not do.
+    fn check(&self) -> Result<(), String> {
+        let not_done = |flag: &str, why: &str| Err(format!("{flag} is not supported: {why}"));
+        let dry_run = self.dry_run.as_ref().map(|value| value.as_deref().unwrap_or("client"));
+        match (self.helm_version, dry_run) {
+            (_, None | Some("client")) | (HelmVersion::V3, Some("" | "true")) => {}
+            (_, Some("server")) | (HelmVersion::V3, Some("none" | "false")) => {
+                return not_done("--dry-run=server", "charts are rendered without a cluster");
             }
-        })
+            (HelmVersion::V3, Some(_)) => {
+                return Err("Invalid dry-run flag. Flag must one of the following: false, true, none, client, server"
+                    .to_owned());
+            }
+            (HelmVersion::V4, Some("none")) => {
+                return Err("invalid dry-run value (\"none\"). Must be \"server\" or \"client\"".to_owned());
+            }
+            (HelmVersion::V4, Some(other)) => {
+                let other = quote(other.as_bytes());
+                return Err(format!("invalid dry-run value ({other}). Must be \"none\", \"server\", or \"client\""));
+            }
+        }
+        if self.validate {
+            return not_done("--validate", "charts are rendered without a cluster");
+        }
+        if self.post_renderer.is_some() || !self.post_renderer_args.is_empty() {
+            return not_done("--post-renderer", "no other programs are run; pipe the output into one");
+        }
+        if self.enable_dns {
+            return not_done("--enable-dns", "nothing is asked of the network; getHostByName is empty");
+        }
+        Ok(())
     }
 }
 
@@ -115,6 +155,24 @@ pub struct Output {
     pub text: String,
     /// Warnings for standard error.
     pub warnings: Vec<String>,
+    /// For the files of `--output-dir`, by their paths, in the order in which they are written.
+    pub files: Vec<(String, String)>,
+}
+
+impl Output {
+    /// Writes the files; paths are relative to a folder.
+    ///
+    /// # Errors
+    /// A message of the operating system, with the path.
+    pub fn write_files(&self, folder: &Path) -> Result<(), String> {
+        for (path, text) in &self.files {
+            let file = folder.join(path);
+            let made = file.parent().map_or(Ok(()), std::fs::create_dir_all);
+            made.and_then(|()| std::fs::write(&file, text))
+                .map_err(|error| format!("open {path}: {}", load_message(&error)))?;
+        }
+        Ok(())
+    }
 }
 
 /// Helm's hint for errors in templates.
@@ -125,30 +183,39 @@ const ADVICE: &str = "\n\nUse --debug flag to render out invalid YAML";
 /// # Errors
 /// Helm's message, without `Error: ` before it.
 pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, seed: Seed) -> Result<Output, String> {
-    let mut capabilities = Capabilities::default();
+    let helm = args.helm_version;
+    let mut capabilities = Capabilities::of(helm);
     if let Some(version) = &args.kube_version {
         capabilities
             .set_kube_version(version)
             .map_err(|message| format!("invalid kube version '{version}': {message}"))?;
     }
+    args.check()?;
     capabilities.add_api_versions(args.api_versions.iter().cloned());
     let (name, chart) = name_and_chart(args, &clock, &seed)?;
     let path = folder.join(chart.trim());
-    if !path.exists() {
-        return Err(missing(chart.trim()));
+    if !path.exists() || (args.repo.is_some() && helm == HelmVersion::V4) {
+        return Err(missing(chart.trim(), args.repo.as_deref()));
+    }
+    if args.verify {
+        return Err(match path.is_dir() {
+            true => "unpacked charts cannot be verified".to_owned(),
+            false => "--verify is not supported: provenance is not checked".to_owned(),
+        });
     }
     let values = values(args, folder)?;
-    let chart = Chart::open(&path).map_err(|error| error.to_string())?;
+    let chart = Chart::open_as(&path, helm).map_err(|error| error.to_string())?;
     let mut warnings = chart.warnings().to_vec();
     if chart.metadata().chart_type == "library" {
         return Err("library charts are not installable".to_owned());
     }
     if chart.metadata().deprecated {
-        warnings.push("WARNING: This chart is deprecated".to_owned());
+        let warning = helm.choose("WARNING: This chart is deprecated", "level=WARN msg=\"this chart is deprecated\"");
+        warnings.push(warning.to_owned());
     }
-    chart.check_dependencies()?;
+    chart.check_dependencies_as(helm)?;
     let release = Release { name, namespace: args.namespace.clone(), revision: 1, is_upgrade: args.is_upgrade };
-    release.check_name()?;
+    release.check_name().map_err(|message| format!("{}{message}", helm.choose("", "release name check failed: ")))?;
     let options = RenderOptions {
         clock,
         seed,
@@ -157,16 +224,25 @@ pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, seed: Seed) ->
         ..RenderOptions::default()
     };
     let rendered = chart.render_with(&values, &release, &capabilities, &options).map_err(|error| {
-        let advice = if error.is_in_templates() { ADVICE } else { "" };
+        let advice = if error.is_in_templates() && !args.debug { ADVICE } else { "" };
         format!("{error}{advice}")
     })?;
     warnings.extend(rendered.warnings.iter().cloned());
-    let text = print(args, &chart, &rendered);
-    let text = if args.show_only.is_empty() { text } else { only(&text, &args.show_only)? };
-    Ok(Output { text, warnings })
+    let (mut text, files) = match &args.output_dir {
+        None => (print(args, &chart, &rendered), Vec::new()),
+        Some(folder) => print_files(args, folder, &release.name, &chart, &rendered),
+    };
+    if !args.show_only.is_empty() {
+        text = only(&text, &args.show_only)?;
+    }
+    Ok(Output { text, warnings, files })
 }
 
-fn missing(chart: &str) -> String {
+fn missing(chart: &str, repository: Option<&str>) -> String {
+    let scheme = chart.split_once("://").map(|(scheme, _)| scheme);
+    if repository.is_some() || matches!(scheme, Some("http" | "https" | "oci")) {
+        return format!("charts are not fetched: download {chart} first, and name the folder or the archive");
+    }
     if chart.starts_with(['/', '.']) {
         return format!("path {} not found", quote(chart.as_bytes()));
     }
@@ -209,13 +285,26 @@ fn generated_name(text: &str, clock: &Clock, seed: &Seed) -> Result<String, Stri
 
 fn values(args: &TemplateArgs, folder: &Path) -> Result<Values, String> {
     let mut values = Values::default();
-    let read =
-        |path: &str| std::fs::read(folder.join(path)).map_err(|error| format!("open {path}: {}", load_message(&error)));
+    let read = |path: &str| {
+        let mut text = Vec::new();
+        match path.trim() {
+            "-" => std::io::stdin().read_to_end(&mut text).map(|_| text).map_err(|error| load_message(&error)),
+            url if url.starts_with("http://") || url.starts_with("https://") => {
+                Err(format!("values are not fetched: download {url} first"))
+            }
+            _ => std::fs::read(folder.join(path)).map_err(|error| format!("open {path}: {}", load_message(&error))),
+        }
+    };
+    let helm = args.helm_version;
     for file in &args.values {
-        values.merge_yaml(file, &read(file)?).map_err(|error| error.to_string())?;
+        values.merge_yaml_as(file, &read(file)?, helm).map_err(|error| error.to_string())?;
     }
     for argument in &args.set_json {
-        values.set_json(argument).map_err(|error| error.to_string())?;
+        let set = match helm {
+            HelmVersion::V3 => values.set_json_pairs(argument),
+            HelmVersion::V4 => values.set_json(argument),
+        };
+        set.map_err(|error| error.to_string())?;
     }
     for argument in &args.set {
         values.set(argument).map_err(|error| error.to_string())?;
@@ -240,14 +329,45 @@ fn print(args: &TemplateArgs, chart: &Chart, rendered: &Rendered) -> String {
     }
     rendered.manifests.iter().for_each(|manifest| document(&manifest.path, &manifest.text));
     let mut out = format!("{}\n", text.trim());
-    if !args.no_hooks {
-        for hook in &rendered.hooks {
-            if !(args.skip_tests && hook.events.contains(&crate::HookEvent::Test)) {
-                out.push_str(&format!("---\n# Source: {}\n{}\n", hook.manifest.path, hook.manifest.text));
-            }
-        }
+    for hook in printed_hooks(args, rendered) {
+        out.push_str(&format!("---\n# Source: {}\n{}\n", hook.manifest.path, hook.manifest.text));
     }
     out
+}
+
+/// Returns what Helm prints when it writes files, and the files.
+fn print_files(
+    args: &TemplateArgs,
+    folder: &str,
+    release: &str,
+    chart: &Chart,
+    rendered: &Rendered,
+) -> (String, Vec<(String, String)>) {
+    let mut text = String::new();
+    let mut files: Vec<(String, String)> = Vec::new();
+    let mut write = |folder: &str, path: &str, body: &str| {
+        let file = format!("{folder}/{path}");
+        text.push_str(&format!("wrote {file}\n"));
+        let document = format!("---\n# Source: {path}\n{body}\n");
+        match files.iter_mut().find(|(other, _)| *other == file) {
+            Some((_, written)) => written.push_str(&document),
+            None => files.push((file, document)),
+        }
+    };
+    if args.include_crds {
+        chart.crds().iter().for_each(|crd| write(folder, &crd.path, &crd.text));
+    }
+    let inner = if args.release_name { format!("{folder}/{release}") } else { folder.to_owned() };
+    rendered.manifests.iter().for_each(|manifest| write(&inner, &manifest.path, &manifest.text));
+    printed_hooks(args, rendered).for_each(|hook| write(&inner, &hook.manifest.path, &hook.manifest.text));
+    text.push('\n');
+    (text, files)
+}
+
+fn printed_hooks<'r>(args: &TemplateArgs, rendered: &'r Rendered) -> impl Iterator<Item = &'r crate::Hook> {
+    let (none, no_tests) = (args.no_hooks, args.skip_tests);
+    let is_test = |hook: &crate::Hook| hook.events.contains(&crate::HookEvent::Test);
+    rendered.hooks.iter().filter(move |hook| !(none || no_tests && is_test(hook)))
 }
 
 /// Returns the output of the requested templates, in the order of the request.

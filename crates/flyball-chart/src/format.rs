@@ -278,7 +278,7 @@ impl Verb {
     fn item(&self, out: &mut Vec<u8>, item: &Value, letter: char, depth: usize) {
         match item {
             Value::Nil if self.sharp && letter == 'v' => out.extend(b"interface {}(nil)"),
-            Value::Nil if letter != 'v' => out.extend(format!("%!{letter}(<nil>)").bytes()),
+            Value::Nil => out.extend(b"<nil>"),
             item => self.write(out, item, letter, depth),
         }
     }
@@ -415,7 +415,7 @@ impl Verb {
         };
         let sign = if is_negative {
             "-"
-        } else if self.plus {
+        } else if self.plus && letter != 'v' {
             "+"
         } else if self.space {
             " "
@@ -444,15 +444,16 @@ impl Verb {
                 Some(precision) => general(number, precision.max(1), self.sharp),
             },
             (None, 'f' | 'F') => format!("{number:.*}", self.precision.unwrap_or(6)),
+            (None, 'x' | 'X') if self.precision.is_none() => hexadecimal(number),
             (None, 'e' | 'E') => scientific(number, self.precision.unwrap_or(6)),
             _ => return self.bad(out, letter, value),
         };
-        if matches!(letter, 'E' | 'G') {
+        if matches!(letter, 'E' | 'G' | 'X') {
             text = text.to_uppercase();
         }
         let is_infinite = number.is_infinite();
         if !text.starts_with('-') {
-            if self.plus || (is_infinite && !self.space) {
+            if (self.plus && letter != 'v') || (is_infinite && !self.space) {
                 text.insert(0, '+');
             } else if self.space {
                 text.insert(0, ' ');
@@ -474,6 +475,28 @@ fn scientific(number: f64, precision: usize) -> String {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+}
+
+/// `%x` of a float: its bits.
+fn hexadecimal(number: f64) -> String {
+    const FRACTION: u32 = 52;
+    const BIAS: i64 = 1023;
+    let bits = number.abs().to_bits();
+    let (mut fraction, mut exponent) =
+        (bits & ((1 << FRACTION) - 1), i64::try_from(bits >> FRACTION).unwrap_or(0) - BIAS);
+    if number == 0.0 {
+        exponent = 0;
+    } else if exponent == -BIAS {
+        // Numbers this small have no leading one.
+        let shift = fraction.leading_zeros() - (u64::BITS - FRACTION - 1);
+        (fraction, exponent) = ((fraction << shift) & ((1 << FRACTION) - 1), 1 - BIAS - i64::from(shift));
+    }
+    let digits = format!("{fraction:013x}");
+    let digits = digits.trim_end_matches('0');
+    let sign = if number.is_sign_negative() { "-" } else { "" };
+    let lead = u8::from(number != 0.0);
+    let point = if digits.is_empty() { "" } else { "." };
+    format!("{sign}0x{lead}{point}{digits}p{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
 }
 
 /// `%.3g`.

@@ -30,6 +30,7 @@ mod tests;
 
 pub(crate) use helm::MESSAGE as FAILURE;
 
+use crate::helm::HelmVersion;
 use crate::text::{Marks, Text, Writer};
 use crate::value::{IntKind, List, ListKind, Map, MapKind, Type, Value};
 use crate::world::Call;
@@ -197,6 +198,12 @@ pub(crate) fn find(name: &str) -> Option<&'static Function> {
     FUNCTIONS.get(name)
 }
 
+/// Tells whether a version of Helm has a function.
+pub(crate) fn is_in(name: &str, helm: HelmVersion) -> bool {
+    let is_new = name == "mustToYaml";
+    find(name).is_some() && (helm == HelmVersion::V4 || !is_new)
+}
+
 fn functions() -> BTreeMap<&'static str, Function> {
     let mut table = Table(BTreeMap::new());
     builtins::add(&mut table);
@@ -262,6 +269,11 @@ fn marked(value: &Value) -> Text {
         Value::Str(text) => text.clone(),
         _ => Text::new(&[], Marks::new()),
     }
+}
+
+/// The bytes of a text as characters: some functions of sprig take each byte for one.
+fn byte_chars(value: &Value) -> impl Iterator<Item = char> {
+    bytes(value).iter().map(|byte| char::from(*byte))
 }
 
 /// The number of an argument whose parameter is one.

@@ -5,8 +5,9 @@
 //! arguments: the clock, the seed and the cluster that templates may look up objects in are handed in with
 //! [`RenderOptions`].
 //!
-//! The reference is Helm 3: `tests/cases` holds charts with the output of Helm itself, which this crate repeats byte
-//! for byte. So messages are Helm's and Go's, and YAML is read and written here and not by the workspace's library.
+//! The reference is Helm, 3 or [4](HelmVersion): `tests/cases` holds charts with the output of Helm itself, which this
+//! crate repeats byte for byte. So messages are Helm's and Go's, and YAML is read and written here and not by the
+//! workspace's library.
 //!
 //! No input makes this crate panic, or take more than its [`Budget`]: charts, values and stored texts may come from
 //! anybody.
@@ -18,6 +19,7 @@ mod dates;
 mod format;
 mod functions;
 mod glob;
+mod helm;
 mod memory;
 mod number;
 mod quote;
@@ -35,6 +37,7 @@ mod yaml;
 pub use capabilities::Capabilities;
 pub use chart::{Chart, ChartError, CrdFile, Dependency, File, ImportValue, Maintainer, Metadata};
 pub use command::{Output, TemplateArgs, template};
+pub use helm::HelmVersion;
 pub use release::Release;
 pub use render::{DeletePolicy, Hook, HookEvent, Manifest, RenderError, RenderOptions, Rendered, outline_difference};
 pub use seed::Seed;

@@ -21,6 +21,12 @@ pub(crate) fn quote_with(bytes: &[u8], is_ascii: bool) -> String {
     out
 }
 
+/// A text in backquotes if it can stand there, else in quotes: as Go shows patterns.
+pub(crate) fn backquote(text: &str) -> String {
+    let can_stand = |c: char| c != '`' && c != '\u{7f}' && c != '\u{feff}' && (c >= ' ' || c == '\t');
+    if text.chars().all(can_stand) { format!("`{text}`") } else { quote(text.as_bytes()) }
+}
+
 pub(crate) fn escape(out: &mut String, c: char, quote: char, is_ascii: bool) {
     match c {
         '\\' => out.push_str("\\\\"),

@@ -7,12 +7,14 @@ mod dependencies;
 mod manifests;
 mod order;
 mod outline;
+mod trace;
 
 pub(crate) use manifests::split;
 pub use outline::difference as outline_difference;
 
 use crate::capabilities::Capabilities;
 use crate::chart::{Chart, File, schema};
+use crate::helm::HelmVersion;
 use crate::memory;
 use crate::release::Release;
 use crate::seed::Seed;
@@ -112,6 +114,17 @@ pub enum RenderError {
     /// A template does not parse, or fails.
     #[error("{0}")]
     Template(String),
+    /// The same as Helm 4 shows it.
+    #[error("{shown}")]
+    Trace {
+        /// On one line, as Helm 3 shows it.
+        message: String,
+        /// Over several lines.
+        shown: String,
+    },
+    /// The dependencies of the chart cannot be processed with the values.
+    #[error("chart dependencies processing failed: {0}")]
+    Dependencies(String),
     /// The output of a template is not YAML, or no object.
     #[error("YAML parse error on {path}: {message}")]
     Manifest {
@@ -125,12 +138,15 @@ pub enum RenderError {
 impl RenderError {
     /// Returns the message with the reason first if it is long, within a bound.
     pub fn brief(&self) -> String {
-        brief::brief(&self.to_string())
+        match self {
+            RenderError::Trace { message, .. } => brief::brief(message),
+            other => brief::brief(&other.to_string()),
+        }
     }
 
     /// Returns true if values were fine, so that it is the templates where the mistake is.
     pub fn is_in_templates(&self) -> bool {
-        !matches!(self, RenderError::Values(_) | RenderError::Schema(_))
+        !matches!(self, RenderError::Values(_) | RenderError::Dependencies(_) | RenderError::Schema(_))
     }
 }
 
@@ -223,17 +239,21 @@ fn render(
     let _bounds = memory::Scope::new(options.budget.bytes);
     let mut chart = chart.clone();
     let mut log = Vec::new();
-    dependencies::process(&mut chart, values.as_map(), &mut log).map_err(RenderError::Values)?;
+    let helm = capabilities.helm();
+    dependencies::process(&mut chart, values.as_map(), &mut log).map_err(|message| match helm {
+        HelmVersion::V3 => RenderError::Values(message),
+        HelmVersion::V4 => RenderError::Dependencies(message),
+    })?;
     let all = coalesce(&chart, values.as_map(), Nulls::Delete, &mut log).map_err(RenderError::Values)?;
     if !options.skip_schema_validation {
         schema::validate(&chart, &all).map_err(RenderError::Schema)?;
     }
     let wanted = &chart.metadata.kube_version;
     if !wanted.is_empty() && !crate::semver::is_compatible(wanted, capabilities.kube_version()) {
-        let actual = capabilities.kube_version().to_owned();
+        let actual = capabilities.git_version().to_owned();
         return Err(RenderError::KubeVersion { wanted: wanted.clone(), actual });
     }
-    let mut scope = Scope { templates: BTreeMap::new() };
+    let mut scope = Scope { helm, templates: BTreeMap::new() };
     let mut release = release_value(release);
     let all = serde_json::Value::Object(all);
     let all = match values.trusted() {
@@ -248,8 +268,8 @@ fn render(
     let Value::Map(all) = all else { unreachable!("a JSON object becomes a map") };
     scope.chart(&chart, chart.name(), true, &all, &release, &capabilities.to_value());
     let (clock, budget) = (options.clock.clone(), options.budget.clone());
-    let world = World::new(clock, &options.seed, options.cluster, budget, options.evaluates_data);
-    let files = scope.execute(&world).map_err(RenderError::Template)?;
+    let world = World::new(clock, &options.seed, options.cluster, budget, options.evaluates_data).of(helm);
+    let files = scope.execute(&world)?;
     let mut rendered = manifests::collect(&files, &world, &mut log)?;
     let own_notes = format!("{}/templates/{NOTES}", chart.name());
     let notes = files.iter().filter(|(path, _)| path.ends_with(NOTES) && (options.sub_notes || **path == own_notes));
@@ -280,6 +300,7 @@ struct Template {
 
 /// The templates of a chart and its subcharts, each with the values that are its own.
 struct Scope {
+    helm: HelmVersion,
     templates: BTreeMap<String, Template>,
 }
 
@@ -296,19 +317,19 @@ impl Scope {
     ) -> Value {
         let bytes = |file: &File| (file.path.clone(), Value::Bytes(Rc::from(file.data.as_slice())));
         let files = chart.files.iter().map(bytes).collect();
-        let values = Map { kind: MapKind::Values, entries: Rc::clone(&values.entries) };
+        let values = Map { kind: MapKind::Values(self.helm), entries: Rc::clone(&values.entries) };
         let mut children = BTreeMap::new();
         for child in &chart.dependencies {
             // The values of a subchart are those below its name, and not a copy: what it sets, its parent sees.
             let inner = match values.get(child.name()) {
                 Some(Value::Map(inner)) => inner,
-                _ => Map::empty(MapKind::Values),
+                _ => Map::empty(MapKind::Values(self.helm)),
             };
             let path = format!("{path}/charts/{}", child.name());
             children.insert(child.name().to_owned(), self.chart(child, &path, false, &inner, release, capabilities));
         }
         let entries = [
-            ("Chart", chart.metadata.to_value(is_root)),
+            ("Chart", chart.metadata.to_value(is_root, self.helm)),
             ("Files", Value::Map(Map::new(MapKind::Files, files))),
             ("Release", release.clone()),
             ("Capabilities", capabilities.clone()),
@@ -325,7 +346,7 @@ impl Scope {
             }
             let template = Template {
                 text: String::from_utf8_lossy(&file.data).into_owned(),
-                data: data.clone(),
+                data: Map { kind: MapKind::Values(self.helm), ..data.clone() },
                 base_path: format!("{path}/templates"),
             };
             self.templates.insert(format!("{path}/{}", file.path), template);
@@ -334,7 +355,7 @@ impl Scope {
     }
 
     /// Executes all templates but partials.
-    fn execute(self, world: &World<'_>) -> Result<BTreeMap<String, Text>, String> {
+    fn execute(self, world: &World<'_>) -> Result<BTreeMap<String, Text>, RenderError> {
         // What lies deeper is parsed first, so that a parent's definitions replace those of its subcharts.
         let mut order: Vec<&String> = self.templates.keys().collect();
         order.sort_by_key(|path| std::cmp::Reverse((path.matches('/').count(), *path)));
@@ -342,7 +363,7 @@ impl Scope {
         for path in &order {
             templates
                 .add(Source::new(path, &self.templates[*path].text), world)
-                .map_err(|message| parse_error(&message))?;
+                .map_err(|message| RenderError::Template(parse_error(&message)))?;
         }
         let templates = Rc::new(templates);
         let mut rendered = BTreeMap::new();
@@ -354,10 +375,10 @@ impl Scope {
             let template = &self.templates[path];
             let about = [("Name", Value::str(path)), ("BasePath", Value::str(&template.base_path))];
             let about = about.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-            template.data.set("Template", Value::Map(Map::new(MapKind::Values, about)));
+            template.data.set("Template", Value::Map(Map::new(MapKind::Values(self.helm), about)));
             let out = templates
                 .execute(world, path, Value::Map(template.data.clone()))
-                .map_err(|message| execution_error(&message))?;
+                .map_err(|message| execution_error(message, self.helm))?;
             rendered.insert(path.clone(), without_no_value(&out));
         }
         Ok(rendered)
@@ -374,14 +395,18 @@ fn parse_error(message: &str) -> String {
 }
 
 /// Messages of `fail` and `required` are shown without their call stack.
-fn execution_error(message: &str) -> String {
+fn execution_error(message: String, helm: HelmVersion) -> RenderError {
     let (start, end) = crate::functions::FAILURE;
     let mut parts = message.splitn(3, ": ");
     if let (Some(_), Some(location), Some(rest)) = (parts.next(), parts.next(), parts.next())
         && let Some(from) = rest.find(start)
         && let Some(to) = rest.rfind(end)
     {
-        return format!("execution error at ({location}): {}", &rest[from + start.len()..to]);
+        let reason = &rest[from + start.len()..to];
+        return RenderError::Template(format!("execution error at ({location}): {reason}"));
     }
-    message.to_owned()
+    match helm {
+        HelmVersion::V3 => RenderError::Template(message),
+        HelmVersion::V4 => RenderError::Trace { shown: trace::trace(&message), message },
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! See <https://github.com/Masterminds/semver#checking-version-constraints>.
 
+use crate::helm::HelmVersion;
 use crate::quote::quote;
 use regex::Regex;
 use std::cmp::Ordering;
@@ -121,7 +122,8 @@ struct Patterns {
 }
 
 static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
-    let regex = |text: String| Regex::new(&text).expect("a constant pattern");
+    // As in Go, space is ASCII, which also makes the patterns small.
+    let regex = |text: String| Regex::new(&text.replace(r"\s", r"[\t\n\f\r ]")).expect("a constant pattern");
     Patterns {
         one: regex(format!(r"^\s*({OPERATORS})\s*({PATTERN})\s*$")),
         range: regex(format!(r"\s*({PATTERN})\s+-\s+({PATTERN})\s*")),
@@ -129,6 +131,24 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
         valid: regex(format!(r"^(\s*({OPERATORS})\s*({PATTERN})\s*)((?:\s+|,\s*)({OPERATORS})\s*({PATTERN})\s*)*$")),
     }
 });
+
+/// Why a constraint is none.
+pub(crate) enum Error {
+    Improper(String),
+    Version,
+}
+
+impl Error {
+    /// The words of the library that a version of Helm has.
+    pub(crate) fn message(&self, helm: HelmVersion) -> String {
+        match self {
+            Error::Improper(text) => {
+                format!("improper constraint: {}", helm.choose(quote(text.as_bytes()), text.clone()))
+            }
+            Error::Version => "constraint parser error".to_owned(),
+        }
+    }
+}
 
 /// Constraints on versions: one of several lists, of which all must hold.
 pub(crate) struct Constraints(Vec<Vec<Constraint>>);
@@ -146,7 +166,7 @@ impl Constraints {
     ///
     /// # Errors
     /// They are none.
-    pub(crate) fn parse(text: &str) -> Result<Constraints, String> {
+    pub(crate) fn parse(text: &str) -> Result<Constraints, Error> {
         let mut text = text.to_owned();
         let ranges: Vec<(String, String)> = PATTERNS
             .range
@@ -158,7 +178,7 @@ impl Constraints {
         }
         let group = |part: &str| {
             if !PATTERNS.valid.is_match(part) {
-                return Err(format!("improper constraint: {}", quote(part.as_bytes())));
+                return Err(Error::Improper(part.to_owned()));
             }
             PATTERNS.find.find_iter(part).map(|found| Constraint::parse(found.as_str())).collect()
         };
@@ -175,9 +195,8 @@ impl Constraints {
 }
 
 impl Constraint {
-    fn parse(text: &str) -> Result<Constraint, String> {
-        let parts =
-            PATTERNS.one.captures(text).ok_or_else(|| format!("improper constraint: {}", quote(text.as_bytes())))?;
+    fn parse(text: &str) -> Result<Constraint, Error> {
+        let parts = PATTERNS.one.captures(text).ok_or_else(|| Error::Improper(text.to_owned()))?;
         let part = |at: usize| parts.get(at).map_or("", |found| found.as_str());
         let is_open = |part: &str| matches!(part.trim_start_matches('.'), "" | "x" | "X" | "*");
         let (major, minor, patch, pre) = (part(3), part(4), part(5), part(6));
@@ -190,7 +209,7 @@ impl Constraint {
         } else {
             (3, part(2).to_owned())
         };
-        let version = Version::parse(&version).map_err(|_| "constraint parser error".to_owned())?;
+        let version = Version::parse(&version).map_err(|_| Error::Version)?;
         Ok(Constraint { operator: part(1).to_owned(), version, numbers })
     }
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod object;
 
+use crate::helm::HelmVersion;
 use crate::memory::{self, Held};
 use crate::text::{Marks, Text};
 use object::Object;
@@ -55,7 +56,7 @@ pub(crate) enum ListKind {
     /// `[]*chart.Maintainer` and its like.
     Named(&'static str),
     /// `chartutil.VersionSet`, texts with a method.
-    VersionSet,
+    VersionSet(HelmVersion),
 }
 
 /// A map with texts for keys.
@@ -237,7 +238,7 @@ pub(crate) enum MapKind {
     /// `map[string]interface {}`.
     Any,
     /// `chartutil.Values`, the same with another name.
-    Values,
+    Values(HelmVersion),
     Strings,
     /// `engine.files`, bytes by path.
     Files,
@@ -252,7 +253,7 @@ impl ListKind {
 
 impl MapKind {
     pub(crate) fn holds_any(self) -> bool {
-        matches!(self, MapKind::Any | MapKind::Values)
+        matches!(self, MapKind::Any | MapKind::Values(_))
     }
 }
 
@@ -289,10 +290,10 @@ impl fmt::Display for Type {
             Type::List(ListKind::Any) => "[]interface {}",
             Type::List(ListKind::Strings) => "[]string",
             Type::List(ListKind::Ints) => "[]int",
-            Type::List(ListKind::VersionSet) => "chartutil.VersionSet",
+            Type::List(ListKind::VersionSet(helm)) => helm.choose("chartutil.VersionSet", "common.VersionSet"),
             Type::List(ListKind::Named(name)) | Type::Object(name) => name,
             Type::Map(MapKind::Any) => "map[string]interface {}",
-            Type::Map(MapKind::Values) => "chartutil.Values",
+            Type::Map(MapKind::Values(helm)) => helm.choose("chartutil.Values", "common.Values"),
             Type::Map(MapKind::Strings) => "map[string]string",
             Type::Map(MapKind::Files) => "engine.files",
         })
@@ -305,9 +306,9 @@ impl Type {
         match (self, other) {
             (Type::Any | Type::Reflect, _) => true,
             // Types with equal content of which one has no name.
-            (Type::Map(MapKind::Any), Type::Map(MapKind::Values))
-            | (Type::Map(MapKind::Values), Type::Map(MapKind::Any)) => true,
-            (Type::List(ListKind::Strings), Type::List(ListKind::VersionSet)) => true,
+            (Type::Map(MapKind::Any), Type::Map(MapKind::Values(_)))
+            | (Type::Map(MapKind::Values(_)), Type::Map(MapKind::Any)) => true,
+            (Type::List(ListKind::Strings), Type::List(ListKind::VersionSet(_))) => true,
             (this, other) => this == other,
         }
     }

@@ -2,6 +2,7 @@
 
 mod set;
 
+use crate::helm::HelmVersion;
 use crate::yaml;
 use serde_json::{Map, Value};
 
@@ -79,9 +80,12 @@ impl Values {
     /// # Errors
     /// The text is not YAML, or no mapping.
     pub fn merge_yaml(&mut self, name: &str, text: &[u8]) -> Result<(), ValuesError> {
-        let map = yaml::read_map(text)
-            .map_err(|error| ValuesError::File { file: name.to_owned(), message: error.to_string() })?;
-        let map: Map<String, Value> = map.into_iter().map(|(key, value)| (key, value.to_values())).collect();
+        self.merge_yaml_as(name, text, HelmVersion::default())
+    }
+
+    /// The same as a version of Helm does: to Helm 4, a file may be several documents.
+    pub(crate) fn merge_yaml_as(&mut self, name: &str, text: &[u8], helm: HelmVersion) -> Result<(), ValuesError> {
+        let map = read(text, helm).map_err(|message| ValuesError::File { file: name.to_owned(), message })?;
         self.change(|values| {
             merge(values, map.clone());
             Ok(())
@@ -133,6 +137,11 @@ impl Values {
                 Err(_) => Err(ValuesError::Json { argument: format!("JSON: {argument}") }),
             };
         }
+        self.set_json_pairs(argument)
+    }
+
+    /// Sets JSON as `--set-json` of Helm 3 does: only `key=value` pairs.
+    pub(crate) fn set_json_pairs(&mut self, argument: &str) -> Result<(), ValuesError> {
         self.change(|map| set::parse(argument, map, &set::Mode::Json))
             .map_err(|_| ValuesError::Json { argument: argument.to_owned() })
     }
@@ -145,6 +154,45 @@ impl Values {
         self.change(|map| set::parse(argument, map, &set::Mode::Literal))
             .map_err(|message| ValuesError::Set { flag: "--set-literal", message })
     }
+}
+
+/// Reads a file of values. To Helm 4, it may be several documents, of which each goes over those before it.
+///
+/// # Errors
+/// A document is not YAML, or no mapping.
+pub(crate) fn read(text: &[u8], helm: HelmVersion) -> Result<Map<String, Value>, String> {
+    let one = |text: &[u8]| -> Result<Map<String, Value>, String> {
+        let map = yaml::read_map(text).map_err(|error| error.to_string())?;
+        Ok(map.into_iter().map(|(key, value)| (key, value.to_values())).collect())
+    };
+    if helm == HelmVersion::V3 {
+        return one(text);
+    }
+    let mut values = Map::new();
+    let mut document: &[u8] = &[];
+    let mut from = 0;
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        if let Some(rest) = line.strip_prefix(b"---") {
+            let rest = rest.trim_ascii();
+            if !matches!(rest.first(), None | Some(b'#')) {
+                let rest = String::from_utf8_lossy(rest);
+                return Err(format!("error reading yaml document: invalid Yaml document separator: {rest}"));
+            }
+            if !document.is_empty() {
+                let map = one(document).map_err(|message| format!("cannot unmarshal yaml document: {message}"))?;
+                merge(&mut values, map);
+                from += document.len() + line.len();
+                document = &[];
+                continue;
+            }
+        }
+        document = &text[from..from + document.len() + line.len()];
+    }
+    if !document.is_empty() {
+        let map = one(document).map_err(|message| format!("cannot unmarshal yaml document: {message}"))?;
+        merge(&mut values, map);
+    }
+    Ok(values)
 }
 
 /// Go decodes every number of JSON as a float.

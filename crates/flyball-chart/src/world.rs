@@ -1,14 +1,19 @@
 //! The environment of a rendering: clock, seed, lookups in a cluster, and budget.
 
+use crate::helm::HelmVersion;
 use crate::memory;
 use crate::seed::{Draws, Seed};
 use crate::text::Text;
 use crate::value::Value;
 use flyball_core::Clock;
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
+/// Patterns of which a rendering keeps what was made of them.
+const MAX_PATTERNS: usize = 256;
 /// Nesting depth of values that are written, copied or compared.
 pub(crate) const VALUE_DEPTH: usize = 1_000;
 /// Bytes of a text that count as one step.
@@ -101,6 +106,9 @@ pub(crate) struct World<'w> {
     pub(crate) budget: Budget,
     /// `tpl` evaluates data.
     pub(crate) evaluates: bool,
+    pub(crate) helm: HelmVersion,
+    /// Compiled patterns of the chart.
+    patterns: RefCell<BTreeMap<String, Rc<dyn Any>>>,
     steps: Cell<u64>,
     check_at: Cell<(u64, usize)>,
     pub(crate) included: RefCell<BTreeMap<String, usize>>,
@@ -146,10 +154,38 @@ impl<'w> World<'w> {
             depth: Cell::new(0),
             budget,
             evaluates,
+            helm: HelmVersion::default(),
+            patterns: RefCell::default(),
             steps: Cell::new(0),
             check_at: Cell::new((STEPS_PER_CHECK, memory::held() + BYTES_PER_CHECK)),
             included: RefCell::default(),
         }
+    }
+
+    /// Makes something of a pattern of the chart, or returns what was made of it before.
+    ///
+    /// # Errors
+    /// What the making says.
+    pub(crate) fn pattern<T: Any>(
+        &self,
+        pattern: &str,
+        make: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<Rc<T>, String> {
+        let known = self.patterns.borrow().get(pattern).cloned();
+        if let Some(made) = known.and_then(|made| made.downcast().ok()) {
+            return Ok(made);
+        }
+        let made = Rc::new(make(pattern)?);
+        let mut patterns = self.patterns.borrow_mut();
+        if patterns.len() < MAX_PATTERNS {
+            patterns.insert(pattern.to_owned(), Rc::clone(&made) as Rc<dyn Any>);
+        }
+        Ok(made)
+    }
+
+    /// Does as a version of Helm.
+    pub(crate) fn of(self, helm: HelmVersion) -> Self {
+        Self { helm, ..self }
     }
 
     /// Returns how many steps were counted.

@@ -12,6 +12,7 @@ mod scanner;
 pub(crate) use emit::{Origin, Version};
 
 use crate::memory::{self, Held};
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -147,14 +148,41 @@ fn check_encoding(bytes: &[u8]) -> Result<&str, Error> {
             return Err(Error::Yaml("invalid Unicode character".to_owned()));
         }
     };
+    if has_control(text) {
+        return Err(Error::Yaml(CONTROL.to_owned()));
+    }
+    Ok(text)
+}
+
+/// A text as go-yaml reads it from JSON: a next-line character is a line break, and one line break between quotes is a
+/// space.
+pub(crate) fn folded(text: &str) -> Cow<'_, str> {
+    const NEXT_LINE: char = '\u{85}';
+    if !text.contains(NEXT_LINE) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(NEXT_LINE) {
+        out.push_str(rest[..at].trim_end_matches(' '));
+        let after = rest[at..].trim_start_matches([' ', NEXT_LINE]);
+        let breaks = rest[at..rest.len() - after.len()].matches(NEXT_LINE).count();
+        out.push_str(&if breaks == 1 { " ".to_owned() } else { "\n".repeat(breaks - 1) });
+        rest = after;
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
+const CONTROL: &str = "control characters are not allowed";
+
+/// Tells whether a text has characters that go-yaml does not read.
+fn has_control(text: &str) -> bool {
     let is_good = |c: char| {
         matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}')
             || matches!(c, '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
     };
-    if !text.chars().all(is_good) {
-        return Err(Error::Yaml("control characters are not allowed".to_owned()));
-    }
-    Ok(text)
+    !text.chars().all(is_good)
 }
 
 impl Data {
@@ -180,6 +208,28 @@ impl Data {
             Data::Str(_) => "str",
             Data::List(_) => "seq",
             Data::Map(_) => "map",
+        }
+    }
+
+    /// Checks what sigs.k8s.io/yaml finds when it reads the JSON that it makes YAML of. JSON has codes for most control
+    /// characters, but not
+    /// for all.
+    ///
+    /// # Errors
+    /// A text has characters that go-yaml does not read.
+    pub(crate) fn check_readable(&self) -> Result<(), String> {
+        let check = |text: &str| {
+            let is_plain = |c: char| c < ' ';
+            if text.is_ascii() && !text.contains('\u{7f}') || !has_control(&text.replace(is_plain, "")) {
+                return Ok(());
+            }
+            Err(format!("yaml: {CONTROL}"))
+        };
+        match self {
+            Data::Str(text) => check(text),
+            Data::List(items) => items.iter().try_for_each(Data::check_readable),
+            Data::Map(entries) => entries.iter().try_for_each(|(key, value)| check(key).and(value.check_readable())),
+            _ => Ok(()),
         }
     }
 

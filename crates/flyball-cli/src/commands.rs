@@ -83,6 +83,11 @@ pub(crate) enum Command {
     Up(aliases::AliasArgs),
 }
 
+/// Runs a command of Helm, whose command line and messages are Helm's. Returns nothing if it is another one.
+pub(crate) fn helm_command(arguments: &[String]) -> Option<ExitCode> {
+    helm::run_as_helm(arguments)
+}
+
 impl Command {
     /// Runs the command and returns the exit code of the program.
     pub(crate) fn run(self, verbose: u8) -> Result<ExitCode> {

@@ -41,6 +41,10 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args_os().map(|text| text.to_string_lossy().into_owned()).collect();
+    if let Some(code) = commands::helm_command(&arguments) {
+        return code;
+    }
     let cli = Cli::parse();
     // An operator has a log of its own.
     if !matches!(cli.command, Command::Operate(_)) {

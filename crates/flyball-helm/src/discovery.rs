@@ -1,7 +1,7 @@
 //! Capabilities of the cluster, as templates see them in `.Capabilities`.
 
 use flyball::{Context, Result};
-use flyball_chart::Capabilities;
+use flyball_chart::{Capabilities, HelmVersion};
 use kube::core::DynamicObject;
 use serde_json::Value;
 
@@ -9,8 +9,8 @@ use serde_json::Value;
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Reads the version of the API server and the kinds that it serves.
-pub(crate) async fn capabilities(cx: &Context<DynamicObject>) -> Result<Capabilities> {
-    let mut capabilities = Capabilities::default();
+pub(crate) async fn capabilities(cx: &Context<DynamicObject>, helm: HelmVersion) -> Result<Capabilities> {
+    let mut capabilities = Capabilities::of(helm);
     let version = get(cx, "/version", "application/json").await?;
     capabilities.set_kube_version(version["gitVersion"].as_str().unwrap_or_default())?;
     let mut found = Vec::new();

@@ -12,8 +12,8 @@ use crate::storage;
 use crate::watches::Watch;
 use flyball::{Clock, Context, Error, Result};
 use flyball_chart::{
-    Budget, Capabilities, Chart, DeletePolicy, Hook, HookEvent, Release, RenderError, RenderOptions, Rendered, Seed,
-    Values,
+    Budget, Capabilities, Chart, DeletePolicy, HelmVersion, Hook, HookEvent, Release, RenderError, RenderOptions,
+    Rendered, Seed, Values,
 };
 use flyball_core::time::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -66,6 +66,7 @@ impl Job {
 #[derive(Debug)]
 pub(crate) struct Source {
     chart: Arc<Chart>,
+    helm: HelmVersion,
     digest: String,
     definitions: Vec<CustomResourceDefinition>,
     /// The same as they are written.
@@ -78,7 +79,7 @@ impl Source {
     pub(crate) fn open(watch: &Watch) -> Result<Self, OperatorError> {
         let failed =
             |source| OperatorError::Chart { chart: watch.chart.clone(), kind: watch.kind.kind.to_string(), source };
-        let chart = Chart::open(&watch.chart).map_err(failed)?;
+        let chart = Chart::open_as(&watch.chart, watch.helm_version).map_err(failed)?;
         let (mut definitions, mut crds) = (Vec::new(), Vec::new());
         for file in chart.crds() {
             let wrong = |why: String| crate::error::DefinitionError::Yaml { file: file.path.clone().into(), why };
@@ -92,7 +93,7 @@ impl Source {
         let digest = digest_of(&chart);
         let mut found = Vec::new();
         templates(&chart, &mut found);
-        Ok(Self { chart: Arc::new(chart), digest, definitions, crds, templates: found })
+        Ok(Self { chart: Arc::new(chart), helm: watch.helm_version, digest, definitions, crds, templates: found })
     }
 
     /// Returns the digest of the chart.
@@ -139,6 +140,9 @@ impl Source {
         if watch.structure_from_values {
             texts.push(b"structureFromValues");
         }
+        if self.helm == HelmVersion::V4 {
+            texts.push(b"helmVersion 4");
+        }
         hex(&texts)
     }
 
@@ -152,8 +156,8 @@ impl Source {
         RenderRequest { values, release, seed, at, evaluates }: RenderRequest,
     ) -> Result<Option<Rendered>> {
         let capabilities = match self.templates().any(|text| text.contains(".Capabilities")) {
-            true => discovery::capabilities(cx).await?,
-            false => Capabilities::default(),
+            true => discovery::capabilities(cx, self.helm).await?,
+            false => Capabilities::of(self.helm),
         };
         let answers = Answers::new(Arc::clone(kinds), &release.namespace);
         let asked = RenderRequest { values, release, seed, at, evaluates };
@@ -203,7 +207,7 @@ impl Source {
             }
         }
         let release = Release { name: name.into(), namespace: namespace.into(), revision: 1, is_upgrade: false };
-        let rendered = match self.chart.render(&values, &release, &Capabilities::default()) {
+        let rendered = match self.chart.render(&values, &release, &Capabilities::of(self.helm)) {
             Ok(rendered) => rendered,
             // A chart may ask for values that it has no defaults for.
             Err(error) => return tracing::debug!(kind = %watch.kind, name, %error, "cannot be rendered beforehand"),

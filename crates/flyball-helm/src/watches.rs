@@ -2,6 +2,7 @@
 
 use crate::selector;
 use flyball::{GroupVersionKind, Kind};
+use flyball_chart::HelmVersion;
 use flyball_core::time::{parse_duration, parse_unsigned_duration};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +12,7 @@ use std::time::Duration;
 /// Bytes of `watches.yaml`.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The fields of an entry.
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 12] = [
     "group",
     "version",
     "kind",
@@ -23,6 +24,7 @@ const FIELDS: [&str; 11] = [
     "maxConcurrentReconciles",
     "evaluateTemplates",
     "structureFromValues",
+    "helmVersion",
 ];
 
 /// A `watches.yaml`: an entry for each kind.
@@ -76,6 +78,8 @@ pub struct Watch {
     /// lists, and what replaces the text around them. Whoever writes a custom resource would choose what such objects
     /// consist of.
     pub structure_from_values: bool,
+    /// The version of Helm that the chart is rendered as: 3, unless the entry says 4.
+    pub helm_version: HelmVersion,
 }
 
 /// Why a `watches.yaml` is of no use.
@@ -262,6 +266,7 @@ impl Watch {
             watch_dependent_resources: flag("watchDependentResources", true)?,
             evaluate_templates: flag("evaluateTemplates", false)?,
             structure_from_values: flag("structureFromValues", false)?,
+            helm_version: helm_version(entry)?,
             override_values: override_values(entry, variable)?,
             selector: selector::read(entry.get("selector")).map_err(|why| ("selector".to_owned(), why))?,
             reconcile_period: reconcile_period(entry)?,
@@ -281,6 +286,14 @@ fn text(entry: &Map<String, Value>, field: &str) -> Result<Option<String>, (Stri
         Some(Value::String(text)) if text.is_empty() => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(other) => Err((field.to_owned(), format!("{other} is no text; put it in quotes"))),
+    }
+}
+
+fn helm_version(entry: &Map<String, Value>) -> Result<HelmVersion, (String, String)> {
+    match entry.get("helmVersion") {
+        None | Some(Value::Null) => Ok(HelmVersion::default()),
+        Some(Value::String(text)) => text.parse().map_err(|why| ("helmVersion".to_owned(), why)),
+        Some(other) => other.to_string().parse().map_err(|why| ("helmVersion".to_owned(), why)),
     }
 }
 
@@ -386,6 +399,16 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_that_names_no_version_of_helm_means_3() {
+        let of = |more: &str| {
+            let entry = format!("- {{version: v1, kind: Memcached, chart: src{more}}}");
+            parse(&entry).unwrap().entries()[0].helm_version
+        };
+        assert_eq!([of(""), of(", helmVersion: 3")], [HelmVersion::V3; 2]);
+        assert_eq!([of(", helmVersion: 4"), of(", helmVersion: '4'")], [HelmVersion::V4; 2]);
+    }
+
+    #[test]
     fn what_is_wrong_is_named_by_entry_and_field() {
         let entry = |more: &str| format!("- {{version: v1, kind: Memcached, chart: src, {more}}}");
         check(
@@ -406,7 +429,7 @@ mod tests {
             &entry("role: x"),
             "FILE: entry 1 (Memcached): role: there is no such field; there are group, version, kind, chart, \
              watchDependentResources, overrideValues, selector, reconcilePeriod, maxConcurrentReconciles, evaluateTemplates, \
-             structureFromValues",
+             structureFromValues, helmVersion",
         );
         check(
             &entry("evaluateTemplates: 'yes'"),
@@ -415,6 +438,10 @@ mod tests {
         check(
             &entry("structureFromValues: 1"),
             "FILE: entry 1 (Memcached): structureFromValues: 1 is neither true nor false: write one of them, without quotes",
+        );
+        check(
+            &entry("helmVersion: 5"),
+            "FILE: entry 1 (Memcached): helmVersion: 5 is no version of Helm: there are 3 and 4",
         );
         check(
             &entry("overrideValues: {size: 3}"),

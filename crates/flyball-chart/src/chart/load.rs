@@ -3,6 +3,8 @@
 use super::archive::{Left, MAX_CHART_BYTES, MAX_FILE_BYTES, without_mark};
 use super::ignore::Rules;
 use super::{Chart, ChartError, File, Metadata, archive};
+use crate::helm::HelmVersion;
+use crate::values;
 use crate::yaml;
 use serde_json::Map;
 use std::collections::BTreeMap;
@@ -11,7 +13,7 @@ use std::path::Path;
 /// Nesting depth of subcharts and folders.
 const DEPTH: usize = 50;
 
-pub(super) fn open(path: &Path) -> Result<Chart, ChartError> {
+pub(super) fn open(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> {
     let shown = path.display().to_string();
     let read_error = |error: std::io::Error| ChartError::Read { path: shown.clone(), message: message(&error) };
     let found = match std::fs::metadata(path) {
@@ -20,7 +22,12 @@ pub(super) fn open(path: &Path) -> Result<Chart, ChartError> {
         Err(error) => return Err(read_error(error)),
     };
     if found.is_dir() {
-        return nested(folder(path)?, 0, &mut Left::new());
+        let named = path.join("Chart.yaml");
+        if helm == HelmVersion::V4 && !named.exists() {
+            let named = std::path::absolute(&named).unwrap_or(named);
+            return Err(ChartError::NoChart(named.display().to_string()));
+        }
+        return nested(folder(path)?, 0, &mut Left::new(), helm);
     }
     if found.len() > MAX_CHART_BYTES {
         return Err(ChartError::Large { path: shown, bound: MAX_CHART_BYTES });
@@ -33,13 +40,13 @@ pub(super) fn open(path: &Path) -> Result<Chart, ChartError> {
             false => format!("file '{shown}' does not appear to be a gzipped archive; got 'text/plain; charset=utf-8'"),
         }));
     }
-    from_archive(&bytes)
+    from_archive(&bytes, helm)
 }
 
 /// Creates a chart from an archive.
-pub(super) fn from_archive(bytes: &[u8]) -> Result<Chart, ChartError> {
+pub(super) fn from_archive(bytes: &[u8], helm: HelmVersion) -> Result<Chart, ChartError> {
     let mut left = Left::new();
-    nested(archive::files(bytes, &mut left)?, 0, &mut left)
+    nested(archive::files(bytes, &mut left)?, 0, &mut left, helm)
 }
 
 /// An error of the operating system in the words of Go.
@@ -113,7 +120,7 @@ fn walk(
 }
 
 /// Creates a chart from files, by their paths within it.
-fn nested(files: Vec<File>, depth: usize, left: &mut Left) -> Result<Chart, ChartError> {
+fn nested(files: Vec<File>, depth: usize, left: &mut Left, helm: HelmVersion) -> Result<Chart, ChartError> {
     if depth > DEPTH {
         return Err(ChartError::Archive(format!("subcharts are nested deeper than {DEPTH}")));
     }
@@ -124,6 +131,9 @@ fn nested(files: Vec<File>, depth: usize, left: &mut Left) -> Result<Chart, Char
         yaml::read(&file.data).and_then(|data| read.read(&data)).map_err(|error| problem("Chart.yaml", error))?;
         if read.api_version.is_empty() {
             "v1".clone_into(&mut read.api_version);
+        }
+        if helm == HelmVersion::V4 && depth == 0 && !matches!(read.api_version.as_str(), "v1" | "v2") {
+            return Err(ChartError::Version);
         }
         metadata = Some(read);
     }
@@ -141,8 +151,8 @@ fn nested(files: Vec<File>, depth: usize, left: &mut Left) -> Result<Chart, Char
         match file.path.as_str() {
             "Chart.yaml" | "Chart.lock" => {}
             "values.yaml" => {
-                let map = yaml::read_map(&file.data).map_err(|error| problem("values.yaml", error))?;
-                chart.values = map.into_iter().map(|(key, value)| (key, value.to_values())).collect();
+                chart.values = values::read(&file.data, helm)
+                    .map_err(|message| ChartError::File { file: "values.yaml", message })?;
             }
             "values.schema.json" => chart.schema = Some(file.data),
             "requirements.yaml" => {
@@ -177,7 +187,7 @@ fn nested(files: Vec<File>, depth: usize, left: &mut Left) -> Result<Chart, Char
             continue;
         }
         let parent = chart.name().to_owned();
-        let loaded = subchart(&name, files, &parent, depth, left);
+        let loaded = subchart(&name, files, &parent, (depth, helm), left);
         chart.dependencies.push(loaded.map_err(|error| ChartError::Subchart {
             name,
             parent,
@@ -187,10 +197,16 @@ fn nested(files: Vec<File>, depth: usize, left: &mut Left) -> Result<Chart, Char
     Ok(chart)
 }
 
-fn subchart(name: &str, files: Vec<File>, parent: &str, depth: usize, left: &mut Left) -> Result<Chart, ChartError> {
+fn subchart(
+    name: &str,
+    files: Vec<File>,
+    parent: &str,
+    (depth, helm): (usize, HelmVersion),
+    left: &mut Left,
+) -> Result<Chart, ChartError> {
     if name.ends_with(".tgz") {
         return match files.first() {
-            Some(file) if file.path == name => nested(archive::files(&file.data, left)?, depth + 1, left),
+            Some(file) if file.path == name => nested(archive::files(&file.data, left)?, depth + 1, left, helm),
             file => Err(ChartError::Archive(format!(
                 "error unpacking subchart tar in {parent}: expected {name}, got {}",
                 file.map_or("nothing", |file| file.path.as_str())
@@ -201,5 +217,5 @@ fn subchart(name: &str, files: Vec<File>, parent: &str, depth: usize, left: &mut
         let (_, path) = file.path.split_once('/')?;
         Some(File { path: path.to_owned(), data: file.data })
     };
-    nested(files.into_iter().filter_map(inner).collect(), depth + 1, left)
+    nested(files.into_iter().filter_map(inner).collect(), depth + 1, left, helm)
 }

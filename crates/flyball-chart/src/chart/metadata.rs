@@ -1,6 +1,7 @@
 //! `Chart.yaml`: what a chart says of itself.
 
 use super::ChartError;
+use crate::helm::HelmVersion;
 use crate::quote::{is_print, quote};
 use crate::value::object::{Field, Object, Record};
 use crate::value::{List, ListKind, Map as ValueMap, MapKind, Value};
@@ -274,8 +275,13 @@ impl Metadata {
         Ok(())
     }
 
-    /// `.Chart` in templates.
-    pub(crate) fn to_value(&self, is_root: bool) -> Value {
+    /// `.Chart` in templates. To Helm 4, it is a map.
+    pub(crate) fn to_value(&self, is_root: bool, helm: HelmVersion) -> Value {
+        let value = self.to_record(is_root);
+        helm.choose(value.clone(), as_map(&value))
+    }
+
+    fn to_record(&self, is_root: bool) -> Value {
         let text = |name, json, text: &str| Field { name, json, omit_empty: true, value: Value::str(text) };
         let list = |name, json, value| Field { name, json, omit_empty: true, value };
         let named = |kind, items: Vec<Value>| Value::List(List::new(ListKind::Named(kind), items));
@@ -372,6 +378,21 @@ impl Dependency {
         ];
         let type_name = "*chart.Dependency";
         Value::object(Object::Record(Record { type_name, is_pointer: true, embedded: 0, fields, string: None }))
+    }
+}
+
+/// Makes maps of structs.
+fn as_map(value: &Value) -> Value {
+    match value {
+        Value::Object(object) => match object.as_ref() {
+            Object::Record(record) => {
+                let entry = |field: &Field| (field.name.to_owned(), as_map(&field.value));
+                Value::map(record.fields.iter().map(entry).collect())
+            }
+            _ => value.clone(),
+        },
+        Value::List(list) => Value::list(list.items.iter().map(as_map).collect()),
+        other => other.clone(),
     }
 }
 

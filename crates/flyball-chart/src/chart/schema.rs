@@ -45,8 +45,8 @@ pub(crate) fn validate(chart: &Chart, values: &Map<String, Value>) -> Result<(),
 fn one(schema: &[u8], values: &Map<String, Value>) -> Result<(), String> {
     let root: Value = match serde_json::from_slice(schema) {
         Ok(root) => root,
-        // Go's reader knows the words for what is wrong.
-        Err(error) => return Err(json::read(schema).err().unwrap_or_else(|| error.to_string())),
+        // Go's decoder knows the words for what is wrong.
+        Err(error) => return Err(json::decoding_error(schema).unwrap_or_else(|| error.to_string())),
     };
     let draft = Draft::of(&root)?;
     let (meta, url) = meta::schema(draft);

@@ -143,11 +143,7 @@ fn equal(args: &[Value]) -> Result<bool, String> {
             (Basic::Int | Basic::Uint, Basic::Int | Basic::Uint) => number(first) == number(other),
             _ if one != two => {
                 if !matches!(first, Value::Nil) && !matches!(other, Value::Nil) {
-                    return Err(format!(
-                        "incompatible types for comparison: {} and {}",
-                        first.type_name(),
-                        other.type_name()
-                    ));
+                    return Err(incompatible(first, other));
                 }
                 false
             }
@@ -160,6 +156,10 @@ fn equal(args: &[Value]) -> Result<bool, String> {
         }
     }
     Ok(false)
+}
+
+fn incompatible(first: &Value, second: &Value) -> String {
+    format!("incompatible types for comparison: {} and {}", first.type_name(), second.type_name())
 }
 
 /// Compares values that are neither numbers nor text, as Go compares pointers, structs and nil.
@@ -198,7 +198,7 @@ fn compare(args: &[Value]) -> Result<Option<Ordering>, String> {
     }
     match (one, two) {
         (Basic::Int | Basic::Uint, Basic::Int | Basic::Uint) => Ok(Some(number(first).cmp(&number(second)))),
-        _ if one != two => Err("incompatible types for comparison".to_owned()),
+        _ if one != two => Err(incompatible(first, second)),
         (Basic::Float, _) => Ok(super::float(first).partial_cmp(&super::float(second))),
         (Basic::Str, _) => Ok(Some(bytes(first).cmp(bytes(second)))),
         _ => Err("invalid type for comparison".to_owned()),

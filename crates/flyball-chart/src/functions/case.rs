@@ -19,7 +19,9 @@ pub(super) fn add(table: &mut Table) {
         Ok(Value::str(text(&args[0]).chars().map(swap).collect::<String>()))
     });
     table.add("initials", cost::letters, &[STR], |_, args| {
-        Ok(Value::str(text(&args[0]).split_whitespace().filter_map(|word| word.chars().next()).collect::<String>()))
+        let mut after_space = true;
+        let is_first = |c: &char| !c.is_whitespace() & std::mem::replace(&mut after_space, c.is_whitespace());
+        Ok(Value::str(super::byte_chars(&args[0]).filter(is_first).collect::<String>()))
     });
     table.add("snakecase", cost::letters, &[STR], |_, args| Ok(Value::str(separated(&text(&args[0]), '_'))));
     table.add("kebabcase", cost::letters, &[STR], |_, args| Ok(Value::str(separated(&text(&args[0]), '-'))));
@@ -84,16 +86,22 @@ fn camel(text: &str) -> String {
     }
     let Some(first) = chars.next() else { return out };
     let mut last = upper(first);
+    // Of an acronym, only the first letter stays a capital: ID becomes Id.
+    let mut in_capitals = first.is_uppercase();
     for c in chars {
         match (is_connector(last), is_connector(c)) {
             (true, true) => {
                 out.push(last);
                 last = c;
             }
-            (true, false) => last = upper(c),
+            (true, false) => {
+                in_capitals = c.is_uppercase();
+                last = upper(c);
+            }
             (false, _) => {
                 out.push(last);
-                last = c;
+                in_capitals &= c.is_uppercase();
+                last = if in_capitals { lower(c) } else { c };
             }
         }
     }

@@ -122,7 +122,9 @@ pub(crate) fn to_yaml(value: &Value) -> Value {
 }
 
 fn yaml_text(value: &Value) -> Result<Value, String> {
-    let (text, marks) = yaml::write_marked(&data(value, true)?, &origin(value), Version::Two);
+    let data = data(value, true)?;
+    data.check_readable()?;
+    let (text, marks) = yaml::write_marked(&data, &origin(value), Version::Two);
     let text = Text::new(text.as_bytes(), marks);
     let end = text.strip_suffix(b"\n").map_or(text.len(), <[u8]>::len);
     Ok(Value::Str(text.part(0..end)))
@@ -168,6 +170,7 @@ fn data_within(value: &Value, by_json: bool) -> Result<Data, String> {
             }
         }
         Value::Float(number) => Data::Float(*number),
+        Value::Str(bytes) if by_json => Data::Str(yaml::folded(&String::from_utf8_lossy(bytes)).into_owned()),
         Value::Str(bytes) => Data::Str(String::from_utf8_lossy(bytes).into_owned()),
         Value::Bytes(bytes) if by_json => Data::Str(json::base64(bytes)),
         Value::Bytes(_) => Data::List(

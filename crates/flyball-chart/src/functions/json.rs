@@ -198,6 +198,22 @@ fn invalid(byte: u8, context: &str) -> String {
     format!("invalid character {shown} {context}")
 }
 
+/// Returns what Go's decoder of a stream says of a document that cannot be read, such as a schema: its words for the
+/// end are others.
+pub(crate) fn decoding_error(bytes: &[u8]) -> Option<String> {
+    let mut reader = Reader { bytes, at: 0, depth: 0 };
+    reader.space();
+    if reader.peek().is_none() {
+        return Some("EOF".to_owned());
+    }
+    match reader.value("looking for beginning of value") {
+        Err(_) if reader.at > bytes.len() => return Some("unexpected EOF".to_owned()),
+        Err(message) => return Some(message),
+        Ok(_) => reader.space(),
+    }
+    reader.peek().map(|_| "invalid character after top-level value".to_owned())
+}
+
 const UNEXPECTED_END: &str = "unexpected end of JSON input";
 
 impl Reader<'_> {
@@ -211,10 +227,18 @@ impl Reader<'_> {
         }
     }
 
+    /// Takes a byte. The end is one further.
     fn next(&mut self) -> Result<u8, String> {
-        let byte = self.peek().ok_or(UNEXPECTED_END)?;
+        let byte = self.peek().ok_or(UNEXPECTED_END);
         self.at += 1;
-        Ok(byte)
+        Ok(byte?)
+    }
+
+    /// Takes a byte where no space may stand; Go reads one behind the end.
+    fn next_letter(&mut self) -> u8 {
+        let byte = self.peek().unwrap_or(b' ');
+        self.at += 1;
+        byte
     }
 
     fn value(&mut self, context: &str) -> Result<Value, String> {
@@ -238,7 +262,7 @@ impl Reader<'_> {
 
     fn word(&mut self, word: &str, value: Value) -> Result<Value, String> {
         for expected in word.bytes().skip(1) {
-            let byte = self.next()?;
+            let byte = self.next_letter();
             if byte != expected {
                 return Err(invalid(byte, &format!("in literal {word} (expecting '{}')", char::from(expected))));
             }
@@ -247,7 +271,7 @@ impl Reader<'_> {
     }
 
     fn digits(&mut self, context: &str) -> Result<(), String> {
-        match self.next()? {
+        match self.next_letter() {
             b'0'..=b'9' => {}
             byte => return Err(invalid(byte, context)),
         }
@@ -261,7 +285,7 @@ impl Reader<'_> {
         let from = self.at - 1;
         let mut lead = first;
         if first == b'-' {
-            lead = self.next()?;
+            lead = self.next_letter();
             if !lead.is_ascii_digit() {
                 return Err(invalid(lead, "in numeric literal"));
             }
@@ -295,7 +319,7 @@ impl Reader<'_> {
             match self.next()? {
                 b'"' => return Ok(String::from_utf8_lossy(&out).into_owned().into_bytes()),
                 byte if byte < b' ' => return Err(invalid(byte, "in string literal")),
-                b'\\' => match self.next()? {
+                b'\\' => match self.next_letter() {
                     byte @ (b'"' | b'\\' | b'/') => out.push(byte),
                     b'b' => out.push(8),
                     b'f' => out.push(12),
@@ -316,7 +340,7 @@ impl Reader<'_> {
     fn unit(&mut self) -> Result<u32, String> {
         let mut unit = 0;
         for _ in 0..4 {
-            let byte = self.next()?;
+            let byte = self.next_letter();
             let digit =
                 char::from(byte).to_digit(16).ok_or_else(|| invalid(byte, "in \\u hexadecimal character escape"))?;
             unit = unit * 16 + digit;

@@ -54,7 +54,9 @@ pub(super) fn add(table: &mut Table) {
         Ok(Value::Str(text.strip_prefix(bytes(&args[0])).map_or_else(|| text.clone(), |rest| text.found(rest))))
     });
     table.add("nospace", cost::letters, &[STR], |_, args| {
-        Ok(Value::str(text(&args[0]).chars().filter(|c| !c.is_whitespace()).collect::<String>()))
+        let has_space = super::byte_chars(&args[0]).any(char::is_whitespace);
+        let kept = || super::byte_chars(&args[0]).filter(|c| !c.is_whitespace()).collect::<String>();
+        Ok(if has_space { Value::str(kept()) } else { args[0].clone() })
     });
     table.add("repeat", cost::deep, &[INT, STR], |call, args| {
         let (count, text) = (int(&args[0]), bytes(&args[1]));

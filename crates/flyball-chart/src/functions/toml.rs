@@ -1,5 +1,10 @@
 //! TOML as BurntSushi/toml writes it, and as it reads it.
 
+mod read;
+mod scan;
+
+pub(super) use read::read;
+
 use crate::format::display;
 use crate::value::Value;
 
@@ -14,11 +19,17 @@ pub(super) fn write(value: &Value) -> Result<String, String> {
     if value.is_deeper_than(DEPTH) {
         return Err(format!("the value is nested deeper than {DEPTH}"));
     }
-    if !matches!(value, Value::Map(_)) {
+    if matches!(value, Value::Nil) {
+        return Err("reflect: call of reflect.Value.Type on zero Value".to_owned());
+    }
+    if is_table_list(value) {
         return Err("toml: top-level values must be Go maps or structs".to_owned());
     }
+    if !is_table(value) {
+        return inline(value);
+    }
     let mut out = String::new();
-    table(&mut out, value, &[], true)?;
+    table(&mut out, value, &[])?;
     Ok(out)
 }
 
@@ -42,7 +53,7 @@ fn pad(out: &mut String, depth: usize) {
     out.extend(std::iter::repeat_n("  ", depth));
 }
 
-fn table(out: &mut String, value: &Value, path: &[String], is_first: bool) -> Result<(), String> {
+fn table(out: &mut String, value: &Value, path: &[String]) -> Result<(), String> {
     let Value::Map(map) = value else { return Ok(()) };
     let entries = map.entries.borrow();
     let present = entries.iter().filter(|(_, value)| !matches!(value, Value::Nil));
@@ -54,7 +65,6 @@ fn table(out: &mut String, value: &Value, path: &[String], is_first: bool) -> Re
         }
         out.push_str(&format!("{} = {}\n", key(name), inline(value)?));
     }
-    let _ = is_first;
     for (name, value) in tables {
         let mut inner = path.to_vec();
         inner.push(key(name));
@@ -63,13 +73,13 @@ fn table(out: &mut String, value: &Value, path: &[String], is_first: bool) -> Re
             other => vec![other.clone()],
         };
         for item in items {
-            if path.is_empty() && !out.is_empty() {
+            if (path.is_empty() || !is_table(value)) && !out.is_empty() {
                 out.push('\n');
             }
             pad(out, path.len());
             let head = inner.join(".");
             out.push_str(&if is_table(value) { format!("[{head}]\n") } else { format!("[[{head}]]\n") });
-            table(out, &item, &inner, false)?;
+            table(out, &item, &inner)?;
         }
     }
     Ok(())
@@ -122,32 +132,4 @@ fn string(text: &str) -> String {
     }
     out.push('"');
     out
-}
-
-/// Reads a document.
-///
-/// # Errors
-/// It is no TOML.
-pub(super) fn read(text: &str) -> Result<Value, String> {
-    match text.parse::<::toml::Table>() {
-        Ok(table) => Ok(from_toml(&::toml::Value::Table(table))),
-        Err(error) => {
-            let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-            Err(format!("toml: line {line}: {}", error.message()))
-        }
-    }
-}
-
-fn from_toml(value: &::toml::Value) -> Value {
-    match value {
-        ::toml::Value::String(text) => Value::str(text),
-        ::toml::Value::Integer(whole) => Value::int64(*whole),
-        ::toml::Value::Float(number) => Value::Float(*number),
-        ::toml::Value::Boolean(is) => Value::Bool(*is),
-        ::toml::Value::Datetime(moment) => Value::str(moment.to_string()),
-        ::toml::Value::Array(items) => Value::list(items.iter().map(from_toml).collect()),
-        ::toml::Value::Table(entries) => {
-            Value::map(entries.iter().map(|(key, value)| (key.clone(), from_toml(value))).collect())
-        }
-    }
 }

@@ -223,6 +223,9 @@ fn parse_host(host: &str) -> Result<String, String> {
     {
         return Err(format!("invalid character {} in host name", quote(c.to_string().as_bytes())));
     }
+    if host.starts_with('[') && !host.contains(']') {
+        return Err("missing ']' in host".to_owned());
+    }
     if let Some((name, port)) = host.rsplit_once(':')
         && !name.contains('[') | name.ends_with(']')
         && !port.bytes().all(|b| b.is_ascii_digit())

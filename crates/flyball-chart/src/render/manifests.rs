@@ -4,6 +4,7 @@ use super::coalesce::Log;
 use super::order::sort_by_kind;
 use super::outline;
 use super::{DeletePolicy, Hook, HookEvent, Manifest, NOTES, RenderError, Rendered};
+use crate::helm::HelmVersion;
 use crate::memory::{Held, size_of_json};
 use crate::quote::quote;
 use crate::text::Text;
@@ -33,12 +34,12 @@ struct Head {
 }
 
 impl Head {
-    fn read(data: &Data) -> Result<Head, Error> {
+    fn read(data: &Data, helm: HelmVersion) -> Result<Head, Error> {
         let mut head = Head { kind: String::new(), annotations: BTreeMap::new() };
         let fields = match data {
             Data::Null => return Ok(head),
             Data::Map(fields) => fields,
-            other => return Err(other.mismatch("Go value", "releaseutil.SimpleHead")),
+            other => return Err(other.mismatch("Go value", helm.choose("releaseutil.SimpleHead", "util.SimpleHead"))),
         };
         const METADATA: &str =
             "struct { Name string \"json:\\\"name\\\"\"; Annotations map[string]string \"json:\\\"annotations\\\"\" }";
@@ -101,7 +102,7 @@ pub(super) fn collect(
                 return Err(problem(format!("there are more than {MAX_DOCUMENTS} documents")));
             }
             let data = yaml::read(document).map_err(|error| problem(error.to_string()))?;
-            let head = Head::read(&data).map_err(|error| problem(error.to_string()))?;
+            let head = Head::read(&data, world.helm).map_err(|error| problem(error.to_string()))?;
             let text = String::from_utf8_lossy(document).into_owned();
             let object = data.to_json();
             held.add(size_of_json(&object) * 2 + text.len());
@@ -117,13 +118,16 @@ pub(super) fn collect(
                 None => manifests.push((head.kind, manifest)),
                 Some(events) => match hook(manifest, events, &head.annotations) {
                     Some(hook) => hooks.push((head.kind, hook)),
-                    None => log.push(format!("info: skipping unknown hook: {}", quote(events.as_bytes()))),
+                    None => log.push(world.helm.choose(
+                        format!("info: skipping unknown hook: {}", quote(events.as_bytes())),
+                        format!("level=INFO msg=\"skipping unknown hooks\" hookTypes={events}"),
+                    )),
                 },
             }
         }
     }
-    sort_by_kind(&mut manifests, |(kind, _)| kind);
-    sort_by_kind(&mut hooks, |(kind, _)| kind);
+    sort_by_kind(world.helm, &mut manifests, |(kind, _)| kind);
+    sort_by_kind(world.helm, &mut hooks, |(kind, _)| kind);
     Ok(Rendered {
         manifests: manifests.into_iter().map(|(_, manifest)| manifest).collect(),
         hooks: hooks.into_iter().map(|(_, hook)| hook).collect(),

@@ -1,7 +1,9 @@
 //! The order in which kinds are installed: what others need comes first.
 
-/// Helm's order; kinds that are not in it come last.
-const KINDS: [&str; 36] = [
+use crate::helm::HelmVersion;
+
+/// Helm's order; kinds that are not in it come last. Helm 3 does not know the last ones.
+const KINDS: [&str; 38] = [
     "PriorityClass",
     "Namespace",
     "NetworkPolicy",
@@ -38,14 +40,17 @@ const KINDS: [&str; 36] = [
     "IngressClass",
     "Ingress",
     "APIService",
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
 ];
 
 /// Sorts by kind: those that Helm knows in its order, then the others by name. Equal ones stay as they are.
-pub(super) fn sort_by_kind<T>(items: &mut [T], kind: impl Fn(&T) -> &str) {
+pub(super) fn sort_by_kind<T>(helm: HelmVersion, items: &mut [T], kind: impl Fn(&T) -> &str) {
+    let kinds = &KINDS[..KINDS.len() - helm.choose(2, 0)];
     items.sort_by(|a, b| {
         let (a, b) = (kind(a), kind(b));
-        let rank = |kind: &str| KINDS.iter().position(|known| *known == kind).unwrap_or(KINDS.len());
+        let rank = |kind: &str| kinds.iter().position(|known| *known == kind).unwrap_or(kinds.len());
         let (x, y) = (rank(a), rank(b));
-        x.cmp(&y).then_with(|| if x == KINDS.len() { a.cmp(b) } else { std::cmp::Ordering::Equal })
+        x.cmp(&y).then_with(|| if x == kinds.len() { a.cmp(b) } else { std::cmp::Ordering::Equal })
     });
 }

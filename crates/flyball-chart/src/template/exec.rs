@@ -35,7 +35,7 @@ impl Templates {
     /// The text does not parse.
     pub(crate) fn add(&mut self, source: Source, world: &World<'_>) -> Result<(), String> {
         world.charge(source.text.len(), source.text.len().saturating_mul(PARSED))?;
-        for tree in super::parser::parse(source, &|name| functions::find(name).is_some())? {
+        for tree in super::parser::parse(source, &|name| functions::is_in(name, world.helm))? {
             if !tree.is_empty() || !self.trees.contains_key(&tree.name) {
                 self.trees.insert(tree.name.clone(), Rc::new(tree));
             }
@@ -476,7 +476,7 @@ impl<'t> State<'t, '_> {
             // What a date or a version says may be what a text said that it was made of.
             let is_data = values.iter().any(Value::is_data)
                 || matches!(&value, Value::Object(object) if object.is_made_of_texts())
-                || matches!(&value, Value::Map(map) if map.kind == MapKind::Values && name == "YAML");
+                || matches!(&value, Value::Map(map) if matches!(map.kind, MapKind::Values(_)) && name == "YAML");
             return match call(self.world, &value, &values) {
                 Ok(value) if is_data => Ok(Slot::exact(value.to_data())),
                 Ok(value) => Ok(Slot::exact(value)),
@@ -502,7 +502,7 @@ impl<'t> State<'t, '_> {
                 }
                 return Ok(match (map.get(name), map.kind) {
                     (Some(item), kind) => Slot::held(kind.holds_any(), item),
-                    (None, MapKind::Any | MapKind::Values) => Slot::Any(Value::Nil),
+                    (None, MapKind::Any | MapKind::Values(_)) => Slot::Any(Value::Nil),
                     (None, MapKind::Strings) => Slot::Exact(Value::str("")),
                     (None, MapKind::Files) => Slot::Exact(Value::Bytes(Rc::from([]))),
                 });

@@ -20,7 +20,7 @@ pub(crate) fn find(value: &Value, name: &str) -> Option<(&'static [Type], Call)>
             let object = Rc::clone(object);
             Some((method.params, Box::new(move |_, _, args| (method.call)(&object, args))))
         }
-        Value::List(list) if list.kind == ListKind::VersionSet && name == "Has" => {
+        Value::List(list) if matches!(list.kind, ListKind::VersionSet(_)) && name == "Has" => {
             let list = list.clone();
             Some((
                 TEXT,
@@ -31,7 +31,7 @@ pub(crate) fn find(value: &Value, name: &str) -> Option<(&'static [Type], Call)>
             ))
         }
         Value::Map(files) if files.kind == MapKind::Files => file_method(files.clone(), name),
-        Value::Map(values) if values.kind == MapKind::Values => values_method(values.clone(), name),
+        Value::Map(values) if matches!(values.kind, MapKind::Values(_)) => values_method(values.clone(), name),
         _ => None,
     }
 }

@@ -136,7 +136,7 @@ impl Object {
             (_, "String") if self.string().is_some() => {
                 simple(|object, _| Ok(Value::str(object.string().unwrap_or_default())))
             }
-            (Object::Record(record), "GitVersion") if record.type_name == "chartutil.KubeVersion" => {
+            (Object::Record(record), "GitVersion") if record.type_name.ends_with(".KubeVersion") => {
                 simple(|object, _| Ok(object.field("Version").unwrap_or(Value::Nil)))
             }
             (Object::Moment(_), name) => moment::method(name),

@@ -26,7 +26,8 @@ fn mapping(entries: &[(Rc<Node>, Rc<Node>)]) -> Result<BTreeMap<String, Data>, E
             merge(&mut merged, value)?;
             continue;
         }
-        map.insert(key_text(decode(key)?)?, decode(value)?);
+        let value = decode(value)?;
+        map.insert(key_text(decode(key)?, &value)?, value);
     }
     for (key, value) in merged {
         map.entry(key).or_insert(value);
@@ -89,7 +90,9 @@ fn scalar(tag: &str, text: &str, is_plain: bool) -> Result<Data, Error> {
 }
 
 /// JSON has texts for keys: other scalars are written as such.
-fn key_text(key: Data) -> Result<String, Error> {
+fn key_text(key: Data, value: &Data) -> Result<String, Error> {
+    let unsupported =
+        |key: String| Err(Error::Key(format!("unsupported map key of type: {key}, value: {}", go_syntax(value))));
     Ok(match key {
         Data::Str(text) => text,
         Data::Int(whole) => whole.to_string(),
@@ -103,10 +106,31 @@ fn key_text(key: Data) -> Result<String, Error> {
             format_float(format!("{short}").parse().unwrap_or(number))
         }
         Data::Uint(whole) => {
-            return Err(Error::Key(format!("unsupported map key of type: uint64, key: {whole:#x}")));
+            return unsupported(format!("uint64, key: {whole:#x}"));
         }
-        Data::Null => return Err(Error::Key("unsupported map key of type: %!s(<nil>), key: <nil>".to_owned())),
-        Data::List(_) => return Err(Error::Yaml("invalid map key: []interface {}{}".to_owned())),
-        Data::Map(_) => return Err(Error::Yaml("invalid map key: map[interface {}]interface {}{}".to_owned())),
+        Data::Null => return unsupported("%!s(<nil>), key: <nil>".to_owned()),
+        Data::List(_) | Data::Map(_) => return Err(Error::Yaml(format!("invalid map key: {}", go_syntax(&key)))),
     })
+}
+
+/// A value as Go's `%#v` writes it.
+fn go_syntax(data: &Data) -> String {
+    match data {
+        Data::Null => "interface {}(nil)".to_owned(),
+        Data::Bool(is) => is.to_string(),
+        Data::Int(whole) => whole.to_string(),
+        Data::Uint(whole) => format!("{whole:#x}"),
+        Data::Float(number) => format_float(*number),
+        Data::Str(text) => crate::quote::quote(text.as_bytes()),
+        Data::List(items) => {
+            format!("[]interface {{}}{{{}}}", items.iter().map(go_syntax).collect::<Vec<_>>().join(", "))
+        }
+        Data::Map(entries) => {
+            let entry = |(key, value): (&String, &Data)| {
+                format!("{}:{}", crate::quote::quote(key.as_bytes()), go_syntax(value))
+            };
+            let entries: Vec<String> = entries.iter().map(entry).collect();
+            format!("map[interface {{}}]interface {{}}{{{}}}", entries.join(", "))
+        }
+    }
 }

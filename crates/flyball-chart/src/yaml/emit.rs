@@ -84,9 +84,16 @@ impl Emitter {
                         Origin::Map(origins) => origins.get(key).map_or((false, &Origin::Chart), |(is, of)| (*is, of)),
                         other => (other.is_data(), other),
                     };
+                    let is_long = is_long(key);
                     self.marked(is_data, |emitter| emitter.key(key, columns));
                     self.out.push(':');
                     let inner = &entries[key];
+                    if is_long && !is_empty(inner) {
+                        // What belongs to a key on lines of its own begins behind the colon.
+                        self.out.push(' ');
+                        self.value(inner, origin, columns + 2, Context::Item);
+                        continue;
+                    }
                     let nested = match inner {
                         Data::List(_) if self.version == Version::Two => columns,
                         _ => columns + 2,
@@ -126,7 +133,7 @@ impl Emitter {
     }
 
     fn key(&mut self, key: &str, columns: usize) {
-        if key.contains('\n') || key.chars().count() > 128 {
+        if is_long(key) {
             self.out.push_str("? ");
             self.scalar(&Data::Str(key.to_owned()), columns + 2, false);
             self.out.push('\n');
@@ -169,15 +176,54 @@ impl Emitter {
             return self.literal(text, columns);
         }
         let wants_quotes = is_ambiguous(text);
+        // Where lines that are too long go on.
+        let fold = (self.version == Version::Two && !is_key).then_some(columns);
         if text.contains('\n') || wants_quotes {
-            return self.double(text);
+            return self.double(text, fold);
         }
         if traits.plain && !text.is_empty() {
-            self.out.push_str(text);
+            self.folded(text, fold, false);
         } else if traits.single {
-            let _ = write!(self.out, "'{}'", text.replace('\'', "''"));
+            self.out.push('\'');
+            self.folded(text, fold, true);
+            self.out.push('\'');
         } else {
-            self.double(text);
+            self.double(text, fold);
+        }
+    }
+
+    /// Returns the number of characters of the line so far.
+    fn column(&self) -> usize {
+        self.out.rsplit('\n').next().map_or(0, |line| line.chars().count())
+    }
+
+    /// Writes a text without escapes, and breaks lines that are too long at single spaces.
+    fn folded(&mut self, text: &str, fold: Option<usize>, is_quoted: bool) {
+        let (mut column, mut was_space, mut was_break) = (self.column(), false, false);
+        for (at, c) in text.char_indices() {
+            let next = text[at + c.len_utf8()..].chars().next();
+            let may_break =
+                !was_space && column > WIDTH && next != Some(' ') && (!is_quoted || at > 0 && next.is_some());
+            match fold {
+                Some(columns) if c == ' ' && may_break => {
+                    self.out.push('\n');
+                    self.indent(columns);
+                    column = columns;
+                }
+                _ => {
+                    if was_break && c != ' ' && !is_break(c) {
+                        self.indent(fold.unwrap_or(0));
+                    }
+                    if is_quoted && c == '\'' {
+                        self.out.push(c);
+                        column += 1;
+                    }
+                    self.out.push(c);
+                    column = if is_break(c) { 0 } else { column + 1 };
+                }
+            }
+            was_space = c == ' ';
+            was_break = is_break(c) || was_break && was_space;
         }
     }
 
@@ -201,10 +247,34 @@ impl Emitter {
         }
     }
 
-    fn double(&mut self, text: &str) {
+    fn double(&mut self, text: &str, fold: Option<usize>) {
         self.out.push('"');
-        for c in text.chars() {
+        let (mut column, mut was_space) = (self.column(), false);
+        // go-yaml looks for the mark at the beginning of the text, whichever character it is at.
+        let version = self.version;
+        let is_plain = |c: char| is_printable(c, version) && !text.starts_with('\u{feff}');
+        for (at, c) in text.char_indices() {
+            let from = self.out.len();
             match c {
+                ' ' if is_plain(c)
+                    && !was_space
+                    && column > WIDTH
+                    && at > 0
+                    && at + 1 < text.len()
+                    && fold.is_some() =>
+                {
+                    let columns = fold.unwrap_or(0);
+                    self.out.push('\n');
+                    self.indent(columns);
+                    column = columns;
+                    // A space at the beginning of a line would be lost.
+                    if text[at + 1..].starts_with(' ') {
+                        self.out.push('\\');
+                        column += 1;
+                    }
+                    was_space = true;
+                    continue;
+                }
                 '"' => self.out.push_str("\\\""),
                 '\\' => self.out.push_str("\\\\"),
                 '\0' => self.out.push_str("\\0"),
@@ -221,14 +291,37 @@ impl Emitter {
                 '\u{2028}' => self.out.push_str("\\L"),
                 '\u{2029}' => self.out.push_str("\\P"),
                 '\u{feff}' => self.out.push_str("\\uFEFF"),
-                c if is_printable(c, self.version) => self.out.push(c),
+                c if is_plain(c) => self.out.push(c),
                 c if u32::from(c) <= 0xff => _ = write!(self.out, "\\x{:02X}", u32::from(c)),
                 c if u32::from(c) <= 0xffff => _ = write!(self.out, "\\u{:04X}", u32::from(c)),
                 c => _ = write!(self.out, "\\U{:08X}", u32::from(c)),
             }
+            column += self.out[from..].chars().count();
+            was_space = c == ' ';
         }
         self.out.push('"');
     }
+}
+
+/// The column after which go-yaml 2 breaks a line.
+const WIDTH: usize = 80;
+
+/// Tells whether a key needs lines of its own.
+fn is_long(key: &str) -> bool {
+    key.contains(is_break) || key.len() > 128
+}
+
+/// Tells whether nothing is nested in a value.
+fn is_empty(data: &Data) -> bool {
+    match data {
+        Data::List(items) => items.is_empty(),
+        Data::Map(entries) => entries.is_empty(),
+        _ => true,
+    }
+}
+
+fn is_break(c: char) -> bool {
+    matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
 /// go-yaml 2 takes no character for printable that does not fit in 16 bits.
@@ -254,7 +347,6 @@ impl Traits {
             return Traits { plain: true, single: true, block: false };
         }
         let chars: Vec<char> = text.chars().collect();
-        let is_break = |c: char| matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}');
         let is_blank_at = |at: usize| chars.get(at).is_none_or(|c| matches!(c, ' ' | '\t'));
         let mut indicators = text.starts_with("---") || text.starts_with("...");
         let (mut special, mut breaks) = (false, false);

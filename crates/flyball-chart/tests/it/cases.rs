@@ -1,8 +1,8 @@
-//! Plays `tests/cases` against the answers of Helm 3.21, byte for byte. `tests/passing.txt` lists what passes and may
-//! only grow: `FLYBALL_BLESS=1` adds what passes by now. `FLYBALL_CASE=<part of a name>` plays a few and shows what
-//! differs.
+//! Plays `tests/cases` against the answers of Helm 3.21 and Helm 4.1, byte for byte. Where those of Helm 4 differ, they
+//! are in `tests/helm4.json`. `tests/passing.txt` lists what passes and may only grow: `FLYBALL_BLESS=1` adds what
+//! passes by now. `FLYBALL_CASE=<part of a name>` plays a few and shows what differs.
 
-use flyball_chart::{Seed, TemplateArgs, template};
+use flyball_chart::{HelmVersion, Seed, TemplateArgs, template};
 use flyball_core::Clock;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -89,6 +89,45 @@ fn charts_render_as_with_helm() {
     } else {
         assert!(gained.is_empty(), "these pass by now, FLYBALL_BLESS=1 writes it down: {gained:?}");
     }
+}
+
+/// What Helm 4 said, and what is said here.
+fn play_4(case: &Path, differs: Option<&Value>) -> (String, String) {
+    let read = |name: &str| fs::read_to_string(case.join(name)).unwrap_or_default();
+    let about: Value = serde_json::from_str(&read("args.json")).unwrap();
+    let clock = Clock::new(|| "2026-01-02T03:04:05Z".parse().unwrap());
+    let said = TemplateArgs::parse(&texts(&about["args"])).and_then(|mut args| {
+        args.helm_version = HelmVersion::V4;
+        template(&args, case, clock, Seed::default())
+    });
+    let expected = match differs {
+        Some(answer) => answer["stdout"].as_str().or(answer["stderr"].as_str()).unwrap_or_default().to_owned(),
+        None => read("expected.txt") + &read("expected.err"),
+    };
+    let said = said.map_or_else(|message| format!("Error: {message}\n"), |output| output.text);
+    let lines = |text: String| {
+        let mut lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
+        if about["err_lines_unordered"] == true {
+            lines.sort_unstable();
+        }
+        lines.join("\n")
+    };
+    (lines(expected), lines(said))
+}
+
+#[test]
+fn charts_render_as_with_helm_4() {
+    let answers: Value = serde_json::from_slice(&fs::read(tests().join("helm4.json")).unwrap()).unwrap();
+    let mut differ = Vec::new();
+    for case in fs::read_dir(tests().join("cases")).unwrap().map(|case| case.unwrap().path()) {
+        let name = case.file_name().unwrap().to_string_lossy().into_owned();
+        let (expected, said) = play_4(&case, answers["cases"].get(&name));
+        if expected != said {
+            println!("--- {name}: Helm 4 says\n{expected}\n--- we say\n{said}");
+            differ.push(name);
+        }
+    }
+    assert!(differ.is_empty(), "Helm 4 says something else: {differ:?}");
 }
 
 #[test]

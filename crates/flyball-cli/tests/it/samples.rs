@@ -61,5 +61,5 @@ fn a_chart_is_rendered_as_helm_does() {
     let args = ["helm", "template", "site", "./helm-charts/memcached", "--set", "replicaCount=4"];
     let said = run_in(&home, "memcached-helm", &args).ok().out;
     assert!(said.starts_with("---\n# Source: memcached/templates/") && said.contains("replicas: 4\n"), "{said}");
-    home.run(&["helm", "template", "site", "./none"]).fails_with(&["error: path \"./none\" not found"]);
+    home.run(&["helm", "template", "site", "./none"]).fails_with(&["Error: path \"./none\" not found"]);
 }

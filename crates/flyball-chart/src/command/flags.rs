@@ -1,0 +1,157 @@
+//! Reads a command line as Helm's parser does, with its words for what is wrong.
+
+use super::TemplateArgs;
+use clap::error::{ContextKind, ErrorKind};
+use clap::{CommandFactory, FromArgMatches};
+
+/// `helm template` as a program of its own.
+#[derive(clap::Parser)]
+#[command(disable_version_flag = true, no_binary_name = true, name = "template")]
+struct Program {
+    #[command(flatten)]
+    args: TemplateArgs,
+}
+
+/// Flags of `helm template` that change nothing where nothing is installed and nothing is fetched.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct IdleFlags {
+    #[arg(long, hide = true)]
+    skip_crds: bool,
+    #[arg(long, hide = true)]
+    hide_notes: bool,
+    #[arg(long, hide = true)]
+    create_namespace: bool,
+    #[arg(long, hide = true)]
+    replace: bool,
+    #[arg(long, hide = true, alias = "force-replace")]
+    force: bool,
+    #[arg(long, hide = true)]
+    force_conflicts: bool,
+    #[arg(long, hide = true)]
+    server_side: bool,
+    #[arg(long, hide = true)]
+    take_ownership: bool,
+    #[arg(long, hide = true, alias = "rollback-on-failure")]
+    atomic: bool,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true)]
+    wait: Option<Option<String>>,
+    #[arg(long, hide = true)]
+    wait_for_jobs: bool,
+    #[arg(long, hide = true)]
+    timeout: Option<String>,
+    #[arg(long, hide = true)]
+    description: Option<String>,
+    #[arg(short, long, hide = true)]
+    labels: Vec<String>,
+    #[arg(long, hide = true)]
+    devel: bool,
+    #[arg(long, hide = true)]
+    version: Option<String>,
+    #[arg(long, hide = true)]
+    dependency_update: bool,
+    #[arg(long, hide = true)]
+    disable_openapi_validation: bool,
+    #[arg(long, hide = true)]
+    keyring: Option<String>,
+    #[arg(long, hide = true)]
+    username: Option<String>,
+    #[arg(long, hide = true)]
+    password: Option<String>,
+    #[arg(long, hide = true)]
+    pass_credentials: bool,
+    #[arg(long, hide = true)]
+    cert_file: Option<String>,
+    #[arg(long, hide = true)]
+    key_file: Option<String>,
+    #[arg(long, hide = true)]
+    ca_file: Option<String>,
+    #[arg(long, hide = true)]
+    insecure_skip_tls_verify: bool,
+    #[arg(long, hide = true)]
+    plain_http: bool,
+    #[arg(long, hide = true)]
+    kubeconfig: Option<String>,
+    #[arg(long, hide = true)]
+    kube_context: Option<String>,
+    #[arg(long, hide = true)]
+    kube_apiserver: Option<String>,
+    #[arg(long, hide = true)]
+    kube_as_user: Option<String>,
+    #[arg(long, hide = true)]
+    kube_as_group: Vec<String>,
+    #[arg(long, hide = true)]
+    kube_ca_file: Option<String>,
+    #[arg(long, hide = true)]
+    kube_insecure_skip_tls_verify: bool,
+    #[arg(long, hide = true)]
+    kube_tls_server_name: Option<String>,
+    #[arg(long, hide = true)]
+    kube_token: Option<String>,
+    #[arg(long, hide = true)]
+    burst_limit: Option<String>,
+    #[arg(long, hide = true)]
+    qps: Option<String>,
+    #[arg(long, hide = true)]
+    registry_config: Option<String>,
+    #[arg(long, hide = true)]
+    repository_cache: Option<String>,
+    #[arg(long, hide = true)]
+    repository_config: Option<String>,
+    #[arg(long, hide = true)]
+    content_cache: Option<String>,
+    #[arg(long, hide = true, alias = "colour")]
+    color: Option<String>,
+}
+
+/// Reads what stands behind `helm template`.
+///
+/// # Errors
+/// A flag is unknown, lacks its value or has a wrong one; or help was asked for, which is the message then.
+pub(super) fn parse(arguments: &[String]) -> Result<TemplateArgs, String> {
+    let command = Program::command();
+    let arguments = plain_switches(&command, arguments)?;
+    let matches = command.try_get_matches_from(arguments).map_err(|error| complaint(&error))?;
+    Program::from_arg_matches(&matches).map(|program| program.args).map_err(|error| complaint(&error))
+}
+
+/// Switches may have a value, as in `--no-hooks=false`: they become switches without one, or nothing.
+fn plain_switches(command: &clap::Command, arguments: &[String]) -> Result<Vec<String>, String> {
+    let is_switch = |name: &str| {
+        command.get_arguments().any(|arg| {
+            let names = arg.get_long_and_visible_aliases().unwrap_or_default();
+            let aliases = arg.get_all_aliases().unwrap_or_default();
+            !arg.get_action().takes_values() && (names.contains(&name) || aliases.contains(&name))
+        })
+    };
+    let mut plain = Vec::new();
+    for argument in arguments {
+        let split = argument.strip_prefix("--").and_then(|flag| flag.split_once('='));
+        match split.filter(|(name, _)| is_switch(name)) {
+            None => plain.push(argument.clone()),
+            Some((name, value)) => match value {
+                "1" | "t" | "T" | "TRUE" | "true" | "True" => plain.push(format!("--{name}")),
+                "0" | "f" | "F" | "FALSE" | "false" | "False" => {}
+                other => {
+                    let value = crate::quote::quote(other.as_bytes());
+                    return Err(format!(
+                        "invalid argument {value} for \"--{name}\" flag: strconv.ParseBool: parsing {value}: invalid syntax"
+                    ));
+                }
+            },
+        }
+    }
+    Ok(plain)
+}
+
+fn complaint(error: &clap::Error) -> String {
+    let flag = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+    let name = flag.split([' ', '=', '[']).next().unwrap_or(&flag);
+    match error.kind() {
+        ErrorKind::UnknownArgument => match name.strip_prefix('-').filter(|short| !short.starts_with('-')) {
+            Some(short) => format!("unknown shorthand flag: '{short}' in -{short}"),
+            None => format!("unknown flag: {name}"),
+        },
+        ErrorKind::InvalidValue => format!("flag needs an argument: {name}"),
+        _ => error.to_string(),
+    }
+}

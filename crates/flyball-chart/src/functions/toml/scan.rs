@@ -1,0 +1,202 @@
+//! The letters of a TOML document, and the errors of BurntSushi/toml, which name line and last key.
+
+/// Error in a document, with its line.
+pub(super) struct Problem {
+    pub(super) message: String,
+    pub(super) line: usize,
+}
+
+pub(super) type Scanned<T> = Result<T, Problem>;
+
+/// A document that is read letter by letter.
+pub(super) struct Scanner<'t> {
+    text: &'t str,
+    pub(super) at: usize,
+}
+
+pub(super) fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t')
+}
+
+pub(super) fn is_line_end(c: char) -> bool {
+    matches!(c, '\n' | '\r')
+}
+
+fn is_bare(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+/// A letter as Go quotes it; the end is a zero.
+pub(super) fn quoted(c: Option<char>) -> String {
+    let text = crate::quote::quote(c.unwrap_or('\0').encode_utf8(&mut [0; 4]).as_bytes());
+    let inner = &text[1..text.len() - 1];
+    match c {
+        Some('\'') => r"'\''".to_owned(),
+        Some('"') => "'\"'".to_owned(),
+        _ => format!("'{inner}'"),
+    }
+}
+
+/// A string, as it is written.
+pub(super) enum Written<'t> {
+    Basic(&'t str),
+    Lines(&'t str),
+    Raw(&'t str),
+    RawLines(&'t str),
+}
+
+impl<'t> Scanner<'t> {
+    pub(super) fn new(text: &'t str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    pub(super) fn since(&self, from: usize) -> &'t str {
+        &self.text[from..self.at]
+    }
+
+    /// The line of what was read last.
+    pub(super) fn line(&self) -> usize {
+        self.text[..self.at].matches('\n').count() + 1
+    }
+
+    pub(super) fn peek(&self) -> Option<char> {
+        self.text[self.at..].chars().next()
+    }
+
+    /// Takes a letter.
+    pub(super) fn next(&mut self) -> Scanned<Option<char>> {
+        let Some(c) = self.peek() else { return Ok(None) };
+        let lone_return = c == '\r' && !self.text[self.at + 1..].starts_with('\n');
+        if lone_return || (c < ' ' && !matches!(c, '\t' | '\r' | '\n')) || c == '\u{7f}' {
+            let message = format!("TOML files cannot contain control characters: '0x{:02x}'", u32::from(c));
+            return Err(Problem { message, line: self.line() });
+        }
+        self.at += c.len_utf8();
+        Ok(Some(c))
+    }
+
+    /// Takes a letter if it is as wanted.
+    pub(super) fn next_if(&mut self, is: impl Fn(char) -> bool) -> Scanned<Option<char>> {
+        match self.peek().filter(|c| is(*c)) {
+            Some(_) => self.next(),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) fn skip(&mut self, is: impl Fn(char) -> bool) -> Scanned<()> {
+        while self.next_if(&is)?.is_some() {}
+        Ok(())
+    }
+
+    /// Skips a comment that has begun.
+    pub(super) fn comment(&mut self) -> Scanned<()> {
+        self.skip(|c| !is_line_end(c))
+    }
+
+    /// An error where the reader is; `None` was read at the end.
+    pub(super) fn fail<T>(&self, read: Option<char>, message: impl Into<String>) -> Scanned<T> {
+        let is_blank_end = read.is_none() && self.text[..self.at].ends_with('\n');
+        Err(Problem { message: message.into(), line: self.line() - usize::from(is_blank_end) })
+    }
+
+    /// An error in the line that has just ended.
+    pub(super) fn fail_before<T>(&self, message: impl Into<String>) -> Scanned<T> {
+        Err(Problem { message: message.into(), line: self.line() - 1 })
+    }
+
+    /// A part of a key.
+    pub(super) fn name(&mut self) -> Scanned<Written<'t>> {
+        match self.peek() {
+            Some(quote @ ('"' | '\'')) => {
+                self.next()?;
+                if quote == '"' { self.basic() } else { self.raw() }
+            }
+            _ => {
+                let from = self.at;
+                self.skip(is_bare)?;
+                Ok(Written::Raw(self.since(from)))
+            }
+        }
+    }
+
+    /// A string of one line, of which the quote was read.
+    pub(super) fn basic(&mut self) -> Scanned<Written<'t>> {
+        let from = self.at;
+        loop {
+            match self.next()? {
+                None => return self.fail(None, "unexpected EOF; expected '\"'"),
+                Some(c) if is_line_end(c) => return self.fail_before("strings cannot contain newlines"),
+                Some('\\') => self.escape(from)?,
+                Some('"') => return Ok(Written::Basic(&self.text[from..self.at - 1])),
+                Some(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn raw(&mut self) -> Scanned<Written<'t>> {
+        let from = self.at;
+        loop {
+            match self.next()? {
+                None => return self.fail(None, "unexpected EOF; expected \"'\""),
+                Some(c) if is_line_end(c) => return self.fail_before("strings cannot contain newlines"),
+                Some('\'') => return Ok(Written::Raw(&self.text[from..self.at - 1])),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// A string of several lines, of which the quotes were read.
+    pub(super) fn lines(&mut self, quote: char) -> Scanned<Written<'t>> {
+        let from = self.at;
+        let three = String::from_iter([quote; 3]);
+        loop {
+            match self.next()? {
+                None if quote == '"' => return self.fail(None, "unexpected EOF; expected '\"\"\"'"),
+                None => return self.fail(None, "unexpected EOF; expected \"'''\""),
+                Some('\\') if quote == '"' => {
+                    if self.next_if(is_line_end)?.is_none() {
+                        self.escape(from)?;
+                    }
+                }
+                Some(c) if c == quote && self.text[self.at - 1..].starts_with(&three) => {
+                    // Up to two quotes before the three belong to the string.
+                    let count = self.text[self.at - 1..].chars().take_while(|c| *c == quote).count();
+                    let is_escaped = quote == '"' && self.text[..self.at - 1].ends_with('\\');
+                    if count >= 6 && !is_escaped {
+                        self.at += 4;
+                        let six = String::from_iter([quote; 6]);
+                        let shown = if quote == '"' { format!("'{six}'") } else { format!("\"{six}\"") };
+                        return self.fail(Some(c), format!("unexpected {shown}"));
+                    }
+                    self.at += count.min(5) - 1;
+                    let inner = &self.text[from..self.at - 3];
+                    return Ok(if quote == '"' { Written::Lines(inner) } else { Written::RawLines(inner) });
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Checks what stands behind a backslash.
+    fn escape(&mut self, from: usize) -> Scanned<()> {
+        let c = self.next()?;
+        let (count, words) = match c {
+            Some('e' | 'b' | 't' | 'n' | 'f' | 'r' | '"' | ' ' | '\t' | '\\') => return Ok(()),
+            Some('x') => (2, "two hexadecimal digits after '\\x'"),
+            Some('u') => (4, "four hexadecimal digits after '\\u'"),
+            Some('U') => (8, "eight hexadecimal digits after '\\U'"),
+            c => {
+                let message = format!("invalid escape in string '\\{}'", c.unwrap_or('\0'));
+                return Err(Problem { message, line: self.line() - usize::from(c.is_none()) });
+            }
+        };
+        for _ in 0..count {
+            let c = self.next()?;
+            if !c.is_some_and(|c| c.is_ascii_hexdigit()) {
+                let current = crate::quote::quote(self.since(from).as_bytes());
+                return self.fail(c, format!("expected {words}, but got {current} instead"));
+            }
+        }
+        Ok(())
+    }
+}

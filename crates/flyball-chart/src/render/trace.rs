@@ -1,0 +1,87 @@
+//! Messages of failed templates over several lines, as Helm 4 shows them.
+
+/// Location and message of a failed template.
+#[derive(PartialEq)]
+struct Frame<'m> {
+    location: &'m str,
+    executed: Option<(&'m str, &'m str)>,
+    message: &'m str,
+}
+
+/// Shows the calls that led to a failure one below the other; a message that names another reason than templates stays
+/// as it is.
+pub(super) fn trace(message: &str) -> String {
+    let (mut frames, mut rest) = (Vec::new(), message);
+    loop {
+        let Some(frame) = frame(rest) else { return message.to_owned() };
+        if frames.last() != Some(&frame) {
+            frames.push(frame);
+        }
+        match called(rest) {
+            Some(inner) => rest = inner,
+            None => break,
+        }
+    }
+    let mut out = String::new();
+    for Frame { location, executed, message } in frames {
+        if !location.is_empty() {
+            out.push_str(&format!("{location}\n  "));
+        }
+        if let Some((name, at)) = executed {
+            out.push_str(&format!("executing \"{name}\" at <{at}>:\n    "));
+        }
+        if !message.is_empty() {
+            out.push_str(&format!("{message}\n"));
+        }
+    }
+    out.trim().to_owned()
+}
+
+/// The message of the function that a template called, if it is one that failed.
+fn called(message: &str) -> Option<&str> {
+    let (_, executed) = message.strip_prefix("template: ")?.split_once(": executing ")?;
+    let (_, said) = executed.split_once(">: ")?;
+    said.strip_prefix("error calling ")?.split_once(": ").map(|(_, inner)| inner)
+}
+
+fn frame(message: &str) -> Option<Frame<'_>> {
+    let rest = message.strip_prefix("template: ")?;
+    if rest.starts_with("no template ") {
+        return Some(Frame { location: "", executed: None, message });
+    }
+    let until_next = |said: &'_ str| said.find(" template:").unwrap_or(said.len());
+    let executing = || {
+        let (location, after) = rest.split_once(": executing \"")?;
+        let (name, after) = after.split_once('"')?;
+        let (at, said) = after.strip_prefix(" at <")?.split_once(">: ")?;
+        Some(Frame { location, executed: Some((name, at)), message: &said[..until_next(said)] })
+    };
+    executing().or_else(|| {
+        let (location, said) = rest.rsplit_once(": ")?;
+        Some(Frame { location, executed: None, message: &said[..until_next(said)] })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_templates_stand_below_each_other() {
+        let inner = "template: a/templates/_h.tpl:1:24: executing \"h\" at <.Values.x.y>: nil pointer evaluating interface {}.y";
+        let outer = format!(
+            "template: a/templates/t.yaml:2:6: executing \"a/templates/t.yaml\" at <include \"h\" .>: error calling include: {inner}"
+        );
+        assert_eq!(
+            trace(&outer),
+            "a/templates/t.yaml:2:6\n  executing \"a/templates/t.yaml\" at <include \"h\" .>:\n    error calling include:\n\
+             a/templates/_h.tpl:1:24\n  executing \"h\" at <.Values.x.y>:\n    nil pointer evaluating interface {}.y"
+        );
+    }
+
+    #[test]
+    fn what_a_function_says_stays_on_one_line() {
+        let message = "template: a/templates/t.yaml:2:6: executing \"a/templates/t.yaml\" at <atoi>: error calling atoi: no number";
+        assert_eq!(trace(message), message);
+    }
+}
