@@ -9,7 +9,7 @@ mod converted;
 mod json_path;
 pub(crate) mod schema_number;
 
-pub(crate) use columns::{Column, cell};
+pub(crate) use columns::{Column, cells};
 
 use conversion::Conversion;
 use converted::Converted;
@@ -103,6 +103,11 @@ impl CustomKind {
                 .is_some_and(|schema| schema.to_string().contains("\"x-kubernetes-validations\"")),
             openapi,
         }
+    }
+
+    /// Returns whether a table of its objects is a long computation.
+    pub(crate) fn has_slow_rows(&self) -> bool {
+        columns::are_slow(&self.columns)
     }
 
     /// Prepares a written object: resets the fields that a write of this part must not change.

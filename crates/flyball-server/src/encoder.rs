@@ -23,6 +23,9 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Bytes of stored objects that are decoded for a list at once.
 const MAX_DECODED_BYTES: usize = 256 << 10;
 
+/// Bytes that a slow row of a table counts for.
+const SLOW_ROW_BYTES: usize = 64 << 10;
+
 /// Bytes of a long list that are written before the first is sent: see [`Body::lazy`].
 pub(crate) const FIRST_PIECE_BYTES: usize = 3 * CHUNK_BYTES;
 
@@ -158,7 +161,7 @@ impl ResponseEncoder {
     fn stream_list(&self, metadata: &Value, entries: Vec<Arc<Entry>>) -> Response<Body> {
         let converts = entries.iter().any(|entry| entry.schema != self.resource.schema_number);
         let (this, mut is_first) = (self.clone(), true);
-        let items = chunks(entries, Bytes::from_static(b"]}\n"), move |out, entry| {
+        let items = chunks(entries, 0, Bytes::from_static(b"]}\n"), move |out, entry| {
             if !std::mem::take(&mut is_first) {
                 out.put_u8(b',');
             }
@@ -172,7 +175,9 @@ impl ResponseEncoder {
     fn stream_view(&self, list: &Map<String, Value>, key: &'static str, entries: Vec<Arc<Entry>>) -> Response<Body> {
         let [before, after] = response::around(self.form.encoding, list, key);
         let (this, mut is_first) = (self.clone(), true);
-        let items = chunks(entries, after.into(), move |out, entry| {
+        let has_slow_rows = self.resource.custom().is_some_and(|custom| custom.has_slow_rows());
+        let weight = if self.form.view == View::Table && has_slow_rows { SLOW_ROW_BYTES } else { 0 };
+        let items = chunks(entries, weight, after.into(), move |out, entry| {
             let Some(value) = this.view(entry) else { return };
             let mut list = this.form.versioned(json!({ key: [value] }));
             response::item(this.form.encoding, out, std::mem::take(&mut is_first), list[key][0].take());
@@ -197,9 +202,10 @@ impl ResponseEncoder {
 }
 
 /// Writes the items of a list and what closes it, some at a time: neither a piece nor what is decoded for it is much
-/// longer than one object.
+/// longer than one object. Each object counts for `weight` bytes besides its own.
 fn chunks(
     entries: Vec<Arc<Entry>>,
+    weight: usize,
     end: Bytes,
     mut write: impl FnMut(&mut BytesMut, &Entry) + Send + 'static,
 ) -> impl Iterator<Item = Bytes> + Send + 'static {
@@ -218,7 +224,7 @@ fn chunks(
                 break;
             };
             write(&mut chunk, &entry);
-            decoded += entry.body.len();
+            decoded += entry.body.len() + weight;
         }
         Some(chunk.freeze())
     })

@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>.
 
 use crate::catalog::{Behavior, Resource};
-use crate::custom::{Column, cell};
+use crate::custom::{Column, cells};
 use crate::kinds::{Heading, Row, View};
 use flyball_core::{Clock, Object, Status};
 use serde_json::{Map, Value, json};
@@ -58,8 +58,7 @@ pub(crate) fn row(resource: &Resource, object: &Object, include: Include, clock:
     let Row { cells, conditions } = match &resource.behavior {
         Behavior::BuiltIn(kind) => (kind.printer)(&View { object, clock }),
         Behavior::Custom(custom) => {
-            let cells = std::iter::once(object.name().into())
-                .chain(custom.columns.iter().map(|column| cell(column, object, clock)));
+            let cells = std::iter::once(object.name().into()).chain(cells(&custom.columns, object, clock));
             Row { cells: cells.collect(), conditions: None }
         }
     };

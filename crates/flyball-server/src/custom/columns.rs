@@ -1,6 +1,6 @@
 //! Printer columns of CRDs, and their cells for an object.
 
-use super::json_path::JsonPath;
+use super::json_path::{Budget, JsonPath};
 use flyball_core::field::{go_json, go_print};
 use flyball_core::{Clock, Object, time};
 use serde_json::{Value, json};
@@ -43,11 +43,31 @@ pub(crate) fn read(version: &Value) -> Vec<Column> {
     columns.map_while(column).collect()
 }
 
-/// Makes the cell of a column.
-pub(crate) fn cell(column: &Column, object: &Object, clock: &Clock) -> Value {
-    let Some(value) = column.parsed.first(object.as_value()) else { return Value::Null };
+/// Columns from which a row takes long.
+const MANY_COLUMNS: usize = 20;
+
+/// Characters of a cell that cost as much as a visited value.
+const CHARS_PER_VISIT: usize = 16;
+
+/// Returns whether a row of these columns may take long.
+pub(crate) fn are_slow(columns: &[Column]) -> bool {
+    columns.len() >= MANY_COLUMNS || columns.iter().any(|column| column.parsed.descends())
+}
+
+/// Makes the cells of an object. Cells beyond the budget of a row are null, as are those whose path leads nowhere.
+pub(crate) fn cells(columns: &[Column], object: &Object, clock: &Clock) -> impl Iterator<Item = Value> {
+    let mut budget = Budget::of_row();
+    columns.iter().map(move |column| cell(column, object, clock, &mut budget))
+}
+
+fn cell(column: &Column, object: &Object, clock: &Clock, budget: &mut Budget) -> Value {
+    let Some(value) = column.parsed.first(object.as_value(), budget) else { return Value::Null };
     match (&*column.ty, value) {
-        ("string", value) => text(value).into(),
+        ("string", value) => {
+            let text = text(value);
+            // Many columns can repeat a long text.
+            budget.spend(text.len() / CHARS_PER_VISIT).map_or(Value::Null, |()| text.into())
+        }
         (_, Value::Null) => Value::Null,
         ("integer", Value::Number(n)) => {
             n.as_i64().or_else(|| n.as_f64().map(|n| n as i64)).map_or(Value::Null, Value::from)
@@ -84,7 +104,38 @@ mod tests {
         .unwrap();
         let version = json!({"additionalPrinterColumns": [{"name": "X", "type": ty, "jsonPath": path}]});
         let clock = Clock::new(|| "2026-01-01T00:01:00Z".parse().unwrap());
-        cell(&read(&version)[0], &object, &clock)
+        cells(&read(&version), &object, &clock).next().unwrap()
+    }
+
+    #[test]
+    fn columns_of_a_row_share_a_budget() {
+        let items: Vec<Value> = (0..900).map(|n| json!({"b": [{"c": n}, {"c": n}]})).collect();
+        let object = Object::try_from(json!({"spec": {"a": items, "text": "x".repeat(100_000)}})).unwrap();
+        let clock = Clock::new(|| "2026-01-01T00:00:00Z".parse().unwrap());
+        let set = |path: &str, count: usize| {
+            let column = json!({"name": "X", "type": "string", "jsonPath": path});
+            let columns = read(&json!({"additionalPrinterColumns": vec![column; count]}));
+            let cells: Vec<Value> = cells(&columns, &object, &clock).collect();
+            let set = cells.iter().take_while(|cell| !cell.is_null()).count();
+            assert!(cells.len() == count && cells[set..].iter().all(Value::is_null));
+            set
+        };
+        // Each column visits some 47,000 values.
+        assert_eq!(set(".spec..*..*", 1), 1);
+        assert!((2..20).contains(&set(".spec..*..*", 20_000)));
+        assert_eq!(set(".spec.text", 20), 20);
+        assert!((20..40).contains(&set(".spec.text", 20_000)));
+        assert_eq!(set(".spec.a[0].b[0].c", 700), 700);
+    }
+
+    #[test]
+    fn rows_of_many_columns_or_descendants_are_slow() {
+        let slow = |path: &str, count: usize| {
+            let column = json!({"name": "X", "type": "string", "jsonPath": path});
+            are_slow(&read(&json!({"additionalPrinterColumns": vec![column; count]})))
+        };
+        assert!(!slow(".spec.a", 10) && slow(".spec.a", 20) && slow(".spec..a", 1));
+        assert!(!slow("", 0));
     }
 
     #[test]

@@ -2,11 +2,29 @@
 //!
 //! See <https://kubernetes.io/docs/reference/kubectl/jsonpath/>. Each step takes a list of values to a list of values,
 //! or fails, and with it the whole path. A missing field leaves the list shorter; null is a value like any other.
+//! Steps can repeat values, so the paths of a row share a budget of values: see [`Budget`].
 
 use serde_json::Value;
 
-/// Maximum number of values of a step: unions can repeat values.
-const MAX_VALUES: usize = 100_000;
+/// Values that the paths of one row may visit.
+const MAX_VISITS: usize = 200_000;
+
+/// The number of values that the paths of one row may still visit. Beyond it, no path leads anywhere.
+#[derive(Debug)]
+pub(super) struct Budget(usize);
+
+impl Budget {
+    pub(super) const fn of_row() -> Self {
+        Self(MAX_VISITS)
+    }
+
+    /// Charges values before they are collected.
+    pub(super) fn spend(&mut self, visits: usize) -> Result<(), Broken> {
+        let left = self.0.checked_sub(visits);
+        self.0 = left.unwrap_or(0);
+        left.map(drop).ok_or(Broken)
+    }
+}
 
 /// A path such as `.status.conditions[?(@.type=="Ready")].status`.
 #[derive(Clone, Debug)]
@@ -14,7 +32,7 @@ pub(super) struct JsonPath(Vec<Step>);
 
 /// A path cannot be followed in an object.
 #[derive(Debug, PartialEq)]
-struct Broken;
+pub(super) struct Broken;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
@@ -78,8 +96,14 @@ impl JsonPath {
     }
 
     /// Returns the first value that the path leads to.
-    pub(super) fn first<'v>(&self, value: &'v Value) -> Option<&'v Value> {
-        self.0.iter().try_fold(vec![value], |values, step| step.follow(&values)).ok()?.first().copied()
+    pub(super) fn first<'v>(&self, value: &'v Value, budget: &mut Budget) -> Option<&'v Value> {
+        budget.spend(1).ok()?;
+        self.0.iter().try_fold(vec![value], |values, step| step.follow(&values, budget)).ok()?.first().copied()
+    }
+
+    /// Returns whether the path visits all descendants of a value.
+    pub(super) fn descends(&self) -> bool {
+        self.0.contains(&Step::Within)
     }
 }
 
@@ -155,7 +179,7 @@ fn slice(token: &str) -> Option<Slice> {
 }
 
 impl Slice {
-    fn of(self, items: &[Value]) -> Result<impl Iterator<Item = &Value>, Broken> {
+    fn of(self, items: &[Value]) -> Result<impl ExactSizeIterator<Item = &Value>, Broken> {
         let length = i64::try_from(items.len()).map_err(|_| Broken)?;
         let mut from = self.from.unwrap_or(0);
         if from < 0 {
@@ -177,29 +201,39 @@ impl Slice {
 }
 
 impl Step {
-    fn follow<'v>(&self, values: &[&'v Value]) -> Result<Vec<&'v Value>, Broken> {
+    fn follow<'v>(&self, values: &[&'v Value], budget: &mut Budget) -> Result<Vec<&'v Value>, Broken> {
         let mut found = Vec::new();
         if let Self::Union(steps) = self {
             for step in steps {
-                found.extend(step.follow(values)?);
-                if found.len() > MAX_VALUES {
-                    return Err(Broken);
-                }
+                found.extend(step.follow(values, budget)?);
             }
             return Ok(found);
         }
+        budget.spend(1 + values.len())?;
         for value in values {
             match (self, value) {
                 (Self::Field(name), Value::Object(fields)) => found.extend(fields.get(name)),
-                (Self::Every, Value::Array(items)) => found.extend(items),
-                (Self::Every, Value::Object(fields)) => found.extend(fields.values()),
-                (Self::Within, value) => within(value, &mut found),
+                (Self::Every, Value::Array(items)) => {
+                    budget.spend(items.len())?;
+                    found.extend(items);
+                }
+                (Self::Every, Value::Object(fields)) => {
+                    budget.spend(fields.len())?;
+                    found.extend(fields.values());
+                }
+                (Self::Within, value) => within(value, &mut found, budget)?,
                 (Self::Slice(_), Value::Null) | (Self::Field(_) | Self::Every | Self::Union(_), _) => {}
-                (Self::Slice(slice), Value::Array(items)) => found.extend(slice.of(items)?),
+                (Self::Slice(slice), Value::Array(items)) => {
+                    let items = slice.of(items)?;
+                    budget.spend(items.len())?;
+                    found.extend(items);
+                }
                 (Self::Has(field), Value::Array(items)) => {
+                    budget.spend(items.len().saturating_mul(field.len()))?;
                     found.extend(items.iter().filter(|item| at(item, field).is_some()));
                 }
                 (Self::Where(field, operator, wanted), Value::Array(items)) => {
+                    budget.spend(items.len().saturating_mul(field.len()))?;
                     for item in items {
                         if let Some(value) = at(item, field)
                             && compare(value, operator, wanted)?
@@ -216,14 +250,15 @@ impl Step {
 }
 
 /// Collects the descendants of a value, breadth first.
-fn within<'v>(value: &'v Value, found: &mut Vec<&'v Value>) {
+fn within<'v>(value: &'v Value, found: &mut Vec<&'v Value>, budget: &mut Budget) -> Result<(), Broken> {
     let inner: Vec<&Value> = match value {
         Value::Array(items) => items.iter().collect(),
         Value::Object(fields) => fields.values().collect(),
-        _ => return,
+        _ => return Ok(()),
     };
+    budget.spend(inner.len())?;
     found.extend(&inner);
-    inner.into_iter().for_each(|value| within(value, found));
+    inner.into_iter().try_for_each(|value| within(value, found, budget))
 }
 
 fn at<'v>(value: &'v Value, field: &[String]) -> Option<&'v Value> {
@@ -286,7 +321,7 @@ mod tests {
             (".m.{a}", None),
         ];
         for (path, expected) in cases {
-            let found = JsonPath::parse(path).and_then(|path| path.first(&object).cloned());
+            let found = JsonPath::parse(path).and_then(|path| path.first(&object, &mut Budget::of_row()).cloned());
             assert_eq!(found, expected, "{path}");
         }
     }
@@ -302,8 +337,37 @@ mod tests {
             (r#"[?(@.a=="2")].a"#, None),
         ];
         for (path, expected) in cases {
-            let found = JsonPath::parse(&format!(".l{path}")).and_then(|path| path.first(&object).cloned());
+            let found = JsonPath::parse(&format!(".l{path}"))
+                .and_then(|path| path.first(&object, &mut Budget::of_row()).cloned());
             assert_eq!(found, expected, "{path}");
         }
+    }
+
+    #[test]
+    fn steps_that_multiply_values_end_with_the_budget() {
+        let deep = (0..105).fold(json!({"z": 1}), |inner, _| json!({ "a": inner }));
+        let mut budget = Budget::of_row();
+        let path = JsonPath::parse("..*..*..*..*..*..*..*").unwrap();
+        assert!(path.descends());
+        assert_eq!(path.first(&deep, &mut budget), None);
+        assert_eq!(budget.0, 0);
+        let repeated = JsonPath::parse(&format!(".l{}", "[0:2,0:2,0:2,0:2][*]".repeat(20))).unwrap();
+        let lists = (0..50).fold(json!([null, null]), |inner, _| json!([inner, null]));
+        let mut budget = Budget::of_row();
+        assert_eq!(repeated.first(&json!({ "l": lists }), &mut budget), None);
+        assert_eq!(budget.0, 0);
+    }
+
+    #[test]
+    fn a_path_is_charged_for_what_it_visits() {
+        let object = json!({"spec": {"a": [{"b": 1}, {"b": 2}]}});
+        let visits = |path: &str| {
+            let mut budget = Budget::of_row();
+            let found = JsonPath::parse(path).unwrap().first(&object, &mut budget).cloned();
+            (found, MAX_VISITS - budget.0)
+        };
+        assert_eq!(visits(".spec.a[0].b"), (Some(json!(1)), 1 + 2 + 2 + (2 + 1) + 2));
+        assert_eq!(visits(".spec..b"), (Some(json!(1)), 1 + 2 + (2 + 1 + 2 + 1 + 1) + (1 + 5)));
+        assert_eq!(visits(".spec.a[?(@.b==2)].b"), (Some(json!(2)), 1 + 2 + 2 + (2 + 2) + 2));
     }
 }

@@ -11,6 +11,8 @@ use crate::bounds::{Flow, Offload};
 use crate::kinds::SUBJECT_ACCESS_REVIEW;
 use crate::limits;
 use crate::link::Link;
+use crate::request::ResourcePath;
+use crate::request::accept::{self, View};
 use flyball_core::{GroupResource, ObjectKey};
 use futures_util::future::BoxFuture;
 use http::Method;
@@ -38,22 +40,36 @@ fn load(server: &Components, call: &Call) -> Option<usize> {
             true => server.authorizer.is_slow_somewhere(),
             false => server.authorizer.is_slow(namespace),
         };
+    let shows_slow_rows = shows_slow_rows(server, call, path);
     let table = || GroupResource::new(&path.group, &path.resource);
     let computes = match (&path.name, call.info.verb) {
         (_, "watch") => false,
         (None, "list" | "deletecollection") => {
             let (table, namespace) = (table(), path.namespace.as_deref());
             let bytes = || store.list(&table, namespace).entries.iter().map(|entry| entry.body.len()).sum::<usize>();
-            store.count(&table) >= LONG_LIST_OBJECTS || bytes() >= LONG_LIST_BYTES
+            shows_slow_rows || store.count(&table) >= LONG_LIST_OBJECTS || bytes() >= LONG_LIST_BYTES
         }
         (Some(name), _) if !matches!(call.method, Method::GET | Method::HEAD) => {
             let stored = store.get(&table(), &ObjectKey::new(path.namespace.as_deref(), name));
             let bytes = call.body.len() + stored.map_or(0, |entry| entry.body.len());
-            return (decides || bytes >= LONG_BODY_BYTES).then(|| limits::at_most(bytes));
+            return (decides || shows_slow_rows || bytes >= LONG_BODY_BYTES).then(|| limits::at_most(bytes));
         }
-        _ => decides || call.body.len() >= LONG_BODY_BYTES,
+        _ => decides || shows_slow_rows || call.body.len() >= LONG_BODY_BYTES,
     };
     computes.then(|| limits::at_most(call.body.len()))
+}
+
+/// Returns whether the response is a table whose rows take long.
+fn shows_slow_rows(server: &Components, call: &Call, path: &ResourcePath) -> bool {
+    let is_table = |accept: &str| accept::negotiate(Some(accept), "").is_ok_and(|form| form.view == View::Table);
+    call.accept().is_some_and(is_table)
+        && server
+            .registry
+            .catalog
+            .get()
+            .get(&path.group, &path.version, &path.resource)
+            .and_then(|resource| resource.custom().map(|custom| custom.has_slow_rows()))
+            .unwrap_or_default()
 }
 
 /// Returns the offload of a request, if it is a long computation; `None` if there is no memory for it in time.
@@ -140,6 +156,32 @@ mod tests {
         create(10, LONG_LIST_BYTES).await;
         for view in views {
             assert!(is_long(&server, view).await, "{view}");
+        }
+    }
+
+    #[tokio::test]
+    async fn tables_with_slow_rows_are_made_apart() {
+        const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let server = Server::new(Options::simulated(Clock::system(), 1));
+        for (plural, kind, path) in [("quicks", "Quick", ".spec.a"), ("slows", "Slow", ".spec..a")] {
+            let column = json!({"name": "A", "type": "string", "jsonPath": path});
+            let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+            let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema, "additionalPrinterColumns": [column]});
+            let names = json!({"plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List")});
+            let spec = json!({"group": "a.example", "scope": "Namespaced", "names": names, "versions": [version]});
+            let crd = json!({"metadata": {"name": format!("{plural}.a.example")}, "spec": spec});
+            assert_eq!(server.handle(request(Method::POST, CRDS, crd.to_string())).await.status(), 201);
+        }
+        for (uri, expected) in [("quicks/x", false), ("quicks", false), ("slows/x", true), ("slows", true)] {
+            let get = |accept: &str| {
+                let uri = format!("/apis/a.example/v1/namespaces/default/{uri}");
+                let mut request = request(Method::GET, &uri, String::new());
+                request.headers_mut().insert(http::header::ACCEPT, accept.parse().unwrap());
+                request
+            };
+            assert!(!is_long_request(&server, get("application/json")).await, "{uri}");
+            let table = get("application/json;as=Table;g=meta.k8s.io;v=v1");
+            assert_eq!(is_long_request(&server, table).await, expected, "{uri}");
         }
     }
 
