@@ -24,7 +24,6 @@ use outgoing::Outgoing;
 use pacer::Pacer;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
-use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,7 +144,7 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
         Ok(Err(error)) => return tracing::debug!(%error, "a client did not shake hands"),
         Err(_) => return tracing::debug!("a client did not shake hands in time"),
     };
-    let user = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(user_of);
+    let user = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(user_of).map(Arc::new);
     let peer = session.peer.clone();
     let stream = WriteTimeout::new(stream, session.server.bounds().slow_client_timeout, peer.clone());
     let pacer = Arc::new(Pacer::new());
@@ -153,12 +152,18 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
         let (session, user, pacer) = (session.clone(), user.clone(), pacer.clone());
         let (head, body) = request.into_parts();
         let counted = session.heads.try_count(heads::size(&head));
-        let request = counted.is_some().then(|| Request::from_parts(head, body));
-        // The box is freed when the response begins: a stream of HTTP/2 keeps its future until the body ends, which is
-        // 40 KiB for each watch.
+        let request = Request::from_parts(head, body);
+        // The box is freed when the response begins: a stream of HTTP/2 keeps its future until the body ends. What
+        // answers is made in its turn, as a client may send a thousand requests at once.
         Box::pin(async move {
-            let _counted = counted;
-            Ok::<_, Infallible>(pacer.begin(session.answer(request, user)).await)
+            let Some(mut counted) = counted else { return session.refuse() };
+            let Some(response) =
+                pacer.begin(|| counted.begin().then(|| Box::pin(session.clone().answer(request, user)))).await
+            else {
+                return session.refuse();
+            };
+            drop(counted);
+            Ok(response)
         })
     });
     let mut builder = auto::Builder::new(Streams);
@@ -192,23 +197,32 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
 }
 
 impl Session {
-    /// Responds to a request; `None` is a request whose head exceeded the bound.
-    async fn answer(self, request: Option<Request<Incoming>>, user: Option<User>) -> Response<Outgoing> {
+    /// Responds to a request.
+    async fn answer(self, mut request: Request<Incoming>, user: Option<Arc<User>>) -> Response<Outgoing> {
+        let link = self.link();
+        request.extensions_mut().insert(link.clone());
+        user.map(|user| request.extensions_mut().insert(User::clone(&user)));
+        let response = self.server.handle(request).await;
+        response.map(|body| Outgoing::new(body, link, self.server.shared()))
+    }
+
+    /// Rejects a request for which there is no room: over HTTP/2 by resetting its stream, which leaves nothing behind.
+    fn refuse(self) -> Result<Response<Outgoing>, h2::Error> {
+        if streams::current().is_some() {
+            return Err(h2::Reason::REFUSED_STREAM.into());
+        }
+        let link = self.link();
+        Ok(response::too_many_requests().map(|body| Outgoing::new(body, link, self.server.shared())))
+    }
+
+    fn link(&self) -> Link {
         // Over HTTP/1 closing a response closes the connection.
         let link = match streams::current() {
-            Some(stream) => Link::new(self.peer, stream),
-            None => Link::of_connection(self.peer),
+            Some(stream) => Link::new(self.peer.clone(), stream),
+            None => Link::of_connection(self.peer.clone()),
         };
         self.connections.note(&link);
-        let response = match request {
-            Some(mut request) => {
-                request.extensions_mut().insert(link.clone());
-                user.map(|user| request.extensions_mut().insert(user));
-                self.server.handle(request).await
-            }
-            None => response::too_many_requests(),
-        };
-        response.map(|body| Outgoing::new(body, link, self.server.shared()))
+        link
     }
 }
 

@@ -1,19 +1,21 @@
-//! Bounds the heads of requests that are under way.
+//! Bounds the memory of requests that are under way.
 //!
-//! A request keeps its head while it waits for a slot, for room or for its body. Over HTTP/2 a connection may have a
-//! thousand such requests before their user is authenticated. So all connections share a bound, and each has a small
-//! reserve beyond it: many large heads of one client do not block other clients.
+//! A request keeps its head, and what answers it, while it waits for a slot, for room or for its body. Over HTTP/2 a
+//! connection may have a thousand such requests before their user is authenticated. So all connections share a bound,
+//! and each has a small reserve beyond it: many large heads of one client do not block other clients.
 
 use http::request::Parts;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of heads of all connections.
+/// Bytes of requests of all connections.
 const MAX_BYTES: usize = 32 << 20;
 /// Bytes that each connection has besides.
 const MAX_OWN_BYTES: usize = 32 << 10;
-/// Bytes that a request takes beside the texts of its head.
-const OVERHEAD_BYTES: usize = 1 << 10;
+/// Bytes that a request takes beside the texts of its head: its stream and its task.
+const OVERHEAD_BYTES: usize = 2 << 10;
+/// Bytes that what answers a request takes.
+const ANSWER_BYTES: usize = 12 << 10;
 /// Bytes that each header takes beside its texts.
 const HEADER_BYTES: usize = 128;
 
@@ -40,11 +42,23 @@ impl ConnectionHeads {
 
     /// Counts a head of so many bytes; `None` if there is no room for it.
     pub(super) fn try_count(self: &Arc<Self>, bytes: usize) -> Option<Head> {
-        let head = Head { connection: self.clone(), bytes };
-        let own = self.own.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let all = self.all.0.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let mut head = Head { connection: self.clone(), bytes: 0 };
         // A head that is not returned is subtracted by its drop.
-        (own <= MAX_OWN_BYTES || all <= MAX_BYTES).then_some(head)
+        head.add(bytes).then_some(head)
+    }
+}
+
+impl Head {
+    /// Counts what answers the request as well; returns false if there is no room for it.
+    pub(super) fn begin(&mut self) -> bool {
+        self.add(ANSWER_BYTES)
+    }
+
+    fn add(&mut self, bytes: usize) -> bool {
+        self.bytes += bytes;
+        let own = self.connection.own.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let all = self.connection.all.0.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        own <= MAX_OWN_BYTES || all <= MAX_BYTES
     }
 }
 
@@ -76,6 +90,23 @@ mod tests {
         let own: Vec<Head> = std::iter::from_fn(|| modest.try_count(2 << 10)).take(1 << 20).collect();
         assert_eq!(own.len(), MAX_OWN_BYTES >> 11);
         drop((taken, own));
+        assert_eq!(all.0.load(Ordering::Relaxed), 0);
+    }
+    #[test]
+    fn what_answers_is_counted_and_a_connection_has_one_at_least() {
+        let all = Arc::new(Heads::default());
+        let (greedy, modest) = (ConnectionHeads::new(all.clone()), ConnectionHeads::new(all.clone()));
+        let mut begun = Vec::new();
+        while let Some(mut head) = greedy.try_count(OVERHEAD_BYTES).filter(|_| begun.len() < 1 << 20) {
+            let has_room = head.begin();
+            begun.push(head);
+            if !has_room {
+                break;
+            }
+        }
+        assert_eq!(begun.len(), MAX_BYTES / (OVERHEAD_BYTES + ANSWER_BYTES) + 1);
+        assert!(modest.try_count(OVERHEAD_BYTES).expect("its own").begin());
+        drop(begun);
         assert_eq!(all.0.load(Ordering::Relaxed), 0);
     }
 }

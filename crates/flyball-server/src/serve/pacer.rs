@@ -5,7 +5,7 @@
 //! few requests in each round of the runtime's tasks. It must not know requests.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::Semaphore;
@@ -22,18 +22,19 @@ impl Pacer {
         Self(Arc::new(Semaphore::new(REQUESTS_PER_ROUND)))
     }
 
-    /// Runs a future. Its first poll, in which most requests are answered, waits for its turn.
-    pub(super) async fn begin<F: Future>(&self, future: F) -> F::Output {
-        let mut future = pin!(future);
+    /// Makes a future in its turn, if at all, and runs it. Its first poll, in which most requests are answered, belongs
+    /// to the turn.
+    pub(super) async fn begin<F: Future + Unpin>(&self, make: impl FnOnce() -> Option<F>) -> Option<F::Output> {
         let turn = self.0.clone().acquire_owned().await;
-        let polled = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await;
+        let mut future = make()?;
+        let polled = poll_fn(|cx| Poll::Ready(Pin::new(&mut future).poll(cx))).await;
         tokio::spawn(async move {
             yield_now().await;
             drop(turn);
         });
         match polled {
-            Poll::Ready(output) => output,
-            Poll::Pending => future.await,
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => Some(future.await),
         }
     }
 }
@@ -50,16 +51,18 @@ mod tests {
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..1000 {
             let (pacer, done) = (pacer.clone(), done.clone());
-            tasks.spawn(async move { pacer.begin(async { done.fetch_add(1, Ordering::Relaxed) }).await });
+            tasks.spawn(
+                async move { pacer.begin(|| Some(Box::pin(async { done.fetch_add(1, Ordering::Relaxed) }))).await },
+            );
         }
         // All of them are known to the runtime, before the other one comes.
         tokio::task::yield_now().await;
         let other = Pacer::new();
         let before = tokio::spawn({
             let done = done.clone();
-            async move { other.begin(async { done.load(Ordering::Relaxed) }).await }
+            async move { other.begin(|| Some(Box::pin(async { done.load(Ordering::Relaxed) }))).await }
         });
-        let before = before.await.unwrap();
+        let before = before.await.unwrap().unwrap();
         assert!(before < 100, "{before} requests of the one were answered first");
         tasks.join_all().await;
         assert_eq!(done.load(Ordering::Relaxed), 1000);
@@ -71,8 +74,10 @@ mod tests {
         let mut waiting = tokio::task::JoinSet::new();
         for _ in 0..100 {
             let pacer = pacer.clone();
-            waiting.spawn(async move { pacer.begin(std::future::pending::<()>()).await });
+            waiting.spawn(async move { pacer.begin(|| Some(std::future::pending::<()>())).await });
         }
-        tokio::time::timeout(Duration::from_secs(1), pacer.begin(async {})).await.expect("a turn is free");
+        tokio::time::timeout(Duration::from_secs(1), pacer.begin(|| Some(std::future::ready(()))))
+            .await
+            .expect("a turn is free");
     }
 }
