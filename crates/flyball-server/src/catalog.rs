@@ -99,8 +99,12 @@ impl Catalog {
         ALL.iter().find(|known| &*known.kind.kind == kind).expect("the list names all that are asked for").clone()
     }
 
-    /// Adds a resource; its version comes last in its group if it is new.
+    /// Adds a resource; its version comes last in its group if it is new. Those of built-in kinds are never replaced.
     pub(crate) fn add(&mut self, resource: Arc<Resource>) {
+        let is_taken = |kind: &Kind| *kind.plural == *resource.plural;
+        if resource.custom().is_some() && kinds::of_group(&resource.kind.group).any(is_taken) {
+            return;
+        }
         let group = self.groups.entry(resource.kind.group.clone()).or_default();
         let at = group.versions.iter().position(|version| version.name == resource.kind.version).unwrap_or_else(|| {
             group.versions.push(Version { name: resource.kind.version.clone(), resources: BTreeMap::new() });

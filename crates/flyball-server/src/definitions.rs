@@ -12,7 +12,7 @@ use crate::auth::User;
 use crate::catalog::{Catalog, Resource, Target};
 use crate::kinds::definition::CLEANUP;
 use crate::kinds::definition::acceptance::{self, AcceptedNames};
-use crate::kinds::{CUSTOM_RESOURCE_DEFINITION, Part};
+use crate::kinds::{self, CUSTOM_RESOURCE_DEFINITION, Part};
 use crate::registry::{Change, Registry};
 use crate::request::options::DeleteOptions;
 use crate::response::Warnings;
@@ -90,7 +90,8 @@ impl Definitions {
     /// Writes the status of the CRDs of a group; returns whether any has changed.
     async fn accept_names(&self, group: &str, all: &[Arc<Definition>]) -> bool {
         let accepted = |all: &[Arc<Definition>]| {
-            AcceptedNames::of(all.iter().filter(|known| known.group() == group).map(|known| &known.crd))
+            let crds = all.iter().filter(|known| known.group() == group).map(|known| &known.crd);
+            AcceptedNames::of(kinds::of_group(group), crds)
         };
         let (mut names, mut changed) = (accepted(all), false);
         let is_live = |known: &&Arc<Definition>| known.group() == group && known.crd.deletion_timestamp().is_none();

@@ -48,7 +48,7 @@ mod built_in;
 
 pub(crate) use apiextensions::custom_resource_definition::{self as definition, validate_embedded};
 pub use built_in::built_in_schema;
-pub(crate) use built_in::{ACTIONS, built_in, library};
+pub(crate) use built_in::{ACTIONS, built_in, library, of_group};
 pub(crate) use flowcontrol::objects as flow_objects;
 pub(crate) use kind::{Answer, Checks, Deletion, Kind, Part, Review, ScalePaths, Subresource, Verbs};
 pub(crate) use printer::{Heading, Row, View};

@@ -3,6 +3,7 @@
 use super::resource::{Behavior, Resource, head};
 use super::stability;
 use crate::custom::{CustomKind, schema_number};
+use crate::kinds;
 use flyball_core::{GroupResource, GroupVersionKind, Object};
 use serde_json::Value;
 use std::sync::Arc;
@@ -13,6 +14,11 @@ pub(crate) fn resources(crd: &Object, names: &Value) -> Vec<Resource> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let texts = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>();
     let group = text(&spec["group"]);
+    // Such names are not accepted, but whoever may write the status can say that they are. Objects of a built-in kind
+    // would be served, and deleted, as those of the CRD.
+    if kinds::of_group(&group).any(|known| names["plural"] == known.plural || names["kind"] == known.kind) {
+        return Vec::new();
+    }
     let versions = spec["versions"].as_array().cloned().unwrap_or_default();
     let storage_version = versions
         .iter()

@@ -1,8 +1,8 @@
 //! Cache of compiled CRDs, so that a write to one does not compile all others again.
 
 use crate::catalog::{Resource, resources_of_definition};
-use crate::kinds::CUSTOM_RESOURCE_DEFINITION;
 use crate::kinds::definition::acceptance::{self, AcceptedNames};
+use crate::kinds::{self, CUSTOM_RESOURCE_DEFINITION};
 use crate::storage::{Entry, Revision, Store};
 use flyball_core::Object;
 use parking_lot::{Mutex, MutexGuard};
@@ -125,7 +125,7 @@ impl Cache {
         }
         for (group, entries) in waiting {
             let all = by_name.values().filter(|known| known.group() == group).map(|known| &known.crd);
-            let accepted = AcceptedNames::of(all);
+            let accepted = AcceptedNames::of(kinds::of_group(&group), all);
             for entry in entries {
                 let Some(definition) = by_name.get_mut(entry.key.name()) else { continue };
                 match (accepted.allows(&definition.crd), definition.resources.is_empty()) {

@@ -54,6 +54,11 @@ pub(crate) static ACTIONS: &[Kind] = &[
     Kind::new("policy", "v1", "Eviction", "evictions").also_reads(&["v1beta1"]),
 ];
 
+/// Returns the built-in kinds of a group, with those of the bodies of subresources: CRDs cannot have their names.
+pub(crate) fn of_group(group: &str) -> impl Iterator<Item = &'static Kind> {
+    built_in().chain(ACTIONS).filter(move |kind| kind.group == group)
+}
+
 /// The types of all built-in kinds.
 pub(crate) fn library() -> &'static Library {
     macro_rules! types {

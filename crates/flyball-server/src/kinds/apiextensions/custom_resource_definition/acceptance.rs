@@ -1,6 +1,7 @@
 //! Acceptance of the names of CRDs, and the conditions that report it.
 
 use super::approval::Approval;
+use crate::kinds::kind::Kind;
 use flyball_core::{Clock, Object};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ fn short_names(names: &Value) -> Vec<&str> {
     names["shortNames"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// The names that CRDs of one group were given, each with the names of these CRDs.
+/// The names of built-in kinds and of CRDs of one group, each with its owners: names of CRDs, or [`BUILT_IN`].
 #[derive(Default)]
 pub(crate) struct AcceptedNames {
     /// Plurals, singulars and short names.
@@ -45,17 +46,29 @@ pub(crate) struct AcceptedNames {
     kinds: BTreeMap<String, Vec<String>>,
 }
 
+/// The owner of the names of built-in kinds; no CRD has this name.
+const BUILT_IN: &str = "";
+
 impl AcceptedNames {
-    pub(crate) fn of<'a>(crds: impl Iterator<Item = &'a Object>) -> Self {
+    pub(crate) fn of<'a>(
+        built_in: impl Iterator<Item = &'static Kind>,
+        crds: impl Iterator<Item = &'a Object>,
+    ) -> Self {
         let mut accepted = Self::default();
+        let note = |map: &mut BTreeMap<_, Vec<_>>, name: &str, owner: &str| {
+            map.entry(name.to_owned()).or_default().push(owner.to_owned());
+        };
+        for kind in built_in {
+            let names = [kind.plural, &kind.singular()];
+            names.iter().chain(kind.short_names).for_each(|name| note(&mut accepted.names, name, BUILT_IN));
+            let kinds = [kind.kind, &format!("{}List", kind.kind)];
+            kinds.iter().for_each(|name| note(&mut accepted.kinds, name, BUILT_IN));
+        }
         for crd in crds {
             let Some(names) = crd.at(&["status", "acceptedNames"]) else { continue };
-            let note = |map: &mut BTreeMap<_, Vec<_>>, name: &str| {
-                map.entry(name.to_owned()).or_default().push(crd.name().to_owned());
-            };
-            ["plural", "singular"].iter().for_each(|field| note(&mut accepted.names, text(names, field)));
-            short_names(names).iter().for_each(|name| note(&mut accepted.names, name));
-            ["kind", "listKind"].iter().for_each(|field| note(&mut accepted.kinds, text(names, field)));
+            ["plural", "singular"].iter().for_each(|field| note(&mut accepted.names, text(names, field), crd.name()));
+            short_names(names).iter().for_each(|name| note(&mut accepted.names, name, crd.name()));
+            ["kind", "listKind"].iter().for_each(|field| note(&mut accepted.kinds, text(names, field), crd.name()));
         }
         accepted
     }
