@@ -14,6 +14,7 @@ mod escalation;
 mod limit_ranger;
 mod namespace_lifecycle;
 mod node_taint;
+mod parameters;
 mod pod;
 mod priority;
 mod quota;
@@ -87,7 +88,7 @@ impl Enabled {
 pub(crate) struct Admission(Vec<Enabled>);
 
 impl Admission {
-    /// Enables all plugins, in the order of kube-apiserver's `AllOrderedPlugins`. The two checks that are no plugins
+    /// Enables all plugins, in the order of kube-apiserver's `AllOrderedPlugins`. The checks that are no plugins
     /// there, but part of the storage of their kinds, stand before webhooks as well.
     pub(crate) fn new(
         store: &Arc<Store>,
@@ -116,6 +117,10 @@ impl Admission {
             Enabled::on([&POD], runtime_class::RuntimeClass::new(store.clone())),
             Enabled::on(certificates::KINDS, certificates::Certificates::new(authorizer.clone())),
             Enabled::on(escalation::KINDS, escalation::EscalationCheck::new(authorizer.clone())),
+            Enabled::on(
+                parameters::KINDS,
+                parameters::ParameterAccess::new(store.clone(), codec.clone(), authorizer.clone()),
+            ),
             Enabled::on(device_access::KINDS, device_access::DeviceAdminAccess::new(store.clone())),
             Enabled::on_all(dynamic::MutatingAdmissionPolicy::new(env.clone())),
             Enabled::on_all(dynamic::MutatingAdmissionWebhook::new(env.clone())),

@@ -166,6 +166,13 @@ impl Catalog {
         written.cloned().or_else(|| self.storage_version(resource))
     }
 
+    /// Finds the served resource of a kind.
+    pub(crate) fn served(&self, api_version: &str, kind: &str) -> Option<&Arc<Resource>> {
+        self.resources().find(|resource| {
+            resource.is_served() && resource.kind.api_version() == *api_version && *resource.kind.kind == *kind
+        })
+    }
+
     /// Returns all groups: built-in ones first, then the others by name.
     pub(crate) fn groups(&self) -> Vec<(&Arc<str>, &Group)> {
         let mut groups: Vec<_> = self.groups.iter().collect();

@@ -20,6 +20,7 @@ mod identity;
 mod impersonation;
 mod linear;
 mod managed_fields;
+mod parameters;
 mod patches;
 mod paths;
 mod reads;

@@ -194,11 +194,8 @@ impl Policy {
     ) -> Result<Vec<Option<Object>>, String> {
         let (Some((version, kind)), Some(wanted)) = (&self.params, &binding.params) else { return Ok(vec![None]) };
         let catalog = env.codec.catalog();
-        let found = catalog.resources().find(|resource| {
-            resource.is_served() && resource.kind.api_version() == *version && *resource.kind.kind == **kind
-        });
         let unknown = || format!("failed to find resource referenced by paramKind: '{version}, Kind={kind}'");
-        let resource = found.ok_or_else(unknown)?;
+        let resource = catalog.served(version, kind).ok_or_else(unknown)?;
         let given = wanted["namespace"].as_str().filter(|namespace| !namespace.is_empty());
         let namespace = match (resource.namespaced, given, attributes.namespace_name()) {
             (false, Some(_), _) => {
