@@ -10,7 +10,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::discovery::{Scope, pinned_kind};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +18,8 @@ use tokio::time::{sleep, timeout};
 
 /// Field manager.
 const MANAGER: &str = "flyball";
+/// Field manager of a reset conversion.
+const RESET_MANAGER: &str = "flyball-run";
 /// Timeout of the API server to serve a new kind.
 const ESTABLISHED: Duration = Duration::from_secs(30);
 
@@ -69,6 +71,22 @@ pub(crate) fn flat(object: Value) -> Vec<Value> {
         }
         object => vec![object],
     }
+}
+
+/// Resets the conversion of a definition to None, if it is still as found. Nobody owns the field afterwards, so that a
+/// later apply of another conversion has no conflict.
+pub(crate) async fn reset_conversion(definitions: &Api<DynamicObject>, found: &Value) -> kube::Result<()> {
+    let name = found["metadata"]["name"].as_str().unwrap_or_default();
+    let params = PatchParams { field_manager: Some(RESET_MANAGER.into()), ..PatchParams::default() };
+    let none = json!({
+        "metadata": {"resourceVersion": found["metadata"]["resourceVersion"]},
+        "spec": {"conversion": {"strategy": "None", "webhook": null}},
+    });
+    let reset = definitions.patch(name, &params, &Patch::Merge(none)).await?.metadata;
+    let mut managers = reset.managed_fields.unwrap_or_default();
+    managers.retain(|entry| entry.manager.as_deref() != Some(RESET_MANAGER));
+    let disowned = json!({"metadata": {"resourceVersion": reset.resource_version, "managedFields": managers}});
+    definitions.patch(name, &params, &Patch::Merge(disowned)).await.map(drop)
 }
 
 /// Result of applying an object.

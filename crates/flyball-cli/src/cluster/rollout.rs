@@ -1,6 +1,6 @@
 //! Ordered application of objects to a cluster, and wait for readiness.
 
-use crate::cluster::apply::Outcome;
+use crate::cluster::apply::{Outcome, reset_conversion};
 use crate::cluster::connection::Connection;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
@@ -9,9 +9,9 @@ use clap::Args;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -86,10 +86,8 @@ async fn forget_url(connection: &Connection, object: &Value) -> Result<()> {
     // What is not there has none.
     let Some(found) = connection.find(object).await? else { return Ok(()) };
     if conversion && found["spec"]["conversion"]["webhook"]["clientConfig"]["url"].is_string() {
-        let (definitions, told, name) = connection.place(object).await?;
-        let none = Patch::Merge(json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}}));
-        let changed = definitions.patch(&name, &PatchParams::default(), &none).await;
-        changed.when(format!("cannot change {told}"))?;
+        let (definitions, told, _) = connection.place(object).await?;
+        reset_conversion(&definitions, &found).await.when(format!("cannot change {told}"))?;
     }
     let webhooks = found["webhooks"].as_array();
     if webhooks.into_iter().flatten().any(|webhook| webhook["clientConfig"]["url"].is_string()) {
@@ -111,6 +109,7 @@ fn explain(error: Error, before: usize) -> Error {
     };
     match before {
         0 => error,
+        1 => error.hint("1 object was applied before; run the command again after fixing this"),
         count => error.hint(format!("{count} objects were applied before; run the command again after fixing this")),
     }
 }

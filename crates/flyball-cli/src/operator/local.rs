@@ -18,9 +18,9 @@ use clap::Args;
 use flyball::description::Description;
 use http::Request;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Config};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::future::pending;
@@ -579,10 +579,9 @@ impl Connection {
             if found["metadata"]["uid"].as_str() != uid.as_deref() || !client["url"].is_string() {
                 return Ok(None);
             }
-            let version = &found["metadata"]["resourceVersion"];
-            let none = json!({"metadata": {"resourceVersion": version}, "spec": {"conversion": {"strategy": "None", "webhook": null}}});
-            let patched = objects.patch(&name, &PatchParams::default(), &Patch::Merge(none)).await;
-            patched.map(|_| format!("removed the conversion webhook of {told}"))
+            apply::reset_conversion(&objects, &found)
+                .await
+                .map(|()| format!("removed the conversion webhook of {told}"))
         } else {
             let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version: None });
             objects.delete(&name, &params).await.map(|_| format!("deleted {told}"))

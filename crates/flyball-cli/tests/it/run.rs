@@ -227,6 +227,9 @@ fn definitions_are_converted_no_longer_than_the_operator_runs() {
     let found = home.run(&["get", "crd", "sites.a.io", "-o=json"]).ok().out;
     let found: Value = serde_json::from_str(&found).unwrap();
     assert_eq!(found["spec"]["conversion"], json!({"strategy": "None"}));
+    // Nobody owns the field: another manager sets it without a conflict.
+    let deployed = home.run(&["apply", "-f", "manifests.json"]).ok();
+    assert_eq!(deployed.out, "CustomResourceDefinition sites.a.io changed\n");
 }
 
 #[test]
