@@ -464,9 +464,9 @@ impl Test {
 
     /// Returns the permissions of the operator's [rules](Operator::rules) that it has not used so far.
     pub fn unused_permissions(&self) -> Vec<Permission> {
-        let used = self.requests().counts;
+        let used = self.installed.log.used();
         let mut granted = Permission::granted(&self.rules);
-        granted.retain(|permission| !used.contains_key(permission));
+        granted.retain(|permission| !used.contains(permission));
         granted
     }
 

@@ -73,7 +73,7 @@ fn line(operator: &str, rules: &[PolicyRule], log: &Log) -> Value {
     json!({
         "operator": operator,
         "granted": Permission::granted(rules).iter().map(told).collect::<Vec<_>>(),
-        "used": log.requests().counts.keys().map(told).collect::<Vec<_>>(),
+        "used": log.used().iter().map(told).collect::<Vec<_>>(),
         "denied": log.denials().iter().map(|denial| told(&denial.permission)).collect::<Vec<_>>(),
         "places": log.describe_denials(),
     })

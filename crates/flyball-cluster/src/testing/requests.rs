@@ -73,14 +73,17 @@ impl Permission {
         Some(Self { group: group.to_owned(), resource, verb: verb.to_owned() })
     }
 
-    /// Returns the single permissions of rules; wildcards of groups and resources are omitted.
+    /// Returns the single permissions of rules. Wildcards are omitted, and `update` of `finalizers` as well, which no
+    /// request uses: the admission plugin OwnerReferencesPermissionEnforcement checks it.
     pub(super) fn granted(rules: &[PolicyRule]) -> Vec<Self> {
         let mut granted = Vec::new();
         for rule in rules {
             for group in rule.api_groups.iter().flatten().filter(|group| *group != "*") {
                 for resource in rule.resources.iter().flatten().filter(|resource| *resource != "*") {
                     for verb in rule.verbs.iter().filter(|verb| *verb != "*") {
-                        granted.push(Self { group: group.clone(), resource: resource.clone(), verb: verb.clone() });
+                        if verb != "update" || !resource.ends_with("/finalizers") {
+                            granted.push(Self { group: group.clone(), resource: resource.clone(), verb: verb.clone() });
+                        }
                     }
                 }
             }
@@ -181,6 +184,8 @@ struct State {
     /// Why the operator ended.
     failure: Option<String>,
     requests: Requests,
+    /// Objects created by PATCH, which needs the verb `create` in addition.
+    created: BTreeSet<Permission>,
     denials: BTreeMap<Permission, String>,
     places: BTreeMap<String, DenialSite>,
     last_writes: VecDeque<String>,
@@ -378,6 +383,17 @@ impl Log {
         }
         *state.requests.counts.entry(permission.clone()).or_default() += 1;
         Some(permission)
+    }
+
+    /// Records that a PATCH created an object.
+    pub(super) fn created(&self, permission: &Permission) {
+        self.lock().created.insert(Permission { verb: "create".to_owned(), ..permission.clone() });
+    }
+
+    /// Returns the permissions that the requests needed.
+    pub(super) fn used(&self) -> BTreeSet<Permission> {
+        let state = self.lock();
+        state.requests.counts.keys().chain(&state.created).cloned().collect()
     }
 
     pub(super) fn denied(&self, permission: Permission, message: &str) {

@@ -6,7 +6,7 @@ use crate::{Cluster, Controllers, Faults, LocalWebhooks, Nodes, Options, Program
 use flyball::webhook::Webhooks;
 use flyball_core::{Clock, Rng};
 use http::header::AUTHORIZATION;
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::DeleteParams;
@@ -265,6 +265,9 @@ fn counted(client: Client, namespace: &str, log: Log) -> Client {
             let permission = log.asked(request.method(), request.uri());
             let (method, place) = (request.method().clone(), WriteTarget::of(request.method(), request.uri()));
             let mut answer = client.send(request).await?;
+            if answer.status() == StatusCode::CREATED && method == Method::PATCH {
+                permission.iter().for_each(|permission| log.created(permission));
+            }
             if let Some(place) = place.filter(|_| answer.status().is_success()) {
                 let value;
                 (answer, value) = read(answer).await?;
