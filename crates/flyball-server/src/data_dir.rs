@@ -47,7 +47,7 @@ pub enum DataDirError {
         found: u32,
     },
     /// The directory holds other files.
-    #[error("{path} is not empty and no data directory")]
+    #[error("{path} is not empty and is not a data directory")]
     Foreign {
         /// The directory.
         path: PathBuf,

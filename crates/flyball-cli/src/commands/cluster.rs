@@ -35,6 +35,13 @@ struct Named {
     name: String,
 }
 
+impl Named {
+    /// Returns the flag for a hint, with a space in front; empty for the default name.
+    fn flag(&self) -> String {
+        if self.name == "flyball" { String::new() } else { format!(" --name {}", self.name) }
+    }
+}
+
 fn parse_name(name: &str) -> Result<String, String> {
     match flyball_core::names::dns_label(name).first() {
         None => Ok(name.to_owned()),

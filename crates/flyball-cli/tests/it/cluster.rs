@@ -12,15 +12,17 @@ fn a_cluster_comes_up_and_goes_down() {
     assert_eq!(home.run(&["cluster", "down"]).ok().out, "flyball is not running\n");
 
     let up = home.run(&["cluster", "up"]).ok();
-    assert!(up.out.starts_with("ready flyball\n"), "{up:?}");
+    assert!(up.out.starts_with("cluster flyball is ready\n"), "{up:?}");
     assert!(fs::read_to_string(&config).unwrap().contains("current-context: flyball"));
     let status: serde_json::Value =
         serde_json::from_str(&home.run(&["cluster", "status", "-o", "json"]).ok().out).unwrap();
     assert_eq!((&status["running"], &status["ready"]), (&true.into(), &true.into()));
     assert!(status["version"].as_str().unwrap().starts_with("v1."));
     let again = home.run(&["cluster", "up"]).ok();
-    assert!(again.out.starts_with("flyball already runs"), "{again:?}");
-    home.run(&["cluster", "up", "--port", "1"]).fails_with(&["already runs", "cluster down"]);
+    assert!(again.out.starts_with("cluster flyball is already running\n"), "{again:?}");
+    home.run(&["cluster", "up", "--port", "1"]).fails_with(&["already running", "cluster down"]);
+    home.run(&["cluster", "up", "--nodes", "2"])
+        .fails_with(&["already running and was started with 0 nodes", "flyball cluster node add"]);
 
     assert_eq!(home.run(&["cluster", "down"]).ok().out, "flyball is down\n");
     assert!(!fs::read_to_string(&config).unwrap().contains("flyball"));

@@ -45,8 +45,8 @@ async fn a_cluster_goes_on_where_it_ended() {
     let said = home.run(&up).ok();
     let path = home.0.join("state").display().to_string();
     assert!(said.out.contains(&path), "{said:?}");
-    assert!(home.run(&up).ok().out.starts_with("flyball already runs"));
-    home.run(&["cluster", "up", "--data-dir", "elsewhere"]).fails_with(&["already runs"]);
+    assert!(home.run(&up).ok().out.starts_with("cluster flyball is already running\n"));
+    home.run(&["cluster", "up", "--data-dir", "elsewhere"]).fails_with(&["already running"]);
     home.run(&["cluster", "up", "--name", "other", "--data-dir", "state"])
         .fails_with(&["is in use by process", "another --data-dir"]);
     let status: serde_json::Value =
@@ -94,7 +94,7 @@ fn a_directory_that_cannot_be_used_is_left_alone() {
     let up = |path: &str| home.run(&["cluster", "up", "--data-dir", path]);
     fs::create_dir(home.0.join("mine")).unwrap();
     fs::write(home.0.join("mine/notes"), "dear diary").unwrap();
-    up("mine").fails_with(&["is not empty and no data directory", "empty or new directory"]);
+    up("mine").fails_with(&["is not empty and is not a data directory", "empty or new directory"]);
     fs::write(home.0.join("file"), "").unwrap();
     up("file").fails_with(&["cannot make", "is writable"]);
     // The second run's writes follow the first one's: what is damaged before them was acknowledged.

@@ -39,10 +39,8 @@ fn ask<T>(named: &Named, work: impl AsyncFnOnce(kube::Client) -> Result<T>) -> R
     let files = Files::of(&named.name)?;
     let (running, record) = files.find()?;
     let Some(record) = record.filter(|_| running) else {
-        let up = if named.name == "flyball" { String::new() } else { format!(" --name {}", named.name) };
-        return Err(
-            Error::new(format!("cluster {} is not running", named.name)).hint(format!("flyball cluster up{up}"))
-        );
+        let error = Error::new(format!("cluster {} is not running", named.name));
+        return Err(error.hint(format!("flyball cluster up{}", named.flag())));
     };
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().when("cannot start the runtime")?;

@@ -24,6 +24,9 @@ pub(super) struct Record {
     /// Data directory, if any.
     #[serde(default)]
     pub(super) data_dir: Option<PathBuf>,
+    /// Number of simulated nodes at the start.
+    #[serde(default)]
+    pub(super) nodes: u32,
 }
 
 /// The files of one cluster.

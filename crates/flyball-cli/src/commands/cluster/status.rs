@@ -42,7 +42,8 @@ pub(crate) fn cmd_status(args: &StatusArgs) -> Result<()> {
         _ if running => {
             Err(Error::new("the cluster runs but did not respond").hint(format!("see {}", files.log().display())))
         }
-        _ => Err(Error::new(format!("cluster {} is not running", args.named.name)).hint("flyball cluster up")),
+        _ => Err(Error::new(format!("cluster {} is not running", args.named.name))
+            .hint(format!("flyball cluster up{}", args.named.flag()))),
     }
 }
 
@@ -52,7 +53,7 @@ fn print(status: &Value) {
         return;
     }
     let text = |field: &str| status[field].as_str().unwrap_or("-").to_owned();
-    say(&format!("{} {}", paint(Style::Good, "ready"), paint(Style::Strong, &text("name"))));
+    say(&format!("cluster {} is {}", paint(Style::Strong, &text("name")), paint(Style::Good, "ready")));
     let mut rows = vec![
         ("server", text("url")),
         ("version", text("version")),

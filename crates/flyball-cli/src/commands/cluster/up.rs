@@ -85,7 +85,7 @@ pub(crate) fn cmd_up(args: UpArgs, verbose: u8) -> Result<()> {
     drop(lock);
     let record = spawn(&args, &files, verbose)?;
     if !args.quiet {
-        print(&record);
+        print(&record, "ready");
         hint_at_nodes(&args);
     }
     Ok(())
@@ -93,7 +93,7 @@ pub(crate) fn cmd_up(args: UpArgs, verbose: u8) -> Result<()> {
 
 fn hint_at_nodes(args: &UpArgs) {
     if args.nodes == 0 {
-        let name = if args.named.name == "flyball" { String::new() } else { format!(" --name {}", args.named.name) };
+        let name = args.named.flag();
         say(&format!("  {:<8} none; pods stay pending until: flyball cluster node add{name}", "nodes"));
     }
 }
@@ -105,19 +105,23 @@ fn already_up(files: &Files, args: &UpArgs) -> Result<()> {
     let other_port = args.port != 0 && !record.url.ends_with(&format!(":{}", args.port));
     let other_data = args.data_dir.as_ref().is_some_and(|path| record.data_dir != Some(absolute(path)));
     if args.foreground || other_port || other_data || asked.map(absolute) != record.kubeconfig {
-        let error = Error::new(format!("cluster {name} already runs at {}", record.url));
+        let error = Error::new(format!("cluster {name} is already running at {}", record.url));
         return Err(error.hint(format!("flyball cluster down --name {name}")).hint("or name the new one with --name"));
     }
+    if args.nodes != 0 && args.nodes != record.nodes {
+        let error =
+            Error::new(format!("cluster {name} is already running and was started with {} nodes", record.nodes));
+        return Err(error.hint(format!("flyball cluster node add{}", args.named.flag())));
+    }
     if !args.quiet {
-        say(&format!("{} already runs", paint(Style::Strong, name)));
-        print(&record);
+        print(&record, "already running");
     }
     Ok(())
 }
 
-fn print(record: &Record) {
+fn print(record: &Record, state: &str) {
     let pairs = [("server", record.url.clone()), ("process", record.pid.to_string())];
-    say(&format!("{} {}", paint(Style::Good, "ready"), paint(Style::Strong, &record.name)));
+    say(&format!("cluster {} is {}", paint(Style::Strong, &record.name), paint(Style::Good, state)));
     for (what, value) in pairs {
         say(&format!("  {what:<8} {value}"));
     }
@@ -240,7 +244,7 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
         }
         let record = write_down(args, files, &endpoint, started)?;
         if !args.quiet {
-            print(&record);
+            print(&record, "ready");
             hint_at_nodes(args);
         }
         let stop = async {
@@ -297,6 +301,7 @@ fn write_down(args: &UpArgs, files: &Files, endpoint: &Endpoint, started: String
         context_before,
         started,
         data_dir: args.data_dir.as_ref().map(absolute),
+        nodes: args.nodes,
     };
     files.write(&record)?;
     Ok(record)
@@ -333,7 +338,8 @@ fn unusable(error: DataDirError, args: &UpArgs) -> Error {
         DataDirError::NotAFile { .. } => "another user may have created it; pass another --data-dir",
         DataDirError::Io { .. } => "pass a --data-dir that is writable and has free space",
     };
-    let what = args.data_dir.as_ref().map_or_else(String::new, |path| format!("no cluster in {}", path.display()));
+    let what =
+        args.data_dir.as_ref().map_or_else(String::new, |path| format!("cannot start a cluster in {}", path.display()));
     Err::<(), _>(error).when(what).expect_err("it is one").hint(hint)
 }
 
