@@ -61,8 +61,8 @@ impl Reach {
         match self.is_own(Some(namespace)) || named(namespace) || named(ALL) {
             true => Ok(()),
             false => Err(format!(
-                "an object of the namespace {} reaches no other unless the role names it literally, and {namespace:?} is none of those: \
-                 write it into the role, or into allowNamespaces in watches.yaml",
+                "a custom resource in namespace {} may not change objects in namespace {namespace}: \
+                 name it literally in the role, or add it to allowNamespaces in watches.yaml",
                 self.own.as_deref().unwrap_or_default()
             )),
         }

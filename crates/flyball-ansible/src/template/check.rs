@@ -151,15 +151,15 @@ fn dotted(tokens: &[Token<'_>]) -> String {
 fn check_filter(name: &str) -> Result<(), String> {
     exists("name is filter", name)
         .then_some(())
-        .ok_or_else(|| format!("the built-in executor has no filter {name}: {REMEDY}"))
+        .ok_or_else(|| format!("the built-in executor does not support filter {name}: {REMEDY}"))
 }
 
 fn check_test(name: &str) -> Result<(), String> {
     let is_known = name.is_empty() || exists("name is test", name);
-    is_known.then_some(()).ok_or_else(|| format!("the built-in executor has no test {name}: {REMEDY}"))
+    is_known.then_some(()).ok_or_else(|| format!("the built-in executor does not support test {name}: {REMEDY}"))
 }
 
-const REMEDY: &str = "say it otherwise, or have the role run by ansible-playbook";
+const REMEDY: &str = "use another one, or install ansible-playbook";
 
 fn exists(question: &str, name: &str) -> bool {
     let answer = ENGINE.compile_expression(question).and_then(|question| question.eval(context! { name }));

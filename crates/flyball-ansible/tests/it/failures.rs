@@ -96,7 +96,11 @@ async fn what_no_retry_mends_is_tried_again_when_something_changes() {
             "no apiVersion and kind",
         ),
         ("refused-name", map("{name: 'a-{{ text }}'}"), "invalid name of an object"),
-        ("refused-namespace", map("{name: a, namespace: '{{ text | default(\"kube-system\") }}'}"), "reaches no other"),
+        (
+            "refused-namespace",
+            map("{name: a, namespace: '{{ text | default(\"kube-system\") }}'}"),
+            "may not change objects in namespace kube-system",
+        ),
         ("refused-nothing", map("{generateName: a-}"), "no metadata.name"),
         ("refused-hidden", format!("{}\n  no_log: true", map("{name: 'a-{{ text }}'}")), "no_log"),
     ];
@@ -141,7 +145,7 @@ fn what_is_not_known_is_found_when_a_role_is_read() {
     check("module", "- {name: x, shell: ls}", "task \"x\": the built-in executor has no module shell");
     check("keyword", "- {name: x, debug: {}, strategy: free}", "no keyword strategy");
     check("argument", "- {k8s: {definition: {}, stat: absent}}", "task number 1: k8s has an argument stat");
-    check("filter", "- {debug: {msg: '{{ x | ipaddr }}'}}", "no filter ipaddr");
+    check("filter", "- {debug: {msg: '{{ x | ipaddr }}'}}", "does not support filter ipaddr");
     check("template", "- {debug: {msg: '{{ x'}}", "no template");
     check("condition", "- {debug: {}, when: x ==}", "when: it is no template");
     check("loop", "- {debug: {}, with_fileglob: '*'}", "no such loop");
@@ -162,7 +166,10 @@ fn what_is_not_known_is_found_when_a_role_is_read() {
 fn a_template_that_is_wrong_is_found_with_its_file() {
     let files = [("roles/a/tasks/main.yml", "[]"), ("roles/a/templates/x.j2", "{{ a | nonsense }}")];
     let error = Project::new("templates", &files).refused().to_string();
-    assert!(error.contains("roles/a/templates/x.j2: ") && error.contains("no filter nonsense"), "{error}");
+    assert!(
+        error.contains("roles/a/templates/x.j2: ") && error.contains("does not support filter nonsense"),
+        "{error}"
+    );
     let files = [("roles/a/tasks/main.yml", "[]"), ("roles/a/defaults/main.yml", "a: '{{'")];
     let error = Project::new("defaults", &files).refused().to_string();
     assert!(error.contains("roles/a/defaults/main.yml: a: "), "{error}");

@@ -3,6 +3,7 @@
 //! By server-side apply, see <https://kubernetes.io/docs/reference/using-api/server-side-apply/>.
 
 use crate::cluster::connection::Connection;
+use crate::cluster::kinds::KINDS_HINT;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::last_seen::summary;
 use kube::Api;
@@ -189,8 +190,8 @@ impl Connection {
         }
         let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
         let found = pinned_kind(&self.client, &GroupVersionKind::gvk(group, version, kind)).await;
-        let (resource, capabilities) =
-            found.when(format!("the cluster has no kind {kind} in {}", text("/apiVersion")))?;
+        let found = found.when(format!("the cluster has no kind {kind} in {}", text("/apiVersion")));
+        let (resource, capabilities) = found.map_err(|error| error.hint(KINDS_HINT))?;
         let namespace = match text("/metadata/namespace") {
             "" => self.namespace.as_str(),
             namespace => namespace,

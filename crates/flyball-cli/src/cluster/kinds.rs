@@ -10,6 +10,9 @@ use serde_json::Value;
 /// <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery>.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
+/// Hint to an error about a kind that the cluster does not have.
+pub(crate) const KINDS_HINT: &str = "custom kinds need a CustomResourceDefinition; list them: flyball get crds";
+
 /// One kind, in the version that its group prefers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
@@ -95,7 +98,7 @@ impl Kinds {
         let error = Error::new(format!("the cluster has no kind {word:?}"));
         Err(match near {
             Some((distance, name)) if distance <= 2 => error.hint(format!("did you mean {name}?")),
-            _ => error.hint("custom kinds need a CustomResourceDefinition; list them: flyball get crds"),
+            _ => error.hint(KINDS_HINT),
         })
     }
 

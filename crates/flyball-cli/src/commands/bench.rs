@@ -91,7 +91,7 @@ struct Cost {
     calls_per_idle_hour: Calls,
     budget: Budget,
     /// Exceeded parts of the budget.
-    passed: Vec<String>,
+    exceeded: Vec<String>,
 }
 
 /// API calls, by the method of HTTP.
@@ -108,10 +108,10 @@ pub(crate) fn cmd_bench(args: &BenchArgs) -> Result<()> {
         Some(output) => output.say(&cost)?,
         None => cost.lines().iter().for_each(|line| say(line)),
     }
-    match &cost.passed[..] {
+    match &cost.exceeded[..] {
         [] => Ok(()),
-        passed => Err(Error::new(format!("budget exceeded: {}", passed.join("; ")))
-            .hint("inspect its calls with `flyball trace`, or raise the budget in PROJECT or by flags")),
+        exceeded => Err(Error::new(format!("budget exceeded: {}", exceeded.join("; ")))
+            .hint("raise the budget in PROJECT or by flags")),
     }
 }
 
@@ -180,14 +180,14 @@ async fn measure(
         calls_per_object: Calls::new(per_object),
         calls_per_idle_hour: Calls::new(per_hour),
         budget,
-        passed: Vec::new(),
+        exceeded: Vec::new(),
     };
     for (what, spent, allowed) in [
         ("calls for each object", cost.calls_per_object.all, budget.calls_per_object),
         ("calls in an hour without work", cost.calls_per_idle_hour.all, budget.calls_per_idle_hour),
     ] {
         if let Some(allowed) = allowed.filter(|allowed| spent > *allowed) {
-            cost.passed.push(format!("{spent:.1} {what}, of {allowed}"));
+            cost.exceeded.push(format!("{spent:.1} {what}, of {allowed}"));
         }
     }
     Ok(cost)

@@ -76,10 +76,10 @@ fn lines(described: &Description) -> Vec<String> {
     }
     if let Some(lease) = &described.lease {
         let place = lease.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
-        lines.push(format!("leader election with lease {place}{}, {} s", lease.name, lease.lease_duration));
+        lines.push(format!("leader election: lease {place}{}, duration {} s", lease.name, lease.lease_duration));
     }
     let definitions = described.definitions.iter().flat_map(definition).collect();
-    table(&mut lines, &["KIND", "DEFINITION", "SCOPE", "VERSION", "COLUMNS"], definitions);
+    table(&mut lines, &["KIND", "CRD", "SCOPE", "VERSION", "COLUMNS"], definitions);
     let controllers = described.controllers.iter().map(controller).collect();
     table(&mut lines, &["CONTROLLER", "RECONCILES", "OWNS", "WATCHES", "FINALIZER", "WORKERS"], controllers);
     let webhooks = described.webhooks.iter().map(|webhook| vec![webhook.kind.clone(), webhook.calls.join(", ")]);

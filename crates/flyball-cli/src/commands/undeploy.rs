@@ -191,7 +191,10 @@ fn preview(resources: &[Resources], there: &[(&Value, String)]) {
     }
     say("To be removed:");
     for each in resources.iter().filter(|each| each.count > 0) {
-        say(&paint(Style::Bad, &format!("  {} {}, with everything that belongs to them", each.count, each.kind)));
+        say(&paint(
+            Style::Bad,
+            &format!("  {} {} and {} children", each.count, each.kind, if each.count == 1 { "its" } else { "their" }),
+        ));
     }
     for (object, told) in there {
         let more = if object["kind"] == "Namespace" { ", with everything in it" } else { "" };

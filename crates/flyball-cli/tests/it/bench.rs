@@ -24,7 +24,7 @@ fn an_operator_is_measured_and_held_to_its_budget() {
 
     let project = "layout: flyball/1\ndomain: acme.io\nprojectName: sites\nbudget:\n  callsPerObject: 0.5\n";
     fs::write(home.0.join("PROJECT"), project).unwrap();
-    home.run(&args).fails_with(&["budget exceeded: ", "calls for each object, of 0.5", "flyball trace"]);
+    home.run(&args).fails_with(&["budget exceeded: ", "calls for each object, of 0.5", "raise the budget"]);
     let said = home.run(&[&args[..], &["--max-calls-per-object", "1000"]].concat()).ok();
     assert!(said.out.starts_with("10 objects\n") && said.out.contains("calls per object"), "{}", said.out);
 

@@ -132,7 +132,7 @@ fn an_operator_is_deployed_once_and_taken_out_again() {
     gone.reverse();
     let rest = "  Namespace myapp-operator-system, with everything in it\n  CustomResourceDefinition myapps.apps.flyball.dev\n";
     let objects: String = gone.iter().map(|line| format!("  {line}\n")).collect();
-    assert_eq!(preview, format!("To be removed:\n  1 MyApp, with everything that belongs to them\n{objects}{rest}"));
+    assert_eq!(preview, format!("To be removed:\n  1 MyApp and its children\n{objects}{rest}"));
     undeploy(&[]).fails_with(&["nothing was removed", "--yes"]);
     let words = [
         "timed out after 1 s with 1 MyApp left:\n  MyApp default/shop has finalizer example.com/hold\n",
@@ -524,7 +524,7 @@ hint: change the objects first, or add the schema as a new version; override wit
     let uninstall = |flags: &[&str]| home.run(&[&["uninstall", "--program", &program], flags].concat());
     assert_eq!(
         uninstall(&["--dry-run"]).ok().out,
-        "To be removed:\n  2 Site, with everything that belongs to them\n  CustomResourceDefinition sites.example.com\n"
+        "To be removed:\n  2 Site and their children\n  CustomResourceDefinition sites.example.com\n"
     );
     uninstall(&[]).fails_with(&["nothing was removed"]);
     assert!(

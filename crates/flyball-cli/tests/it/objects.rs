@@ -162,7 +162,8 @@ fn what_cannot_be_applied_or_found_is_named() {
     ] {
         home.feed(&["apply", "-f", "-"], object).fails_with(&[error, "generateName cannot be applied"]);
     }
-    home.feed(&["apply", "-f", "-"], SITE).fails_with(&["the cluster has no kind Site in example.com/v1"]);
+    home.feed(&["apply", "-f", "-"], SITE)
+        .fails_with(&["the cluster has no kind Site in example.com/v1", "flyball get crds"]);
     assert_eq!(home.run(&["apply"]).code, Some(2));
 }
 

@@ -28,8 +28,8 @@ fn an_operator_is_described_by_its_program() {
     let said = home.run(&["describe", "operator", "./operator"]).ok().out;
     for words in [
         "vm-operator 1.2.3\n",
-        "leader election with lease vm-operator, 15 s\n",
-        "KIND      DEFINITION",
+        "leader election: lease vm-operator, duration 15 s\n",
+        "KIND      CRD",
         "vmgroups.vm.codeconnect.vmworld.com",
         "v1alpha1 (stored)",
         "POLICY",

@@ -358,7 +358,7 @@ fn what_is_not_understood_ends_with_2_and_the_rest_with_1() {
     home.within(&home.0, &format!("create api {REDIS}")).fails_with(&["no Flyball project found", "flyball init"]);
     let folder = home.project();
     for (line, words) in [
-        ("create api --group cache --version v1", "--kind is required without a terminal"),
+        ("create api --group cache", "required without a terminal: --version, --kind"),
         ("create api --group Cache --version v1 --kind Redis", "\"Cache\" is invalid"),
         ("create api --group cache --version 1 --kind Redis", "expected a version such as v1, v1beta1 or v1alpha1"),
         ("create api --group cache --version v1 --kind redis", "a kind begins with a capital letter"),

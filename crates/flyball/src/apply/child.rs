@@ -344,7 +344,7 @@ impl ReconcileSession {
             }
             None if known.applied_fields("", &self.env.manager).is_some() => Ok(()),
             None => Err(format!(
-                "{kind} {key} exists and was not made by {}: delete it, or choose another name",
+                "{kind} {key} already exists and was not made by {}: delete it, or choose another name",
                 self.env.name
             )
             .into()),

@@ -284,7 +284,7 @@ impl Worker {
                 self.failed(&item.key, &error);
                 match outcome {
                     Outcome::Wait => tracing::info!("waiting for a change: {error}"),
-                    Outcome::Terminal => tracing::error!("given up until a change: {error}"),
+                    Outcome::Terminal => tracing::error!("not retried until the object changes: {error}"),
                     _ => tracing::warn!(failures, at = error.call_site(), "failed: {error}"),
                 }
             }

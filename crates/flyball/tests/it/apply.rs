@@ -94,7 +94,7 @@ async fn objects_of_others_are_not_taken_over() {
     assert_eq!(
         widgets.errors()[..2],
         [
-            "configmaps ns/a exists and was not made by widget-operator: delete it, or choose another name",
+            "configmaps ns/a already exists and was not made by widget-operator: delete it, or choose another name",
             "configmaps ns/b is controlled by Other o (uid u)",
         ]
     );

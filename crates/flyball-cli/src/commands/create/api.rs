@@ -108,8 +108,7 @@ fn given(
 ) -> Result<String> {
     match said {
         Some(said) => Ok(said.clone()),
-        None if ask::can_ask() => ask::text(flag, proposed, check),
-        None => misused(&format!("--{flag} is required without a terminal")),
+        None => ask::text(flag, proposed, check),
     }
 }
 
@@ -122,6 +121,11 @@ fn chosen(said: Option<bool>, question: &str) -> Result<bool> {
 }
 
 fn wanted(args: &ApiArgs, project: &Project) -> Result<NewApi> {
+    let flags = [("--group", &args.group), ("--version", &args.version), ("--kind", &args.kind)];
+    let missing: Vec<&str> = flags.iter().filter(|(_, said)| said.is_none()).map(|(flag, _)| *flag).collect();
+    if !missing.is_empty() && !ask::can_ask() {
+        misused(&format!("required without a terminal: {}", missing.join(", ")));
+    }
     let group = given("group", args.group.as_ref(), None, names::group_or_core)?;
     let version = given("version", args.version.as_ref(), Some("v1alpha1"), names::version)?;
     let kind = given("kind", args.kind.as_ref(), None, names::kind)?;

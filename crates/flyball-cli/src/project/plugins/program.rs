@@ -6,6 +6,7 @@ use crate::project::names;
 use flyball_core::names::dns_subdomain;
 use std::env::var_os;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::str::FromStr;
@@ -112,7 +113,13 @@ impl Plugin {
         if folder.is_dir() {
             command.current_dir(folder);
         }
-        let mut child = command.spawn().when(what())?;
+        let spawned = command.spawn();
+        let is_denied = spawned.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+        let spawned = spawned.when(what());
+        let mut child = spawned.map_err(|error| match is_denied {
+            true => error.hint(format!("chmod +x {}", program.display())),
+            false => error,
+        })?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let mut answer = Vec::new();
         let work = async {
