@@ -20,6 +20,10 @@ const MAX_VISITS: u64 = 40_000_000;
 /// Cost of compiling one state of a pattern, in visits.
 const COMPILE_VISITS: u64 = 20;
 
+/// The same limits for expressions, which pay for their visits: all runs of a budget share the product.
+const MAX_PRODUCT_OF_EXPRESSIONS: u64 = 1_000_000;
+const MAX_VISITS_OF_RUN: u64 = 20_000_000;
+
 /// A pattern that texts must match.
 #[derive(Clone, Debug)]
 pub struct Pattern {
@@ -32,6 +36,10 @@ impl Pattern {
     /// Returns how the pattern was spelled.
     pub fn as_str(&self) -> &str {
         self.regex.as_str()
+    }
+
+    pub(crate) fn regex(&self) -> &Regex {
+        &self.regex
     }
 }
 
@@ -46,6 +54,7 @@ impl From<Regex> for Pattern {
 pub(crate) struct TooLong;
 
 /// Matches the texts of one validation.
+#[derive(Debug)]
 pub(crate) struct Matcher {
     product: u64,
     visits: u64,
@@ -53,7 +62,7 @@ pub(crate) struct Matcher {
     known: BTreeMap<Box<str>, CachedPattern>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct CachedPattern {
     states: u64,
     automaton: Option<NFA>,
@@ -66,6 +75,26 @@ impl Default for Matcher {
 }
 
 impl Matcher {
+    /// Creates a matcher for the runs of expressions.
+    pub(crate) fn of_expressions() -> Self {
+        Self { product: MAX_PRODUCT_OF_EXPRESSIONS, visits: MAX_VISITS_OF_RUN, known: BTreeMap::new() }
+    }
+
+    /// Begins another run of an expression.
+    pub(crate) fn refill(&mut self) {
+        self.visits = MAX_VISITS_OF_RUN;
+    }
+
+    /// Drops the analyzed patterns.
+    pub(crate) fn forget(&mut self) {
+        self.known.clear();
+    }
+
+    /// Returns how many visits of states are left.
+    pub(crate) fn left(&self) -> u64 {
+        self.product + self.visits
+    }
+
     /// Returns whether a text matches a pattern.
     pub(crate) fn is_match(&mut self, pattern: &Pattern, text: &str) -> Result<bool, TooLong> {
         let spelled = pattern.as_str();

@@ -58,6 +58,11 @@ trait Plugin: Send + Sync {
         pass()
     }
 
+    /// Returns whether writes of a resource may be long computations.
+    fn is_slow(&self, _plural: &str) -> bool {
+        false
+    }
+
     /// Rejects a request because of its final object.
     fn validate<'a>(&'a self, _attributes: &'a Attributes<'a>, _object: Option<&'a Object>) -> Answer<'a> {
         pass()
@@ -129,6 +134,11 @@ impl Admission {
             // The last one, as it reserves something.
             Enabled::on_all(quota::ResourceQuota::new(store.clone(), codec.clone(), clock.clone(), editor)),
         ])
+    }
+
+    /// Returns whether writes of a resource may be long computations.
+    pub(crate) fn is_slow(&self, plural: &str) -> bool {
+        self.0.iter().any(|enabled| enabled.plugin.is_slow(plural))
     }
 
     /// Runs the mutating step of the plugins; a second time if a plugin with reinvocation ran before the last change.

@@ -44,7 +44,7 @@ pub(crate) struct CustomKind {
     /// The objects that the webhook has converted from another version.
     pub(crate) converted: Converted,
     /// True if any rule in CEL stands in the schema.
-    has_rules: bool,
+    pub(crate) has_rules: bool,
 }
 
 /// The paths of a custom resource that its scale shows.

@@ -59,6 +59,12 @@ fn scaled(size: u64, by: f64) -> u64 {
     cost
 }
 
+/// Returns the cost of searching a text for a pattern.
+pub(super) fn of_match(text: &str, pattern: &str) -> u64 {
+    let chars = |text: &str| text.chars().count() as u64;
+    scaled(chars(text) + 1, PER_CHARACTER).saturating_mul(scaled(chars(pattern), PER_PATTERN_CHARACTER))
+}
+
 /// A place in the schema of what an expression is about.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Spot<'s> {

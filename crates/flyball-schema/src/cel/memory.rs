@@ -5,9 +5,7 @@
 //! charged with its size; functions whose result may be far larger than what they are given charge before they begin.
 //! Lists that loops build grow in place, where the interpreter would copy them in every round.
 
-use super::meter;
-use crate::pattern;
-use flyball_core::regexp;
+use super::{meter, patterns};
 use kube_cel::KubeCelExt;
 use kube_cel::cel::common::ast::operators::{ADD, CONDITIONAL};
 use kube_cel::cel::common::ast::{
@@ -18,16 +16,12 @@ use kube_cel::cel::extractors::{Arguments, This};
 use kube_cel::cel::objects::{Key, Opaque, Value as Cel};
 use kube_cel::cel::{Context, ExecutionError, FunctionContext, ResolveResult};
 use parking_lot::Mutex;
-use regex::Regex;
 use std::sync::{Arc, LazyLock};
 
 /// Bytes that one run of an expression may build.
 const MAX_BYTES: usize = 64 << 20;
 /// Bytes that a value takes besides its text and its entries.
 const VALUE_BYTES: usize = 64;
-
-/// States of a pattern that its price covers.
-const COMMON_STATES: u64 = 2000;
 
 /// Charges the size of its argument, and returns it.
 const CHARGED: &str = "@charged";
@@ -261,14 +255,32 @@ pub(super) fn add(context: &mut Context<'_>) {
         let (Cel::String(text), Some(Cel::String(pattern))) = (&text, of.last()) else {
             return Err(ExecutionError::NoSuchOverload);
         };
-        Ok(compiled("matches", pattern)?.is_match(text).into())
+        patterns::is_match(text, pattern).map(Into::into)
     });
-    for name in ["replace", "split", "join", "format", "find", "findAll"] {
+    context.add_function("find", |This(text): This<Cel>, Arguments(of): Arguments| -> ResolveResult {
+        let (Cel::String(text), [Cel::String(pattern)]) = (&text, of.as_slice()) else {
+            return Err(ExecutionError::NoSuchOverload);
+        };
+        meter::charge(text.len() + VALUE_BYTES, MAX_BYTES)?;
+        let found = patterns::find("find", text, pattern, 1)?.pop().unwrap_or_default();
+        Ok(Cel::String(found.into()))
+    });
+    context.add_function("findAll", |This(target): This<Cel>, Arguments(of): Arguments| -> ResolveResult {
+        let (Cel::String(text), [Cel::String(pattern), limit @ ..]) = (&target, of.as_slice()) else {
+            return Err(ExecutionError::NoSuchOverload);
+        };
+        let limit = match limit {
+            // A negative number is no limit.
+            [Cel::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
+            _ => usize::MAX,
+        };
+        meter::charge(size_of_result("findAll", &target, &of), MAX_BYTES)?;
+        let found = patterns::find("findAll", text, pattern, limit)?;
+        Ok(Cel::List(Arc::new(found.into_iter().map(|found| Cel::String(found.into())).collect())))
+    });
+    for name in ["replace", "split", "join", "format"] {
         context.add_function(name, move |call: &FunctionContext<'_, '_>, Arguments(of): Arguments| -> ResolveResult {
             let Some(target) = call.this.clone() else { return Err(ExecutionError::NoSuchOverload) };
-            if let ("find" | "findAll", Some(Cel::String(pattern))) = (name, of.first()) {
-                compiled(name, pattern)?;
-            }
             meter::charge(size_of_result(name, &target, &of), MAX_BYTES)?;
             library(name, Some(target), of.iter().cloned())
         });
@@ -278,19 +290,6 @@ pub(super) fn add(context: &mut Context<'_>) {
         meter::charge(size_of_result("lists.range", count, &[]), MAX_BYTES)?;
         library("lists.range", None, of.iter().cloned())
     });
-}
-
-/// Compiles a pattern, or says in Go's words what is wrong with it. One of uncommonly many states is paid for beyond
-/// the price that its length has.
-fn compiled(function: &str, text: &str) -> Result<Regex, ExecutionError> {
-    let refused = |why: String| {
-        let why = if function == "matches" { why } else { format!("Illegal regex: {why}") };
-        ExecutionError::function_error(function, why)
-    };
-    regexp::check(text).map_err(|error| refused(error.to_string()))?;
-    let states = pattern::states(text).map_err(|error| refused(error.to_string()))?;
-    meter::pay(states.saturating_sub(COMMON_STATES))?;
-    pattern::compile(text).map_err(|error| refused(error.to_string()))
 }
 
 /// Returns the items of a list that grows in place.
@@ -368,7 +367,24 @@ mod tests {
         }
         let refused = run("self.s.matches('(\\\\pL{0,30}){0,30}')", &object);
         assert!(refused.as_ref().is_err_and(|why| why.contains("more than 60000: repeat less")), "{refused:?}");
-        for fine in ["self.s.matches('^x{100}$')", "matches(self.s, '^x+$')", "'a1'.find('[0-9]') == '1'"] {
+        // As many patterns of few states, of which no size is known before.
+        let texts: Vec<String> = (0..300).map(|n| format!("{n}{}", "x".repeat(297))).collect();
+        let object = json!({"p": texts, "s": "x".repeat(100), "t": "x".repeat(100_000)});
+        for dear in [
+            "self.p.all(a, self.p.all(b, a.matches('(x*)*y|' + b) || true))",
+            "self.p.all(a, self.p.all(b, 'x'.matches('(x*)*y|' + a + b) || true))",
+            "self.p.all(a, self.p.all(b, 'x'.find('(x*)*y|' + a + b) == ''))",
+            // One pattern of which many states are active at each character.
+            "self.t.matches('(x?){900}(x?){900}y')",
+        ] {
+            assert_eq!(run(dear, &object), Err(EXCEEDED.to_owned()), "{dear}");
+        }
+        for fine in [
+            "self.s.matches('^x{100}$')",
+            "self.p.all(a, !a.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$'))",
+            "matches(self.s, '^x+$')",
+            "'a1'.find('[0-9]') == '1'",
+        ] {
             assert_eq!(run(fine, &object), Ok(true), "{fine}");
         }
     }

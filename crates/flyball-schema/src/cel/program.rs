@@ -144,8 +144,14 @@ impl Program {
 
     /// Runs the program, at the cost of a budget; an error says why in the words of the real server.
     pub(crate) fn run(&self, context: &Context<'_>, budget: &Budget) -> Result<Cel, String> {
+        if budget.is_stopped() {
+            return Err(meter::OUT_OF_BUDGET.into());
+        }
         let resolve = || meter::measure(&self.ready, context);
-        match self.go_through(|| catch_unwind(AssertUnwindSafe(resolve))) {
+        let before = budget.patterns.take().make_current();
+        let made = self.go_through(|| catch_unwind(AssertUnwindSafe(resolve)));
+        *budget.patterns.borrow_mut() = before.make_current();
+        match made {
             Ok((_, cost)) if !budget.spend(cost) => Err(meter::OUT_OF_BUDGET.into()),
             Ok((_, cost)) if meter::is_exceeded(cost) => Err(meter::EXCEEDED.into()),
             Ok((Ok(value), _)) => Ok(value),

@@ -6,6 +6,7 @@ use crate::kinds::{Kind, NAMESPACE, Part};
 use crate::request::options::{DeleteOptions, WriteOptions};
 use crate::response::Warnings;
 use flyball_core::{Object, Status};
+use flyball_schema::cel::TotalBudget;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -52,6 +53,8 @@ pub(crate) struct Attributes<'a> {
     pub(super) warnings: &'a Warnings,
     /// True if webhooks and policies review the write.
     reviewed: bool,
+    /// The cost budget of all expressions of webhooks and policies.
+    pub(super) budget: Arc<TotalBudget>,
 }
 
 impl<'a> Attributes<'a> {
@@ -74,6 +77,7 @@ impl<'a> Attributes<'a> {
             }),
             warnings: writer.warnings,
             reviewed: writer.reviewed,
+            budget: Arc::default(),
         }
     }
 
@@ -123,6 +127,13 @@ impl<'a> Attributes<'a> {
     /// Rejects the request.
     pub(super) fn forbidden(&self, why: impl std::fmt::Display) -> Status {
         Status::forbidden(&self.resource.group_resource(), self.known_name(), why)
+    }
+
+    /// Rejects the request if its expressions exceed their budget, whatever the failure policies: nothing is let past
+    /// policies because others cost too much.
+    pub(super) fn check_budget(&self) -> Result<(), Status> {
+        let why = "the expressions of admission policies and webhooks exceed the cost budget of one request";
+        if self.budget.is_exceeded() { Err(self.forbidden(why)) } else { Ok(()) }
     }
 
     /// Returns whether webhooks see the request.

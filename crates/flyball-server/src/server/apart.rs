@@ -11,7 +11,6 @@ use crate::bounds::{Flow, Offload};
 use crate::kinds::SUBJECT_ACCESS_REVIEW;
 use crate::limits;
 use crate::link::Link;
-use crate::request::ResourcePath;
 use crate::request::accept::{self, View};
 use flyball_core::{GroupResource, ObjectKey};
 use futures_util::future::BoxFuture;
@@ -40,36 +39,30 @@ fn load(server: &Components, call: &Call) -> Option<usize> {
             true => server.authorizer.is_slow_somewhere(),
             false => server.authorizer.is_slow(namespace),
         };
-    let shows_slow_rows = shows_slow_rows(server, call, path);
+    let resource = server.registry.catalog.get().get(&path.group, &path.version, &path.resource);
+    let custom = resource.as_ref().and_then(|resource| resource.custom());
+    let is_table = |accept: &str| accept::negotiate(Some(accept), "").is_ok_and(|form| form.view == View::Table);
+    let shows_slow_rows = custom.is_some_and(|custom| custom.has_slow_rows()) && call.accept().is_some_and(is_table);
+    // Expressions of policies and of schemas may cost much even if the object is small.
+    let evaluates = call.writes()
+        && (custom.is_some_and(|custom| custom.has_rules) || server.registry.admission.is_slow(&path.resource));
+    let is_slow = decides || shows_slow_rows || evaluates;
     let table = || GroupResource::new(&path.group, &path.resource);
     let computes = match (&path.name, call.info.verb) {
         (_, "watch") => false,
         (None, "list" | "deletecollection") => {
             let (table, namespace) = (table(), path.namespace.as_deref());
             let bytes = || store.list(&table, namespace).entries.iter().map(|entry| entry.body.len()).sum::<usize>();
-            shows_slow_rows || store.count(&table) >= LONG_LIST_OBJECTS || bytes() >= LONG_LIST_BYTES
+            is_slow || store.count(&table) >= LONG_LIST_OBJECTS || bytes() >= LONG_LIST_BYTES
         }
         (Some(name), _) if !matches!(call.method, Method::GET | Method::HEAD) => {
             let stored = store.get(&table(), &ObjectKey::new(path.namespace.as_deref(), name));
             let bytes = call.body.len() + stored.map_or(0, |entry| entry.body.len());
-            return (decides || shows_slow_rows || bytes >= LONG_BODY_BYTES).then(|| limits::at_most(bytes));
+            return (is_slow || bytes >= LONG_BODY_BYTES).then(|| limits::at_most(bytes));
         }
-        _ => decides || shows_slow_rows || call.body.len() >= LONG_BODY_BYTES,
+        _ => is_slow || call.body.len() >= LONG_BODY_BYTES,
     };
     computes.then(|| limits::at_most(call.body.len()))
-}
-
-/// Returns whether the response is a table whose rows take long.
-fn shows_slow_rows(server: &Components, call: &Call, path: &ResourcePath) -> bool {
-    let is_table = |accept: &str| accept::negotiate(Some(accept), "").is_ok_and(|form| form.view == View::Table);
-    call.accept().is_some_and(is_table)
-        && server
-            .registry
-            .catalog
-            .get()
-            .get(&path.group, &path.version, &path.resource)
-            .and_then(|resource| resource.custom().map(|custom| custom.has_slow_rows()))
-            .unwrap_or_default()
 }
 
 /// Returns the offload of a request, if it is a long computation; `None` if there is no memory for it in time.
@@ -166,8 +159,10 @@ mod tests {
         for (plural, kind, path) in [("quicks", "Quick", ".spec.a"), ("slows", "Slow", ".spec..a")] {
             let column = json!({"name": "A", "type": "string", "jsonPath": path});
             let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-            let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema, "additionalPrinterColumns": [column]});
-            let names = json!({"plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List")});
+            let mut version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+            version["additionalPrinterColumns"] = json!([column]);
+            let mut names = json!({"plural": plural, "singular": kind.to_lowercase(), "kind": kind});
+            names["listKind"] = format!("{kind}List").into();
             let spec = json!({"group": "a.example", "scope": "Namespaced", "names": names, "versions": [version]});
             let crd = json!({"metadata": {"name": format!("{plural}.a.example")}, "spec": spec});
             assert_eq!(server.handle(request(Method::POST, CRDS, crd.to_string())).await.status(), 201);
@@ -182,6 +177,67 @@ mod tests {
             assert!(!is_long_request(&server, get("application/json")).await, "{uri}");
             let table = get("application/json;as=Table;g=meta.k8s.io;v=v1");
             assert_eq!(is_long_request(&server, table).await, expected, "{uri}");
+        }
+    }
+
+    #[tokio::test]
+    async fn writes_that_policies_match_are_made_apart() {
+        const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+        let server = Server::new(Options::simulated(Clock::system(), 1));
+        let post = |path: &str, object: &serde_json::Value| request(Method::POST, path, object.to_string());
+        let writes = || {
+            let object = json!({"metadata": {"name": "a"}});
+            let secrets = "/api/v1/namespaces/default/secrets";
+            let delete = request(Method::DELETE, &format!("{MAPS}/a"), String::new());
+            let get = request(Method::GET, &format!("{MAPS}/a"), String::new());
+            [(post(MAPS, &object), true), (delete, true), (post(secrets, &object), false), (get, false)]
+        };
+        let rule = json!({"apiGroups": [""], "apiVersions": ["*"], "operations": ["*"], "resources": ["configmaps"]});
+        let spec = json!({"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "true"}]});
+        let policy = json!({"metadata": {"name": "p"}, "spec": spec});
+        let binding = json!({"metadata": {"name": "p"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}});
+        let created = async |plural: &str, object: &serde_json::Value| {
+            assert_eq!(server.handle(post(&format!("{GROUP}/{plural}"), object)).await.status(), 201);
+        };
+        created("validatingadmissionpolicies", &policy).await;
+        for (request, _) in writes() {
+            assert!(!is_long_request(&server, request).await, "the policy is not bound");
+        }
+        created("validatingadmissionpolicybindings", &binding).await;
+        for (request, expected) in writes() {
+            let what = format!("{} {}", request.method(), request.uri());
+            assert_eq!(is_long_request(&server, request).await, expected, "{what}");
+        }
+    }
+
+    #[tokio::test]
+    async fn policies_share_the_budget_of_a_write() {
+        const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+        let server = Server::new(Options::simulated(Clock::system(), 1));
+        let created = async |path: &str, object: &serde_json::Value| {
+            let answer = server.handle(request(Method::POST, path, object.to_string())).await;
+            answer.status().as_u16()
+        };
+        let rule = json!({"apiGroups": [""], "apiVersions": ["*"], "operations": ["*"], "resources": ["configmaps"]});
+        let dear = "object.data.all(key, authorizer.path('/x').check('get').allowed() || true)";
+        let validations = vec![json!({"expression": dear}); 10];
+        let constraints = json!({"resourceRules": [rule]});
+        let spec = json!({"failurePolicy": "Ignore", "matchConstraints": constraints, "validations": validations});
+        let map = |name: &str, keys: usize| {
+            let data: serde_json::Map<_, _> = (0..keys).map(|n| (format!("k{n}"), "x".into())).collect();
+            json!({"metadata": {"name": name}, "data": data})
+        };
+        for n in 0..3 {
+            let name = format!("p{n}");
+            let binding =
+                json!({"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
+            let policy = json!({"metadata": {"name": name}, "spec": spec});
+            assert_eq!(created(&format!("{GROUP}/validatingadmissionpolicies"), &policy).await, 201);
+            assert_eq!(created(&format!("{GROUP}/validatingadmissionpolicybindings"), &binding).await, 201);
+            // Each policy ends with its own budget, which it ignores.
+            let expected = if n < 2 { [201, 201] } else { [201, 403] };
+            let few = created(MAPS, &map(&format!("few-{n}"), 1)).await;
+            assert_eq!([few, created(MAPS, &map(&format!("many-{n}"), 100)).await], expected, "{n}");
         }
     }
 

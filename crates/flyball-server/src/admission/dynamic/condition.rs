@@ -4,7 +4,7 @@ use super::{Attributes, Environment};
 use crate::auth::{Action, Authorizer, Decision, On, User};
 use flyball_core::field::aggregate;
 use flyball_core::{Object, Status};
-use flyball_schema::cel::{Budget, Cel, Decide, Expression, Question, Scope};
+use flyball_schema::cel::{Budget, Cel, Decide, Expression, Question, Scope, TotalBudget};
 use flyball_schema::rules::to_cel;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -36,14 +36,15 @@ impl Conditions {
         object: Option<&Object>,
         old: Option<&Object>,
     ) -> Result<bool, Status> {
-        self.evaluate(&scope(env, attributes, request, object, old))
-            .map_err(|why| Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), why))
+        let found = self.evaluate(&scope(env, attributes, request, object, old), &attributes.budget);
+        attributes.check_budget()?;
+        found.map_err(|why| Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), why))
     }
 
     /// The same, with the bare reason of a failure.
-    pub(super) fn evaluate(&self, scope: &Scope) -> Result<bool, String> {
+    pub(super) fn evaluate(&self, scope: &Scope, total: &Arc<TotalBudget>) -> Result<bool, String> {
         let mut errors = Vec::new();
-        let budget = Budget::of_conditions();
+        let budget = Budget::of_conditions().within(total);
         for condition in &self.conditions {
             match condition.run(scope, &budget) {
                 Ok(Cel::Bool(true)) => {}

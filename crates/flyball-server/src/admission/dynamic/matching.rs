@@ -102,6 +102,13 @@ impl Constraints {
         }
     }
 
+    /// Returns whether a rule names a resource, whatever its group: versions of a resource can be in several.
+    pub(super) fn may_match(&self, plural: &str) -> bool {
+        let resources = self.rules.iter().flat_map(|rule| &rule.resources);
+        let mut names = resources.map(|item| item.split_once('/').map_or(&**item, |(name, _)| name));
+        names.any(|name| name == "*" || name == plural)
+    }
+
     /// Returns whether a binding takes a request that its policy takes: one without rules leaves that to selectors.
     pub(super) fn covers(
         &self,

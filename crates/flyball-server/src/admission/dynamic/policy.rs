@@ -17,7 +17,7 @@ use crate::catalog::Resource;
 use crate::kinds::{Kind, NAMESPACE};
 use crate::storage::Store;
 use flyball_core::{LabelSelector, Object, ObjectKey};
-use flyball_schema::cel::{Budget, Cel, Expression, Scope};
+use flyball_schema::cel::{Budget, Cel, Expression, Scope, TotalBudget};
 use flyball_schema::rules::to_cel;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -55,6 +55,18 @@ type PoliciesAndBindings<P> = (Arc<Vec<P>>, Arc<Vec<Binding>>);
 impl<P> Policies<P> {
     fn new(policies: &Kind, read: fn(&Object) -> P, bindings: &Kind) -> Self {
         Self { policies: Configured::new(policies, read), bindings: Configured::new(bindings, Binding::read) }
+    }
+
+    /// Returns whether a bound policy may match writes of a resource.
+    fn may_match(&self, store: &Store, plural: &str) -> bool
+    where
+        P: AsRef<Policy>,
+    {
+        self.get(store).is_some_and(|(policies, bindings)| {
+            let is_bound = |name: &str| bindings.iter().any(|binding| binding.policy == name);
+            let may_match = |policy: &Policy| policy.constraints.may_match(plural) && is_bound(&policy.name);
+            policies.iter().any(|policy| may_match(policy.as_ref()))
+        })
     }
 
     /// Returns the current policies; `None` if there are none.
@@ -166,13 +178,14 @@ impl Policy {
     }
 
     /// Evaluates the variables in order; returns those that failed, with their errors.
-    fn define(&self, scope: &mut Scope) -> Vec<(String, String)> {
+    fn define(&self, scope: &mut Scope, total: &Arc<TotalBudget>) -> Vec<(String, String)> {
+        let budget = Budget::of_rules().within(total);
         let mut broken = Vec::new();
         let mut values = Vec::new();
         for (name, expression) in &self.variables {
             scope.set_fields("variables", &values);
             // Unused variables are not evaluated.
-            match expression.run(scope, &Budget::of_rules()) {
+            match expression.run(scope, &budget) {
                 Ok(value) => values.push((name.clone(), value)),
                 Err(why) => {
                     let why = explain(why, &broken);

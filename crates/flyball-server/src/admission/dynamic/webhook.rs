@@ -75,6 +75,11 @@ impl Webhook {
         }
     }
 
+    /// Returns whether the webhook may evaluate conditions for writes of a resource.
+    fn is_slow(&self, plural: &str) -> bool {
+        !self.conditions.is_empty() && self.constraints.may_match(plural)
+    }
+
     /// Finds as which version the webhook wants to see a request, if it does.
     async fn wants(
         &self,
@@ -195,6 +200,10 @@ impl MutatingAdmissionWebhook {
 }
 
 impl Plugin for MutatingAdmissionWebhook {
+    fn is_slow(&self, plural: &str) -> bool {
+        self.configured.get(&self.env.store).iter().flatten().any(|hook| hook.is_slow(plural))
+    }
+
     fn admit<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
@@ -227,6 +236,10 @@ impl ValidatingAdmissionWebhook {
 }
 
 impl Plugin for ValidatingAdmissionWebhook {
+    fn is_slow(&self, plural: &str) -> bool {
+        self.configured.get(&self.env.store).iter().flatten().any(|hook| hook.is_slow(plural))
+    }
+
     fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
         if !attributes.is_seen_by_webhooks() {
             return pass();

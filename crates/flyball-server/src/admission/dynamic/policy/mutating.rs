@@ -7,9 +7,10 @@ use crate::kinds::{MUTATING_ADMISSION_POLICY, MUTATING_ADMISSION_POLICY_BINDING}
 use flyball_core::status::{Cause, Reason};
 use flyball_core::{Object, Status};
 use flyball_schema::apply::overlay;
-use flyball_schema::cel::{Budget, Expression, Scope, to_json};
+use flyball_schema::cel::{Budget, Expression, Scope, TotalBudget, to_json};
 use flyball_schema::patch::json;
 use futures_util::future::Either;
+use std::sync::Arc;
 
 /// A policy that changes.
 struct Mutating {
@@ -68,10 +69,11 @@ impl Mutation {
         broken: &[(String, String)],
         kind: &Resource,
         object: &Object,
+        total: &Arc<TotalBudget>,
     ) -> Result<Object, MutationError> {
         let (Self::Fields(expression) | Self::Steps(expression)) = self;
         let made = expression
-            .run(scope, &Budget::of_rules())
+            .run(scope, &Budget::of_rules().within(total))
             .map_err(|why| explain(why, broken))
             .and_then(|made| to_json(&made));
         let made = made.map_err(MutationError::Failed)?;
@@ -122,6 +124,10 @@ impl MutatingAdmissionPolicy {
 }
 
 impl Plugin for MutatingAdmissionPolicy {
+    fn is_slow(&self, plural: &str) -> bool {
+        self.policies.may_match(&self.env.store, plural)
+    }
+
     fn admit<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
@@ -174,7 +180,9 @@ async fn mutate(
             continue;
         };
         let see = |object: &Object| invocation.scope(env, attributes, Some(object), old.as_ref());
-        match policy.policy.conditions.evaluate(&see(&before)) {
+        let holds = policy.policy.conditions.evaluate(&see(&before), &attributes.budget);
+        attributes.check_budget()?;
+        match holds {
             Ok(true) => {}
             Ok(false) => continue,
             Err(why) => {
@@ -188,13 +196,14 @@ async fn mutate(
         let mut after = before.clone();
         for mutation in &policy.mutations {
             let mut scope = see(&after);
-            let broken = policy.policy.define(&mut scope);
-            match mutation.apply(&scope, &broken, &kind, &after) {
+            let broken = policy.policy.define(&mut scope, &attributes.budget);
+            match mutation.apply(&scope, &broken, &kind, &after, &attributes.budget) {
                 Ok(changed) => after = changed,
                 Err(MutationError::Failed(why)) => fail(&why),
                 Err(MutationError::Refused(status)) => return Err(status),
             }
         }
+        attributes.check_budget()?;
         let changed = after != before;
         if changed {
             write_back(&env.codec, attributes, &invocation.shown_as, after, object).await?;

@@ -5,9 +5,10 @@ use super::{Binding, Invocation, Policies, Policy, explain, invocations};
 use crate::kinds::{VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING};
 use flyball_core::status::{Cause, Reason};
 use flyball_core::{Object, Status};
-use flyball_schema::cel::{Budget, Cel, Expression, OUT_OF_BUDGET, Scope};
+use flyball_schema::cel::{Budget, Cel, Expression, OUT_OF_BUDGET, Scope, TotalBudget};
 use futures_util::future::Either;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// Maximum length of the message of an expression.
 const MAX_MESSAGE: usize = 5 * 1024;
@@ -46,15 +47,15 @@ impl Validating {
     }
 
     /// Works the policy out with one parameter.
-    fn evaluate(&self, mut scope: Scope) -> Vec<Violation> {
+    fn evaluate(&self, mut scope: Scope, total: &Arc<TotalBudget>) -> Vec<Violation> {
         let failed = |message: String| Violation { message, reason: Reason::Invalid };
-        match self.policy.conditions.evaluate(&scope) {
+        match self.policy.conditions.evaluate(&scope, total) {
             Ok(true) => {}
             Ok(false) => return Vec::new(),
             Err(why) => return vec![failed(why)],
         }
-        let broken = self.policy.define(&mut scope);
-        let (mut failures, budget) = (Vec::new(), Budget::of_rules());
+        let broken = self.policy.define(&mut scope, total);
+        let (mut failures, budget) = (Vec::new(), Budget::of_rules().within(total));
         for validation in &self.validations {
             match validation.expression.run(&scope, &budget) {
                 Ok(Cel::Bool(true)) => {}
@@ -115,6 +116,10 @@ impl ValidatingAdmissionPolicy {
 }
 
 impl Plugin for ValidatingAdmissionPolicy {
+    fn is_slow(&self, plural: &str) -> bool {
+        self.policies.may_match(&self.env.store, plural)
+    }
+
     fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
         if !attributes.is_seen_by_policies() {
             return pass();
@@ -149,7 +154,9 @@ async fn validate(
         let (object, old) = as_version(&env.codec, attributes, &invocation.shown_as, object, old).await?;
         let scope = invocation.scope(env, attributes, object.as_ref(), old.as_ref());
         let Invocation { policy, binding, .. } = invocation;
-        for failure in policy.evaluate(scope) {
+        let failures = policy.evaluate(scope, &attributes.budget);
+        attributes.check_budget()?;
+        for failure in failures {
             if binding.warn {
                 let (policy, binding) = (&policy.policy.name, &binding.name);
                 let why = &failure.message;

@@ -1,0 +1,125 @@
+//! Regular expressions of expressions: compiled once for all runs of a budget, and charged for the work that they take.
+//!
+//! The price of a match has the length of the pattern, not its states. So compiling a pattern costs by its states, and
+//! work costs by the states that are visited; what common patterns take is free.
+
+use super::meter;
+use crate::matching::{Matcher, Pattern};
+use crate::pattern;
+use flyball_core::regexp;
+use kube_cel::cel::ExecutionError;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// States whose compilation is free in a budget.
+const FREE_STATES: u64 = 2000;
+/// Cost of compiling a state.
+const STATE_COST: u64 = 4;
+/// States that a pattern counts for besides its own.
+const PATTERN_STATES: u64 = 20;
+/// States and patterns that are kept.
+const MAX_KEPT_STATES: u64 = 200_000;
+const MAX_KEPT: usize = 1000;
+/// Visits of states that are free in a budget, and how many cost as much as one unit.
+const FREE_VISITS: u64 = 20_000;
+const VISITS_PER_COST: u64 = 20;
+/// Bytes between a match and the end of a text that cost one unit: the search for the next match may pass over them.
+const BYTES_PER_COST: usize = 1000;
+
+thread_local! {
+    /// The patterns of the run on this thread.
+    static CURRENT: RefCell<Patterns> = RefCell::default();
+}
+
+/// The compiled patterns of a budget.
+#[derive(Debug)]
+pub(super) struct Patterns {
+    compiled: BTreeMap<Box<str>, Arc<Pattern>>,
+    matcher: Matcher,
+    kept_states: u64,
+    free_states: u64,
+    free_visits: u64,
+}
+
+impl Default for Patterns {
+    fn default() -> Self {
+        Self {
+            compiled: BTreeMap::new(),
+            matcher: Matcher::of_expressions(),
+            kept_states: 0,
+            free_states: FREE_STATES,
+            free_visits: FREE_VISITS,
+        }
+    }
+}
+
+impl Patterns {
+    /// Makes these the patterns of the run on this thread; returns those of the run before.
+    pub(super) fn make_current(mut self) -> Self {
+        self.matcher.refill();
+        CURRENT.replace(self)
+    }
+
+    /// Compiles a pattern, or returns Go's error message. Pays for a match with a text, and for the compilation.
+    fn compile(&mut self, function: &str, text: &str, pattern: &str) -> Result<Arc<Pattern>, ExecutionError> {
+        meter::pay(super::cost::of_match(text, pattern))?;
+        if let Some(known) = self.compiled.get(pattern) {
+            return Ok(known.clone());
+        }
+        let refused = |why: String| {
+            let why = if function == "matches" { why } else { format!("Illegal regex: {why}") };
+            ExecutionError::function_error(function, why)
+        };
+        regexp::check(pattern).map_err(|error| refused(error.to_string()))?;
+        let states = pattern::states(pattern).map_err(|error| refused(error.to_string()))? + PATTERN_STATES;
+        meter::pay(beyond(&mut self.free_states, states) * STATE_COST)?;
+        let compiled = pattern::compile(pattern).map_err(|error| refused(error.to_string()))?;
+        if self.kept_states + states > MAX_KEPT_STATES || self.compiled.len() >= MAX_KEPT {
+            self.compiled.clear();
+            self.matcher.forget();
+            self.kept_states = 0;
+        }
+        self.kept_states += states;
+        let compiled = Arc::new(Pattern::from(compiled));
+        self.compiled.insert(pattern.into(), compiled.clone());
+        Ok(compiled)
+    }
+
+    fn pay_visits(&mut self, visits: u64) -> Result<(), ExecutionError> {
+        meter::pay(beyond(&mut self.free_visits, visits) / VISITS_PER_COST)
+    }
+}
+
+/// Takes an amount from what is free; returns the rest.
+fn beyond(free: &mut u64, amount: u64) -> u64 {
+    let rest = amount.saturating_sub(*free);
+    *free = free.saturating_sub(amount);
+    rest
+}
+
+/// Returns whether a text matches a pattern.
+pub(super) fn is_match(text: &str, pattern: &str) -> Result<bool, ExecutionError> {
+    CURRENT.with_borrow_mut(|patterns| {
+        let pattern = patterns.compile("matches", text, pattern)?;
+        let before = patterns.matcher.left();
+        let found = patterns.matcher.is_match(&pattern, text);
+        patterns.pay_visits(before - patterns.matcher.left())?;
+        found.or_else(|_| meter::pay(u64::MAX).map(|()| false))
+    })
+}
+
+/// Returns at most as many matches of a pattern in a text.
+pub(super) fn find(function: &str, text: &str, pattern: &str, limit: usize) -> Result<Vec<String>, ExecutionError> {
+    CURRENT.with_borrow_mut(|patterns| {
+        let pattern = patterns.compile(function, text, pattern)?;
+        let states = pattern::states(pattern.as_str()).unwrap_or(pattern::MAX_STATES);
+        patterns.pay_visits(states.saturating_mul(text.len() as u64 + 1))?;
+        let mut found = Vec::new();
+        for part in pattern.regex().find_iter(text).take(limit) {
+            meter::pay(((text.len() - part.end()) / BYTES_PER_COST) as u64)?;
+            found.push(part.as_str().to_owned());
+        }
+        Ok(found)
+    })
+}
