@@ -152,11 +152,12 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
         let (session, user, pacer) = (session.clone(), user.clone(), pacer.clone());
         let (head, body) = request.into_parts();
         let counted = session.heads.try_count(heads::size(&head));
-        let request = Request::from_parts(head, body);
+        // Without room, the head is freed here: a task may not run for a while.
+        let admitted = counted.map(|counted| (counted, Request::from_parts(head, body)));
         // The box is freed when the response begins: a stream of HTTP/2 keeps its future until the body ends. What
         // answers is made in its turn, as a client may send a thousand requests at once.
         Box::pin(async move {
-            let Some(mut counted) = counted else { return session.refuse() };
+            let Some((mut counted, request)) = admitted else { return session.refuse() };
             let Some(response) =
                 pacer.begin(|| counted.begin().then(|| Box::pin(session.clone().answer(request, user)))).await
             else {
