@@ -6,6 +6,7 @@
 
 mod admission;
 mod authorizer;
+mod budget;
 mod check;
 mod cost;
 mod expression;
@@ -27,12 +28,13 @@ mod typing;
 
 pub use admission::{namespace, object, published, request};
 pub use authorizer::{Decide, Question, TYPE as AUTHORIZER};
+pub use budget::{Budget, TotalBudget};
 pub use check::{Checked, check, check_among};
 pub use cost::cardinality;
 pub use expression::{Expression, Scope};
 pub use identifier::is_reserved;
 pub use kube_cel::cel::objects::Value as Cel;
-pub use meter::{Budget, OUT_OF_BUDGET, TotalBudget};
+pub use meter::OUT_OF_BUDGET;
 pub use mutation::to_json;
 pub use program::{Program, compile};
 pub use rule::Rule;

@@ -1,7 +1,8 @@
 //! Expressions that stand alone, in the configuration of admission.
 
 use super::authorizer::{Decide, Question, REQUEST_RESOURCE, authorizer, request_resource};
-use super::meter::{Budget, OUT_OF_BUDGET};
+use super::budget::Budget;
+use super::meter::OUT_OF_BUDGET;
 use super::{BASE, Program, compile};
 use kube_cel::cel::Context;
 use kube_cel::cel::objects::{Key, Map as CelMap, Value as Cel};

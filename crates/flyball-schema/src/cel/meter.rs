@@ -8,7 +8,6 @@
 
 use super::cost::{self, Estimate, Size};
 use super::functions::NAMESPACES;
-use super::patterns::Patterns;
 use super::typing::{INT, STRING, Type};
 use kube_cel::cel::common::ast::operators::{CONDITIONAL, INDEX, LOGICAL_AND, LOGICAL_OR, OPT_INDEX};
 use kube_cel::cel::common::ast::{
@@ -19,15 +18,10 @@ use kube_cel::cel::common::types::{CelBytes, CelList, CelMap, CelString};
 use kube_cel::cel::common::value::Val;
 use kube_cel::cel::objects::Value as Cel;
 use kube_cel::cel::{Context, ExecutionError, FunctionContext};
-use std::cell::{Cell, RefCell};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::cell::Cell;
 
 /// The most that one run of an expression may cost.
 const PER_CALL: u64 = 1_000_000;
-
-/// The most that all expressions for one write may cost: two policies that each come to their own limit, and some.
-const TOTAL: u64 = 25_000_000;
 
 /// Error of a run that costs more.
 pub(crate) const EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
@@ -41,85 +35,6 @@ thread_local! {
     static SPENT: Cell<u64> = const { Cell::new(0) };
     /// Bytes that the run has built so far.
     static BUILT: Cell<usize> = const { Cell::new(0) };
-}
-
-/// The cost budget of all expressions that look at one write.
-#[derive(Debug)]
-pub struct TotalBudget(AtomicU64);
-
-impl Default for TotalBudget {
-    fn default() -> Self {
-        Self(AtomicU64::new(TOTAL))
-    }
-}
-
-impl TotalBudget {
-    /// Returns true if it is exceeded.
-    pub fn is_exceeded(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
-    }
-
-    /// Charges a cost; returns false if the budget is exceeded.
-    fn spend(&self, cost: u64) -> bool {
-        let left = |left: u64| Some(left.saturating_sub(cost));
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok_and(|left| left > cost)
-    }
-}
-
-/// The cost budget of several runs; once it is exceeded, no further expression runs.
-#[derive(Debug)]
-pub struct Budget {
-    left: Cell<Option<u64>>,
-    /// The regular expressions that the runs have compiled.
-    pub(super) patterns: RefCell<Patterns>,
-    total: Option<Arc<TotalBudget>>,
-}
-
-impl Budget {
-    /// The budget for all rules of a custom resource, or of a policy.
-    pub fn of_rules() -> Self {
-        Self::of(10_000_000)
-    }
-
-    /// The budget for the match conditions of a webhook or a policy.
-    pub fn of_conditions() -> Self {
-        Self::of(2_500_000)
-    }
-
-    fn of(cost: u64) -> Self {
-        Self { left: Cell::new(Some(cost)), patterns: RefCell::default(), total: None }
-    }
-
-    /// The same, within the total budget of a write.
-    #[must_use]
-    pub fn within(self, total: &Arc<TotalBudget>) -> Self {
-        if total.is_exceeded() {
-            self.stop();
-        }
-        Self { total: Some(total.clone()), ..self }
-    }
-
-    /// Returns true if nothing is left.
-    pub(crate) fn is_spent(&self) -> bool {
-        self.left.get() == Some(0)
-    }
-
-    /// Returns true if nothing more is to be run.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.left.get().is_none()
-    }
-
-    /// Lets nothing more be run.
-    pub(crate) fn stop(&self) {
-        self.left.set(None);
-    }
-
-    /// Charges a cost; returns false if the budget is exceeded.
-    pub(super) fn spend(&self, cost: u64) -> bool {
-        let is_left = self.total.as_ref().is_none_or(|total| total.spend(cost));
-        self.left.set(self.left.get().filter(|_| is_left).and_then(|left| left.checked_sub(cost)));
-        !self.is_stopped()
-    }
 }
 
 /// Runs an expression; returns its value and its cost.
@@ -424,8 +339,8 @@ fn sized(value: &dyn Val) -> (Type<'static>, Size) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BASE, compile};
-    use super::{Budget, EXCEEDED, OUT_OF_BUDGET, TotalBudget, measure};
+    use super::super::{BASE, Budget, TotalBudget, compile};
+    use super::{EXCEEDED, OUT_OF_BUDGET, measure};
     use crate::rules::to_cel;
     use serde_json::{Value, json};
     use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! An expression, parsed and made ready to run.
 
+use super::budget::Budget;
 use super::location::located;
 use super::memory;
-use super::meter::{self, Budget};
+use super::meter;
 use super::rewrite::rewrite;
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedEntryExpr};
 use kube_cel::cel::objects::Value as Cel;
