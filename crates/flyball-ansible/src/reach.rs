@@ -61,7 +61,7 @@ impl Reach {
         match self.is_own(Some(namespace)) || named(namespace) || named(ALL) {
             true => Ok(()),
             false => Err(format!(
-                "a custom resource in namespace {} may not change objects in namespace {namespace}: \
+                "a custom resource in namespace {} may not change objects in namespace {namespace:?}: \
                  name it literally in the role, or add it to allowNamespaces in watches.yaml",
                 self.own.as_deref().unwrap_or_default()
             )),

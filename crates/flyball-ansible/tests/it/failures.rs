@@ -99,7 +99,7 @@ async fn what_no_retry_mends_is_tried_again_when_something_changes() {
         (
             "refused-namespace",
             map("{name: a, namespace: '{{ text | default(\"kube-system\") }}'}"),
-            "may not change objects in namespace kube-system",
+            "may not change objects in namespace \"a/../b\"",
         ),
         ("refused-nothing", map("{generateName: a-}"), "no metadata.name"),
         ("refused-hidden", format!("{}\n  no_log: true", map("{name: 'a-{{ text }}'}")), "no_log"),
