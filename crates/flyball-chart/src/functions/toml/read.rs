@@ -5,8 +5,12 @@ use crate::quote::quote;
 use crate::value::{List, ListKind, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Nesting depth of lists and inline tables.
+/// Maximum nesting depth of lists and inline tables, and number of parts of a key.
 const DEPTH: usize = 200;
+
+/// Maximum number of steps from table to table, to where keys are set. A key of many parts takes many, and the paths of
+/// its tables are kept.
+const MAX_STEPS: usize = 1_000_000;
 
 /// The value at a key.
 enum Node {
@@ -32,10 +36,11 @@ pub(in super::super) fn read(text: &str) -> Result<Value, String> {
         root: Table::new(),
         context: Vec::new(),
         key: String::new(),
-        key_line: 1,
+        key_at: 0,
         implicit: BTreeSet::new(),
         lists: BTreeSet::new(),
         depth: 0,
+        steps: 0,
     };
     match reader.document() {
         Ok(()) => Ok(map_of(&reader.root)),
@@ -71,13 +76,14 @@ struct Reader<'t> {
     root: Table,
     context: Vec<String>,
     key: String,
-    /// Line of the last key.
-    key_line: usize,
+    /// Position of the last key.
+    key_at: usize,
     /// Tables that other keys imply.
     implicit: BTreeSet<Vec<String>>,
     /// Keys of lists.
     lists: BTreeSet<Vec<String>>,
     depth: usize,
+    steps: usize,
 }
 
 impl Reader<'_> {
@@ -91,7 +97,7 @@ impl Reader<'_> {
 
     /// An error at the last key.
     fn wrong_key<T>(&self, message: String) -> Scanned<T> {
-        Err(Problem { message, line: self.key_line })
+        Err(Problem { message, line: self.scanner.line_at(self.key_at) })
     }
 
     fn document(&mut self) -> Scanned<()> {
@@ -146,7 +152,7 @@ impl Reader<'_> {
                 Some(_) => {}
             }
             if key.is_empty() {
-                self.key_line = self.scanner.line();
+                self.key_at = self.scanner.at;
             }
             let part = self.scanner.name()?;
             key.push(self.text(&part)?);
@@ -181,7 +187,7 @@ impl Reader<'_> {
             c @ Some('.') => return self.scanner.fail(c, "unexpected '.': keys cannot start with a '.'"),
             Some(_) => {}
         }
-        self.key_line = self.scanner.line();
+        self.key_at = self.scanner.at;
         let mut key = Vec::new();
         loop {
             self.scanner.skip(is_blank)?;
@@ -207,6 +213,7 @@ impl Reader<'_> {
                 }
             }
         }
+        self.check_depth(self.context.len() + key.len())?;
         self.key = key.pop().unwrap_or_default();
         for part in &key {
             let mut implied = self.context.clone();
@@ -346,7 +353,8 @@ impl Reader<'_> {
             self.scanner.next_if(|c| c == ',')?;
         }
         self.scanner.next()?;
-        let value = self.table(&place).map_or(Value::Nil, |table| map_of(table));
+        // Elsewhere it stands in its table already, see `set`.
+        let value = if in_list { self.table(&place).map_or(Value::Nil, |table| map_of(table)) } else { Value::Nil };
         (self.context, self.key) = (outer, outer_key);
         Ok(value)
     }
@@ -535,8 +543,24 @@ impl Reader<'_> {
         Ok(table)
     }
 
+    fn check_depth(&self, parts: usize) -> Scanned<()> {
+        if parts > DEPTH { self.wrong_key(format!("keys are nested deeper than {DEPTH}")) } else { Ok(()) }
+    }
+
+    /// Counts the steps of setting a key.
+    fn walk(&mut self, steps: usize) -> Scanned<()> {
+        self.steps += steps;
+        if self.steps > MAX_STEPS {
+            self.wrong_key("the document has too many keys of many parts".into())
+        } else {
+            Ok(())
+        }
+    }
+
     /// Makes a key the context, with the tables on the way to it.
     fn enter(&mut self, mut key: Vec<String>, is_list: bool) -> Scanned<()> {
+        self.check_depth(key.len())?;
+        self.walk(key.len() * key.len())?;
         let last = key.pop().unwrap_or_default();
         for length in 1..=key.len() {
             let (parent, part) = (&key[..length - 1], &key[length - 1]);
@@ -569,6 +593,7 @@ impl Reader<'_> {
 
     /// Sets a key of the context.
     fn set(&mut self, key: &str, node: Node) -> Scanned<()> {
+        self.walk(self.context.len() + 1)?;
         let context = self.context.clone();
         let whole = [&context[..], &[key.to_owned()]].concat();
         let (is_list, is_implicit) = (self.lists.contains(&whole), self.implicit.contains(&whole));
@@ -612,5 +637,26 @@ fn has_leading_zero(text: &str) -> bool {
         [b'0', second, ..] => !matches!(second, b'b' | b'o' | b'x'),
         [b'-' | b'+', b'0', _, ..] => true,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_many_parts_are_bounded() {
+        for (document, why) in [
+            (format!("{}a = 1", "a.".repeat(100_000)), "keys are nested deeper than 200"),
+            (format!("[{}a]", "a.".repeat(100_000)), "keys are nested deeper than 200"),
+            ((0..20_000).map(|n| format!("k{n}.{}a = 1\n", "a.".repeat(50))).collect(), "too many keys of many parts"),
+            (format!("a = {}1", "{a = ".repeat(300)), "too many keys of many parts"),
+            (format!("a = {}", "[".repeat(300)), "values are nested deeper than 200"),
+        ] {
+            let error = read(&document).map(drop).unwrap_err();
+            assert!(error.contains(why), "{error:.300}");
+        }
+        let many: String = (0..50_000).map(|n| format!("a.b.k{n} = {n}\n")).collect();
+        assert!(read(&many).is_ok());
     }
 }

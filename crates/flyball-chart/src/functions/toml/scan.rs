@@ -56,7 +56,12 @@ impl<'t> Scanner<'t> {
 
     /// The line of what was read last.
     pub(super) fn line(&self) -> usize {
-        self.text[..self.at].matches('\n').count() + 1
+        self.line_at(self.at)
+    }
+
+    /// Counts the lines up to a position: for errors only.
+    pub(super) fn line_at(&self, at: usize) -> usize {
+        self.text[..at].matches('\n').count() + 1
     }
 
     pub(super) fn peek(&self) -> Option<char> {
