@@ -86,7 +86,7 @@ impl Capabilities {
 
     /// Sets the version of Kubernetes, such as `v1.36.0` or `1.30`.
     ///
-    /// What comes after the third number goes, as with `helm template --kube-version`; Helm 4 keeps it in `.Version`.
+    /// A suffix after the third number is dropped, as by `helm template --kube-version`; Helm 4 keeps it in `.Version`.
     ///
     /// # Errors
     /// The text is not a version.

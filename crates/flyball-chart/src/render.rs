@@ -203,8 +203,7 @@ impl Chart {
     /// Without options, the clock stands still and random values are the same each time; see [`Chart::render_with`].
     ///
     /// # Errors
-    /// What Helm says: a template that does not parse or fails, values that the schema forbids, output that is not
-    /// YAML.
+    /// Helm's message if a template does not parse or fails, values violate the schema, or output is not YAML.
     pub fn render(
         &self,
         values: &Values,

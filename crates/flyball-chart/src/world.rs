@@ -162,10 +162,10 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Makes something of a pattern of the chart, or returns what was made of it before.
+    /// Returns the compiled form of a pattern of the chart, from the cache if it was compiled before.
     ///
     /// # Errors
-    /// What the making says.
+    /// The error of `make`.
     pub(crate) fn pattern<T: Any>(
         &self,
         pattern: &str,

@@ -4,8 +4,8 @@
 //! decides by the picture alone, and sends what was decided to the API server. What was sent counts at once, whenever
 //! the watches tell of it. See <https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/>.
 //!
-//! What is not here: preemption, extenders, profiles, dynamic resources. Where no node is ready, nothing is said of
-//! pods at all: a cluster without nodes is like one without a scheduler.
+//! Not implemented: preemption, extenders, profiles, dynamic resources. Without a ready node, pods get no condition: a
+//! cluster without nodes behaves as one without a scheduler.
 
 mod neighbors;
 mod nodes;

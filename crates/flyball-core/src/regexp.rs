@@ -1,9 +1,9 @@
-//! The syntax of regular expressions in Go, with its words for what is none.
+//! Go's syntax of regular expressions, in the syntax of the crate `regex`.
 //!
-//! Patterns are run by the `regex` crate, whose syntax is close to Go's. This only says whether Go takes a pattern, and
-//! if not, why: clients are told so. See <https://pkg.go.dev/regexp/syntax>.
+//! Follows the steps of Go's `regexp/syntax`, so that a pattern fails for the reason that Go names, with the part of the
+//! pattern that Go quotes. See <https://pkg.go.dev/regexp/syntax>.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// The error of a pattern, with the part that it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,11 +20,21 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The most that one repetition may say, and all within one another.
-const MAX_REPEAT: u32 = 1000;
+fn error<T>(what: &'static str, part: &str) -> Result<T, Error> {
+    Err(Error { what, part: part.to_owned() })
+}
 
 /// Nesting depth of groups.
 const MAX_DEPTH: usize = 1000;
+
+/// The largest count of a repetition, nested ones multiplied.
+const MAX_REPEAT: u64 = 1_000;
+
+/// Classes with names.
+const CLASSES: [&str; 14] = [
+    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word",
+    "xdigit",
+];
 
 /// Checks the syntax of a pattern.
 ///
@@ -32,289 +42,375 @@ const MAX_DEPTH: usize = 1000;
 ///
 /// If Go does not compile the pattern.
 pub fn check(pattern: &str) -> Result<(), Error> {
-    Parser { whole: pattern, rest: pattern, depth: 0, last: Last::Nothing }.run()
+    translate(pattern).map(drop)
 }
 
-/// The element before a position in a pattern.
-enum Last<'p> {
-    Nothing,
-    Item,
-    /// A repetition, from its operator on.
-    Repeated(&'p str),
+/// Translates a pattern into the syntax of the crate `regex`.
+///
+/// # Errors
+///
+/// If Go does not compile the pattern.
+pub fn translate(pattern: &str) -> Result<String, Error> {
+    let mut translator =
+        Translator { whole: pattern, rest: pattern, out: String::new(), groups: vec![Group::default()] };
+    let mut last_repeat = "";
+    while let Some(c) = translator.rest.chars().next() {
+        let before = translator.rest;
+        let mut is_repeat = false;
+        match c {
+            '(' => translator.open()?,
+            ')' => translator.close()?,
+            '|' => {
+                translator.copy(1);
+                translator.group().operand = None;
+            }
+            '^' | '$' | '.' => translator.operand(1),
+            '[' => translator.class()?,
+            '*' | '+' | '?' => {
+                translator.rest = &before[1..];
+                translator.repeat(before, last_repeat, 1)?;
+                is_repeat = true;
+            }
+            '{' => match counts(before) {
+                None => translator.literal(c),
+                Some((min, max, after)) => {
+                    if min > MAX_REPEAT || max.is_some_and(|max| max > MAX_REPEAT || max < min) {
+                        return error("invalid repeat count", until(before, after));
+                    }
+                    translator.rest = after;
+                    translator.repeat(before, last_repeat, max.unwrap_or(min).max(1))?;
+                    is_repeat = true;
+                }
+            },
+            '\\' => translator.escape()?,
+            c => translator.literal(c),
+        }
+        last_repeat = if is_repeat { before } else { "" };
+    }
+    if translator.groups.len() > 1 {
+        return error("missing closing )", pattern);
+    }
+    Ok(translator.out)
 }
 
-struct Parser<'p> {
+/// The part of a text that ends where another part of it begins.
+fn until<'t>(text: &'t str, after: &str) -> &'t str {
+    &text[..text.len() - after.len()]
+}
+
+/// `{2,5}`: the counts, and what comes after them; too large ones are the largest.
+fn counts(text: &str) -> Option<(u64, Option<u64>, &str)> {
+    let number = |text: &str| -> Option<u64> {
+        let is_one = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+        (is_one && !text.is_empty()).then(|| text.parse().unwrap_or(u64::MAX))
+    };
+    let (inside, after) = text.strip_prefix('{')?.split_once('}')?;
+    match inside.split_once(',') {
+        None => number(inside).map(|count| (count, Some(count), after)),
+        Some((min, "")) => number(min).map(|min| (min, None, after)),
+        Some((min, max)) => Some((number(min)?, Some(number(max)?), after)),
+    }
+}
+
+/// State of a group while it is read.
+#[derive(Default)]
+struct Group {
+    /// Repetitions within the operand of a repetition; none if there is no operand.
+    operand: Option<u64>,
+    /// The largest of all.
+    repeats: u64,
+}
+
+struct Translator<'p> {
     whole: &'p str,
     rest: &'p str,
-    /// Number of open groups.
-    depth: usize,
-    last: Last<'p>,
+    out: String,
+    groups: Vec<Group>,
 }
 
-fn error<T>(what: &'static str, part: &str) -> Result<T, Error> {
-    Err(Error { what, part: part.to_owned() })
-}
-
-impl<'p> Parser<'p> {
-    fn run(mut self) -> Result<(), Error> {
-        while let Some(c) = self.rest.chars().next() {
-            match c {
-                '(' => self.open()?,
-                ')' => {
-                    if self.depth == 0 {
-                        return error("unexpected )", self.whole);
-                    }
-                    self.depth -= 1;
-                    self.atom(1);
-                }
-                '|' => {
-                    self.skip(1);
-                    self.last = Last::Nothing;
-                }
-                '[' => self.class()?,
-                '*' | '+' | '?' => {
-                    let lazy = usize::from(self.rest[1..].starts_with('?'));
-                    self.repeat(1 + lazy)?;
-                }
-                '{' => match count(self.rest) {
-                    None => self.atom(1),
-                    Some((least, most, length)) => {
-                        let too_large =
-                            least > MAX_REPEAT || most.is_some_and(|most| most > MAX_REPEAT || most < least);
-                        if too_large {
-                            return error("invalid repeat count", &self.rest[..length]);
-                        }
-                        let lazy = usize::from(self.rest[length..].starts_with('?'));
-                        self.repeat(length + lazy)?;
-                    }
-                },
-                '\\' => self.escape()?,
-                c => self.atom(c.len_utf8()),
-            }
-        }
-        if self.depth == 0 { Ok(()) } else { error("missing closing )", self.whole) }
+impl<'p> Translator<'p> {
+    fn group(&mut self) -> &mut Group {
+        self.groups.last_mut().expect("the pattern itself is a group")
     }
 
-    fn skip(&mut self, length: usize) {
+    /// Takes over so many bytes as they are.
+    fn copy(&mut self, length: usize) {
+        self.out.push_str(&self.rest[..length]);
         self.rest = &self.rest[length..];
     }
 
-    /// Skips an atom, which can be repeated.
-    fn atom(&mut self, length: usize) {
-        self.skip(length);
-        self.last = Last::Item;
+    /// Takes over what can be repeated.
+    fn operand(&mut self, length: usize) {
+        self.copy(length);
+        self.group().operand = Some(1);
     }
 
-    fn repeat(&mut self, length: usize) -> Result<(), Error> {
-        let operator = self.rest;
-        match self.last {
-            Last::Nothing => return error("missing argument to repetition operator", &operator[..length]),
-            Last::Repeated(before) => {
-                let both = before.len() - operator.len() + length;
-                return error("invalid nested repetition operator", &before[..both]);
-            }
-            Last::Item => {}
+    /// Writes what can be repeated.
+    fn written(&mut self, text: &str) {
+        self.out.push_str(text);
+        self.group().operand = Some(1);
+    }
+
+    fn literal(&mut self, c: char) {
+        self.rest = &self.rest[c.len_utf8()..];
+        self.written(&regex_syntax::escape(c.encode_utf8(&mut [0; 4])));
+    }
+
+    /// Writes a repetition that begins with `before`, and of which the counts were read.
+    fn repeat(&mut self, before: &'p str, last: &str, count: u64) -> Result<(), Error> {
+        let operator = until(before, self.rest);
+        let is_lazy = self.rest.starts_with('?');
+        self.rest = self.rest.strip_prefix('?').unwrap_or(self.rest);
+        if !last.is_empty() {
+            return error("invalid nested repetition operator", until(last, self.rest));
         }
-        self.skip(length);
-        self.last = Last::Repeated(operator);
+        let Some(inner) = self.group().operand else {
+            return error("missing argument to repetition operator", until(before, self.rest));
+        };
+        let repeats = inner.saturating_mul(count);
+        if count > 1 && repeats > MAX_REPEAT {
+            return error("invalid repeat count", until(before, self.rest));
+        }
+        self.out.push_str(operator);
+        self.out.push_str(if is_lazy { "?" } else { "" });
+        let group = self.group();
+        group.operand = Some(repeats);
+        group.repeats = group.repeats.max(repeats);
         Ok(())
     }
 
     fn open(&mut self) -> Result<(), Error> {
-        if self.depth >= MAX_DEPTH {
+        if self.groups.len() > MAX_DEPTH {
             return error("expression nests too deeply", self.whole);
         }
-        let Some(flags) = self.rest.strip_prefix("(?") else {
-            self.skip(1);
-            self.depth += 1;
-            self.last = Last::Nothing;
+        let Some(inside) = self.rest.strip_prefix("(?") else {
+            self.copy(1);
+            self.groups.push(Group::default());
             return Ok(());
         };
-        if let Some(name) = flags.strip_prefix("P<").or_else(|| flags.strip_prefix('<')) {
-            let Some(end) = name.find('>') else { return error("invalid named capture", self.rest) };
-            let length = self.rest.len() - name.len() + end + 1;
-            let word = |c: char| c == '_' || c.is_alphanumeric();
-            if end == 0 || !name[..end].chars().all(word) {
-                return error("invalid named capture", &self.rest[..length]);
+        if let Some(named) = inside.strip_prefix("P<").or_else(|| inside.strip_prefix('<')) {
+            let Some((name, after)) = named.split_once('>') else {
+                return error("invalid named capture", self.rest);
+            };
+            if name.is_empty() || !name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric()) {
+                return error("invalid named capture", until(self.rest, after));
             }
-            self.skip(length);
-            self.depth += 1;
-            self.last = Last::Nothing;
+            let _ = write!(self.out, "(?P<{name}>");
+            self.rest = after;
+            self.groups.push(Group::default());
             return Ok(());
         }
-        let (mut minus, mut any) = (false, false);
-        for (i, c) in flags.char_indices() {
+        let (mut is_negative, mut has_flag) = (false, false);
+        for (at, c) in inside.char_indices() {
             match c {
-                'i' | 'm' | 's' | 'U' => any = true,
-                '-' if !minus => (minus, any) = (true, false),
-                ':' | ')' if !minus || any => {
-                    self.skip(2 + i + 1);
+                'i' | 'm' | 's' | 'U' => has_flag = true,
+                '-' if !is_negative => (is_negative, has_flag) = (true, false),
+                ':' | ')' if !is_negative || has_flag => {
+                    // `(?)` says nothing, and neither has the crate words for it.
+                    if c == ')' && at == 0 {
+                        self.rest = &inside[1..];
+                    } else {
+                        self.copy(2 + at + 1);
+                    }
                     if c == ':' {
-                        self.depth += 1;
-                        self.last = Last::Nothing;
+                        self.groups.push(Group::default());
                     }
                     return Ok(());
                 }
-                _ => return error("invalid or unsupported Perl syntax", &self.rest[..2 + i + c.len_utf8()]),
+                _ => {
+                    let shown = &self.rest[..2 + at + c.len_utf8()];
+                    return error("invalid or unsupported Perl syntax", shown);
+                }
             }
         }
-        error("missing argument to repetition operator", "?")
+        error("invalid or unsupported Perl syntax", self.rest)
     }
 
-    /// Reads an escape outside of a class.
-    fn escape(&mut self) -> Result<(), Error> {
-        if let Some(quoted) = self.rest.strip_prefix("\\Q") {
-            match quoted.find("\\E") {
-                Some(end) => self.skip(2 + end + 2),
-                None => self.rest = "",
-            }
-            self.last = Last::Item;
-            return Ok(());
-        }
-        let length = match self.rest[1..].chars().next() {
-            Some('A' | 'b' | 'B' | 'C' | 'z' | 'd' | 'D' | 's' | 'S' | 'w' | 'W') => 2,
-            Some('p' | 'P') => property(self.rest)?,
-            _ => character(self.rest)?,
+    fn close(&mut self) -> Result<(), Error> {
+        let Some(group) = self.groups.pop().filter(|_| !self.groups.is_empty()) else {
+            return error("unexpected )", self.whole);
         };
-        self.atom(length);
+        self.operand(1);
+        let repeats = group.repeats.max(1);
+        let outer = self.group();
+        outer.operand = Some(repeats);
+        outer.repeats = outer.repeats.max(repeats);
         Ok(())
+    }
+
+    fn escape(&mut self) -> Result<(), Error> {
+        let after = self.rest.get(2..).unwrap_or_default();
+        match self.rest[1..].chars().next() {
+            Some('A' | 'z') => self.operand(2),
+            Some(c @ ('b' | 'B')) => {
+                self.rest = after;
+                self.written(&format!(r"(?-u:\{c})"));
+            }
+            Some('Q') => {
+                let (literal, after) = after.split_once("\\E").unwrap_or((after, ""));
+                self.rest = after;
+                if !literal.is_empty() {
+                    // A repetition is one of the last character.
+                    self.written(&regex_syntax::escape(literal));
+                }
+            }
+            Some('C') => return error("invalid escape sequence", &self.rest[..2]),
+            Some(c) if perl_class(c).is_some() => {
+                self.rest = after;
+                self.written(perl_class(c).unwrap_or_default());
+            }
+            Some('p' | 'P') => {
+                let class = self.unicode_class()?;
+                self.written(&class);
+            }
+            _ => {
+                let (c, after) = character(self.rest)?;
+                self.rest = after;
+                self.written(&regex_syntax::escape(c.encode_utf8(&mut [0; 4])));
+            }
+        }
+        Ok(())
+    }
+
+    /// `\p{Greek}` or `\pL`.
+    fn unicode_class(&mut self) -> Result<String, Error> {
+        let text = self.rest;
+        let (name, after) = match text[2..].strip_prefix('{') {
+            Some(inside) => match inside.split_once('}') {
+                Some(split) => split,
+                None => return error("invalid character class range", text),
+            },
+            None => text[2..].split_at(text[2..].chars().next().map_or(0, char::len_utf8)),
+        };
+        self.rest = after;
+        let (is_inverse, name) = name.strip_prefix('^').map_or((false, name), |name| (true, name));
+        let class = format!("\\{}{{{name}}}", if text.starts_with("\\P") == is_inverse { 'p' } else { 'P' });
+        if regex_syntax::parse(&class).is_err() {
+            return error("invalid character class range", until(text, after));
+        }
+        Ok(class)
     }
 
     fn class(&mut self) -> Result<(), Error> {
         let whole = self.rest;
-        let mut rest = &whole[1..];
-        rest = rest.strip_prefix('^').unwrap_or(rest);
-        let mut first = true;
-        while first || !rest.starts_with(']') {
-            let Some(c) = rest.chars().next() else { return error("missing closing ]", whole) };
-            // A minus sign stands for itself at either end.
-            if c == '-' && !first && !rest[1..].starts_with(']') {
-                let after = rest[1..].chars().next().map_or(0, char::len_utf8);
-                return error("invalid character class range", &rest[..1 + after]);
-            }
-            first = false;
-            let named = rest.strip_prefix("[:").and_then(|named| Some(&named[..named.find(":]")?]));
-            if let Some(named) = named {
-                let length = 2 + named.len() + 2;
-                if !CLASSES.contains(&named.strip_prefix('^').unwrap_or(named)) {
-                    return error("invalid character class range", &rest[..length]);
-                }
-                rest = &rest[length..];
-                continue;
-            }
-            if rest.starts_with("\\p") || rest.starts_with("\\P") {
-                rest = &rest[property(rest)?..];
-                continue;
-            }
-            if ["\\d", "\\D", "\\s", "\\S", "\\w", "\\W"].iter().any(|class| rest.starts_with(class)) {
-                rest = &rest[2..];
-                continue;
-            }
-            let range = rest;
-            let low = &rest[..class_character(rest, whole)?];
-            rest = &rest[low.len()..];
-            if rest.starts_with('-') && rest.len() >= 2 && !rest[1..].starts_with(']') {
-                rest = &rest[1..];
-                let high = &rest[..class_character(rest, whole)?];
-                rest = &rest[high.len()..];
-                if value(high) < value(low) {
-                    return error("invalid character class range", &range[..range.len() - rest.len()]);
-                }
-            }
+        let missing = || error("missing closing ]", whole);
+        self.rest = &whole[1..];
+        let mut class = String::from("[");
+        if let Some(rest) = self.rest.strip_prefix('^') {
+            class.push('^');
+            self.rest = rest;
         }
-        self.rest = &rest[1..];
-        self.last = Last::Item;
+        let mut is_first = true;
+        while !self.rest.starts_with(']') || is_first {
+            is_first = false;
+            let text = self.rest;
+            if text.is_empty() {
+                return missing();
+            }
+            if text.starts_with("[:")
+                && let Some(length) = text[2..].find(":]")
+            {
+                let name = &text[..length + 4];
+                if !CLASSES.contains(&name[2..name.len() - 2].trim_start_matches('^')) {
+                    return error("invalid character class range", name);
+                }
+                class.push_str(name);
+                self.rest = &text[name.len()..];
+                continue;
+            }
+            if text.starts_with("\\p") || text.starts_with("\\P") {
+                class.push_str(&self.unicode_class()?);
+                continue;
+            }
+            if let Some(perl) = text.strip_prefix('\\').and_then(|text| text.chars().next()).and_then(perl_class) {
+                class.push_str(perl);
+                self.rest = &text[2..];
+                continue;
+            }
+            let (low, rest) = character(text)?;
+            self.rest = rest;
+            let mut high = low;
+            if let Some(rest) = rest.strip_prefix('-').filter(|rest| !rest.is_empty() && !rest.starts_with(']')) {
+                (high, self.rest) = character(rest)?;
+                if high < low {
+                    return error("invalid character class range", until(text, self.rest));
+                }
+            }
+            let _ = write!(class, "\\x{{{:x}}}-\\x{{{:x}}}", u32::from(low), u32::from(high));
+        }
+        self.rest = &self.rest[1..];
+        class.push(']');
+        self.written(&class);
         Ok(())
     }
 }
 
-/// The named classes of ASCII.
-const CLASSES: [&str; 14] = [
-    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word",
-    "xdigit",
-];
-
-/// Reads `{2}`, `{2,}` or `{2,5}`: the least, the most and the length; `None` if it is none of them.
-fn count(text: &str) -> Option<(u32, Option<u32>, usize)> {
-    let end = text.find('}')?;
-    let (least, most) = match text[1..end].split_once(',') {
-        Some((least, "")) => (least, None),
-        Some((least, most)) => (least, Some(most)),
-        None => (&text[1..end], Some(&text[1..end])),
-    };
-    let number = |digits: &str| {
-        let plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits.len() == 1 || !digits.starts_with('0'));
-        (plain && !digits.is_empty()).then(|| digits.parse().unwrap_or(u32::MAX))
-    };
-    let most = match most {
-        Some(most) => Some(number(most)?),
-        None => None,
-    };
-    Some((number(least)?, most, end + 1))
+/// Go's classes are ASCII.
+fn perl_class(c: char) -> Option<&'static str> {
+    Some(match c {
+        'd' => "[0-9]",
+        'D' => "[^0-9]",
+        's' => r"[\t\n\f\r ]",
+        'S' => r"[^\t\n\f\r ]",
+        'w' => "[0-9A-Za-z_]",
+        'W' => "[^0-9A-Za-z_]",
+        _ => return None,
+    })
 }
 
-/// Returns the length of `\pL` or `\p{Greek}`.
-fn property(text: &str) -> Result<usize, Error> {
-    let Some(c) = text[2..].chars().next() else { return error("invalid character class range", text) };
-    if c != '{' {
-        return Ok(2 + c.len_utf8());
+/// A character, which may be escaped, and what comes after it.
+fn character(text: &str) -> Result<(char, &str), Error> {
+    let mut chars = text.chars();
+    let c = chars.next().unwrap_or_default();
+    if c != '\\' {
+        return Ok((c, chars.as_str()));
     }
-    match text.find('}') {
-        Some(end) => Ok(end + 1),
-        None => error("invalid character class range", text),
-    }
-}
-
-/// Returns the length of a character of a class.
-fn class_character(text: &str, class: &str) -> Result<usize, Error> {
-    match text.chars().next() {
-        None => error("missing closing ]", class),
-        Some('\\') => character(text),
-        Some(c) => Ok(c.len_utf8()),
-    }
-}
-
-/// Returns the length of an escape that stands for one character.
-fn character(text: &str) -> Result<usize, Error> {
-    let Some(c) = text[1..].chars().next() else { return error("trailing backslash at end of expression", "") };
-    let wrong = |length: usize| error("invalid escape sequence", &text[..length]);
-    match c {
-        '1'..='7' if !text[2..].starts_with(|next: char| matches!(next, '0'..='7')) => wrong(2),
-        '0'..='7' => Ok(2 + text[2..].bytes().take(2).take_while(|byte| matches!(byte, b'0'..=b'7')).count()),
-        'x' => {
-            if let Some(digits) = text[2..].strip_prefix('{') {
-                let length = digits.bytes().take_while(u8::is_ascii_hexdigit).count();
-                let closed = digits[length..].starts_with('}');
-                let known = u32::from_str_radix(&digits[..length], 16).is_ok_and(|code| code <= u32::from(char::MAX));
-                let next = digits[length..].chars().next().map_or(0, char::len_utf8);
-                return if closed && known { Ok(3 + length + 1) } else { wrong(3 + length + next) };
-            }
-            match text[2..].bytes().take(2).take_while(u8::is_ascii_hexdigit).count() {
-                2 => Ok(4),
-                digits => wrong(2 + digits + text[2 + digits..].chars().next().map_or(0, char::len_utf8)),
-            }
+    let Some(c) = chars.next() else { return error("trailing backslash at end of expression", "") };
+    let code = |number: u32| char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER);
+    let after = chars.as_str();
+    let found = match c {
+        'a' => '\x07',
+        'f' => '\x0c',
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'v' => '\x0b',
+        // One digit is a reference to a group, unless it is zero.
+        '0'..='7' if c == '0' || after.starts_with(|c| matches!(c, '0'..='7')) => {
+            let more = after.bytes().take(2).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
+            let digits = &text[1..2 + more];
+            return Ok((code(u32::from_str_radix(digits, 8).unwrap_or(0)), &after[more..]));
         }
-        'a' | 'f' | 'n' | 'r' | 't' | 'v' => Ok(2),
-        c if c.is_ascii() && c != '_' && !c.is_ascii_alphanumeric() => Ok(2),
-        c => wrong(1 + c.len_utf8()),
-    }
+        'x' => match hexadecimal(after) {
+            (Some(number), after) => return Ok((code(number), after)),
+            (None, after) => return error("invalid escape sequence", until(text, after)),
+        },
+        c if c.is_ascii() && !c.is_ascii_alphanumeric() => c,
+        _ => return error("invalid escape sequence", until(text, after)),
+    };
+    Ok((found, after))
 }
 
-/// Returns the character that one of a class stands for.
-fn value(text: &str) -> u32 {
-    let Some(escaped) = text.strip_prefix('\\') else { return text.chars().next().map_or(0, u32::from) };
-    let hex = |digits: &str| u32::from_str_radix(digits.trim_matches(['{', '}']), 16).unwrap_or_default();
-    match escaped.chars().next() {
-        Some('x') => hex(&escaped[1..]),
-        Some('0'..='7') => u32::from_str_radix(escaped, 8).unwrap_or_default(),
-        Some('a') => 7,
-        Some('f') => 12,
-        Some('n') => 10,
-        Some('r') => 13,
-        Some('t') => 9,
-        Some('v') => 11,
-        Some(c) => u32::from(c),
-        None => 0,
+/// Reads the number behind `\x`: two digits, or any number of them in braces. Without a number, the rest is where Go
+/// gives up.
+fn hexadecimal(text: &str) -> (Option<u32>, &str) {
+    let mut chars = text.chars();
+    if !text.starts_with('{') {
+        let (high, low) = (chars.next(), chars.next());
+        let digit = |c: Option<char>| c.and_then(|c| c.to_digit(16));
+        return (digit(high).zip(digit(low)).map(|(high, low)| high * 16 + low), chars.as_str());
+    }
+    chars.next();
+    let mut number = None;
+    loop {
+        match chars.next() {
+            Some('}') => return (number, chars.as_str()),
+            Some(c) => match c.to_digit(16).map(|digit| number.unwrap_or(0) * 16 + digit) {
+                Some(larger) if larger <= u32::from(char::MAX) => number = Some(larger),
+                _ => return (None, chars.as_str()),
+            },
+            None => return (None, ""),
+        }
     }
 }
 
@@ -346,6 +442,8 @@ mod tests {
             "a{x",
             "a*?",
             r"^[\w.+-]+$",
+            "[a-b-c]",
+            "[--a]",
         ] {
             assert_eq!(check(pattern), Ok(()), "{pattern}");
         }
@@ -374,9 +472,54 @@ mod tests {
             ("(?!a)", "invalid or unsupported Perl syntax: `(?!`"),
             ("(?<=a)b", "invalid named capture: `(?<=a)b`"),
             ("(?P<a-b>x)", "invalid named capture: `(?P<a-b>`"),
+            (r"(a)\1", r"invalid escape sequence: `\1`"),
+            (r"\", "trailing backslash at end of expression: ``"),
+            ("x[]", "missing closing ]: `[]`"),
+            ("a+?*b", "invalid nested repetition operator: `+?*`"),
+            ("a|*", "missing argument to repetition operator: `*`"),
+            ("(+?)", "missing argument to repetition operator: `+?`"),
+            ("a{3,2}b", "invalid repeat count: `{3,2}`"),
+            ("((a{100}){10}){2}", "invalid repeat count: `{2}`"),
+            (r"[a-\d]", r"invalid escape sequence: `\d`"),
+            ("[[:nope:]]", "invalid character class range: `[:nope:]`"),
+            (r"\p{Nope}x", r"invalid character class range: `\p{Nope}`"),
+            ("(?<=a)", "invalid named capture: `(?<=a)`"),
+            ("(?P<n-a>x)", "invalid named capture: `(?P<n-a>`"),
+            ("(?i-)", "invalid or unsupported Perl syntax: `(?i-)`"),
+            (r"\x{110000}", r"invalid escape sequence: `\x{110000`"),
+            (r"\Z", r"invalid escape sequence: `\Z`"),
+            ("(?", "invalid or unsupported Perl syntax: `(?`"),
+            ("(?i)(?s", "invalid or unsupported Perl syntax: `(?s`"),
+            ("(?P=n)", "invalid or unsupported Perl syntax: `(?P`"),
+            ("(?P<é>x)", "invalid named capture: `(?P<é>`"),
+            (r"\C", r"invalid escape sequence: `\C`"),
+            (r"\x{zz}", r"invalid escape sequence: `\x{z`"),
+            (r"[a-\pN]", r"invalid escape sequence: `\p`"),
+            ("a{2}{3}", "invalid nested repetition operator: `{2}{3}`"),
         ] {
             let told = check(pattern).err().map(|error| error.to_string());
             assert_eq!(told, Some(format!("error parsing regexp: {why}")), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn patterns_mean_what_they_mean_to_go() {
+        for (pattern, text, found) in [
+            (r"[\w-\.]+", "a-b.c!", "a-b.c"),
+            (r"[]a]+", "x]a]", "]a]"),
+            (r"[a-]+", "xa-", "a-"),
+            ("a{,2}", "a{,2}", "a{,2}"),
+            (r"\Qa.b\E+", "a.bb", "a.bb"),
+            (r"\x{41}\101\.", "AA.", "AA."),
+            (r"[[:^alpha:]\s]+", "ab 12", " 12"),
+            (r"\p{^L}+", "ab12", "12"),
+            ("[&&~~]+", "a&~", "&~"),
+            ("(?i)ABC(?-i:d)", "abcd", "abcd"),
+            (r"\w+", "éab", "ab"),
+            ("a(?)b", "ab", "ab"),
+        ] {
+            let regex = regex::Regex::new(&translate(pattern).unwrap()).unwrap();
+            assert_eq!(regex.find(text).map(|found| found.as_str()), Some(found), "{pattern}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Runs renderings: on threads of their own, within a budget, and few at once.
 //!
-//! What a rendering takes is up to whoever writes the custom resource. So none may keep the runtime's workers from
-//! their work, nor the renderings of others from theirs: each begins in one of the quick slots, of which there are as
+//! The author of a custom resource determines the cost of its rendering. So none may block the runtime's workers, nor
+//! the renderings of others: each begins in one of the quick slots, of which there are as
 //! many as cores. One that takes more than most gives its slot away and goes on in a slow slot, of which there are
 //! fewer. If there is none, it ends, and begins anew when there is one; if others wait for that already, its custom
 //! resource is looked at again later. So whatever is quick waits for what is quick only, and no more than a few

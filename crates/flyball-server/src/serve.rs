@@ -154,8 +154,8 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
         let counted = session.heads.try_count(heads::size(&head));
         // Without room, the head is freed here: a task may not run for a while.
         let admitted = counted.map(|counted| (counted, Request::from_parts(head, body)));
-        // The box is freed when the response begins: a stream of HTTP/2 keeps its future until the body ends. What
-        // answers is made in its turn, as a client may send a thousand requests at once.
+        // The box is freed when the response begins: a stream of HTTP/2 keeps its future until the body ends. The
+        // future of the response is created in its turn, as a client may send a thousand requests at once.
         Box::pin(async move {
             let Some((mut counted, request)) = admitted else { return session.refuse() };
             let Some(response) =

@@ -1,10 +1,9 @@
 //! Regular expressions. The syntax is RE2's, which the crate `regex` shares but for details.
 
-mod syntax;
-
 use super::{INT, STR, Table, bytes, cost, int, text};
 use crate::value::{List, ListKind, Value};
 use crate::world::Call;
+use flyball_core::regexp;
 use regex::bytes::{NoExpand, Regex};
 use regex_automata::nfa::thompson::NFA;
 use regex_syntax::ParserBuilder;
@@ -181,7 +180,7 @@ fn expect(call: &Call<'_>, args: &[Value]) -> Result<Rc<Program>, String> {
 /// # Errors
 /// Go's message of what is wrong with it.
 pub(crate) fn pattern(pattern: &str) -> Result<Regex, String> {
-    let translated = syntax::translate(pattern)?;
+    let translated = regexp::translate(pattern).map_err(|error| error.to_string())?;
     regex::bytes::RegexBuilder::new(&translated).size_limit(1 << 23).build().map_err(|error| {
         let what = match error {
             regex::Error::CompiledTooBig(_) => "expression too large",

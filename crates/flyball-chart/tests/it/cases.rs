@@ -91,7 +91,7 @@ fn charts_render_as_with_helm() {
     }
 }
 
-/// What Helm 4 said, and what is said here.
+/// Returns the output of Helm 4 and ours.
 fn play_4(case: &Path, differs: Option<&Value>) -> (String, String) {
     let read = |name: &str| fs::read_to_string(case.join(name)).unwrap_or_default();
     let about: Value = serde_json::from_str(&read("args.json")).unwrap();

@@ -1,8 +1,7 @@
-//! An operator as a process on this machine: built, given what it needs of the cluster, started, and replaced by a
-//! newer one.
+//! An operator as a process on this machine: built, installed in the cluster, started, and replaced by a newer one.
 //!
-//! What it needs comes from itself: its `manifests`, of which the definitions, the webhook configurations and the
-//! policies are applied; the roles too if it is to be an [`Account`] of its own.
+//! The CRDs, webhook configurations and policies of its `manifests` are applied, and its roles if it has an [`Account`]
+//! of its own.
 
 use crate::cluster::account::Account;
 use crate::cluster::apply::{self, Outcome};

@@ -1,7 +1,7 @@
-//! The code that commands write.
+//! The code that commands generate.
 //!
-//! What is written comes from the files in `templates`, by pure functions from names to paths and texts; [`changes`]
-//! brings it to the disk, all of it or nothing.
+//! Pure functions fill the files of `templates`, from names to paths and texts; [`changes`] writes all of them to the
+//! disk, or none.
 
 pub(crate) mod api;
 pub(crate) mod built_in;

@@ -1,5 +1,4 @@
-//! What people see at a terminal, and what is different without one. The terminal is that of `script`, which is part of
-//! util-linux.
+//! Output at a terminal and without one. The terminal is that of `script`, which is part of util-linux.
 #![cfg(target_os = "linux")]
 
 use crate::run::{SAMPLE, operator};

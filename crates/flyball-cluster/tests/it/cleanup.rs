@@ -1,5 +1,4 @@
-//! What an object says of a clean-up that fails, for a kind whose conditions are declared as `flyball create api`
-//! declares them.
+//! Conditions of an object whose cleanup fails, for a kind with conditions as `flyball create api` declares them.
 
 use crate::{cluster, eventually};
 use flyball::{Action, Condition, Context, Controller, Operator, Reconcile, Result};

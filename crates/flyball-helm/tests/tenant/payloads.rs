@@ -1,5 +1,4 @@
-//! What somebody sends who may write custom resources, and means no good: texts, names of variables, and whole
-//! documents.
+//! Payloads of an attacker who may write custom resources: texts, names of variables, and whole documents.
 //!
 //! Plain tables and what comes of combining them; nothing here knows of charts, playbooks or operators.
 

@@ -35,7 +35,8 @@ thread_local! {
 /// The compiled patterns of a budget.
 #[derive(Debug)]
 pub(super) struct Patterns {
-    compiled: BTreeMap<Box<str>, Arc<Pattern>>,
+    /// Each with its states.
+    compiled: BTreeMap<Box<str>, (Arc<Pattern>, u64)>,
     matcher: Matcher,
     kept_states: u64,
     free_states: u64,
@@ -61,8 +62,9 @@ impl Patterns {
         CURRENT.replace(self)
     }
 
-    /// Compiles a pattern, or returns Go's error message. Pays for a match with a text, and for the compilation.
-    fn compile(&mut self, function: &str, text: &str, pattern: &str) -> Result<Arc<Pattern>, ExecutionError> {
+    /// Compiles a pattern, with its states, or returns Go's error message. Pays for a match with a text, and for the
+    /// compilation.
+    fn compile(&mut self, function: &str, text: &str, pattern: &str) -> Result<(Arc<Pattern>, u64), ExecutionError> {
         meter::pay(super::cost::of_match(text, pattern))?;
         if let Some(known) = self.compiled.get(pattern) {
             return Ok(known.clone());
@@ -81,7 +83,7 @@ impl Patterns {
             self.kept_states = 0;
         }
         self.kept_states += states;
-        let compiled = Arc::new(Pattern::from(compiled));
+        let compiled = (Arc::new(Pattern::from(compiled)), states);
         self.compiled.insert(pattern.into(), compiled.clone());
         Ok(compiled)
     }
@@ -101,7 +103,7 @@ fn beyond(free: &mut u64, amount: u64) -> u64 {
 /// Returns whether a text matches a pattern.
 pub(super) fn is_match(text: &str, pattern: &str) -> Result<bool, ExecutionError> {
     CURRENT.with_borrow_mut(|patterns| {
-        let pattern = patterns.compile("matches", text, pattern)?;
+        let (pattern, _) = patterns.compile("matches", text, pattern)?;
         let before = patterns.matcher.left();
         let found = patterns.matcher.is_match(&pattern, text);
         patterns.pay_visits(before - patterns.matcher.left())?;
@@ -112,8 +114,7 @@ pub(super) fn is_match(text: &str, pattern: &str) -> Result<bool, ExecutionError
 /// Returns at most as many matches of a pattern in a text.
 pub(super) fn find(function: &str, text: &str, pattern: &str, limit: usize) -> Result<Vec<String>, ExecutionError> {
     CURRENT.with_borrow_mut(|patterns| {
-        let pattern = patterns.compile(function, text, pattern)?;
-        let states = pattern::states(pattern.as_str()).unwrap_or(pattern::MAX_STATES);
+        let (pattern, states) = patterns.compile(function, text, pattern)?;
         patterns.pay_visits(states.saturating_mul(text.len() as u64 + 1))?;
         let mut found = Vec::new();
         for part in pattern.regex().find_iter(text).take(limit) {

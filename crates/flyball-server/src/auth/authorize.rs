@@ -65,14 +65,14 @@ impl Authorizer {
         }
     }
 
-    /// Returns true if a decision in a namespace may take a millisecond or more.
+    /// Returns true if a decision in a namespace may take a millisecond or more, by the policy that was read last.
     pub(crate) fn is_slow(&self, namespace: &str) -> bool {
-        self.policy().checks(namespace) > MAX_QUICK_CHECKS
+        self.known().as_ref().is_some_and(|(_, policy)| policy.checks(namespace) > MAX_QUICK_CHECKS)
     }
 
     /// Returns true if a decision in any namespace may take as long.
     pub(crate) fn is_slow_somewhere(&self) -> bool {
-        self.policy().max_checks() > MAX_QUICK_CHECKS
+        self.known().as_ref().is_some_and(|(_, policy)| policy.max_checks() > MAX_QUICK_CHECKS)
     }
 
     /// Returns the rules of each role of a user in a namespace (empty: the cluster), without duplicates.

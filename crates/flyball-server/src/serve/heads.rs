@@ -1,8 +1,8 @@
 //! Bounds the memory of requests that are under way.
 //!
-//! A request keeps its head, and what answers it, while it waits for a slot, for room or for its body. Over HTTP/2 a
-//! connection may have a thousand such requests before their user is authenticated. So all connections share a bound,
-//! and each has a small reserve beyond it: many large heads of one client do not block other clients.
+//! A request keeps its head and the future of its response while it waits for a slot, for room or for its body. Over
+//! HTTP/2 a connection may have a thousand such requests before their user is authenticated. So all connections share a
+//! bound, and each has a small reserve beyond it: many large heads of one client do not block other clients.
 
 use http::request::Parts;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ const MAX_BYTES: usize = 32 << 20;
 const MAX_OWN_BYTES: usize = 32 << 10;
 /// Bytes that a request takes beside the texts of its head: its stream and its task.
 const OVERHEAD_BYTES: usize = 2 << 10;
-/// Bytes that what answers a request takes.
+/// Bytes of the future of a response: 4.4 KiB, and the futures that it boxes.
 const ANSWER_BYTES: usize = 12 << 10;
 /// Bytes that each header takes beside its texts.
 const HEADER_BYTES: usize = 128;
@@ -49,7 +49,7 @@ impl ConnectionHeads {
 }
 
 impl Head {
-    /// Counts what answers the request as well; returns false if there is no room for it.
+    /// Counts the future of the response as well; returns false if there is no room for it.
     pub(super) fn begin(&mut self) -> bool {
         self.add(ANSWER_BYTES)
     }

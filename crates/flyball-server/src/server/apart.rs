@@ -8,9 +8,11 @@ use super::Components;
 use super::call::Call;
 use crate::auth::{MASTERS, User};
 use crate::bounds::{Flow, Offload};
+use crate::custom::CustomKind;
 use crate::kinds::SUBJECT_ACCESS_REVIEW;
 use crate::limits;
 use crate::link::Link;
+use crate::request::ResourcePath;
 use crate::request::accept::{self, View};
 use flyball_core::{GroupResource, ObjectKey};
 use futures_util::future::BoxFuture;
@@ -32,37 +34,45 @@ const LONG_LIST_BYTES: usize = 256 << 10;
 fn load(server: &Components, call: &Call) -> Option<usize> {
     let store = &server.registry.store;
     let Some(path) = &call.info.resource else { return call.info.path.starts_with("/openapi").then_some(0) };
-    // With very many rules, decisions and updates of the policy take long.
-    let namespace = path.namespace.as_deref().unwrap_or_default();
-    let decides = call.writes()
-        && match &*path.group == SUBJECT_ACCESS_REVIEW.group {
-            true => server.authorizer.is_slow_somewhere(),
-            false => server.authorizer.is_slow(namespace),
-        };
-    let resource = server.registry.catalog.get().get(&path.group, &path.version, &path.resource);
-    let custom = resource.as_ref().and_then(|resource| resource.custom());
-    let is_table = |accept: &str| accept::negotiate(Some(accept), "").is_ok_and(|form| form.view == View::Table);
-    let shows_slow_rows = custom.is_some_and(|custom| custom.has_slow_rows()) && call.accept().is_some_and(is_table);
-    // Expressions of policies and of schemas may cost much even if the object is small.
-    let evaluates = call.writes()
-        && (custom.is_some_and(|custom| custom.has_rules) || server.registry.admission.is_slow(&path.resource));
-    let is_slow = decides || shows_slow_rows || evaluates;
+    let is_slow = || is_slow(server, call, path);
     let table = || GroupResource::new(&path.group, &path.resource);
     let computes = match (&path.name, call.info.verb) {
         (_, "watch") => false,
         (None, "list" | "deletecollection") => {
             let (table, namespace) = (table(), path.namespace.as_deref());
             let bytes = || store.list(&table, namespace).entries.iter().map(|entry| entry.body.len()).sum::<usize>();
-            is_slow || store.count(&table) >= LONG_LIST_OBJECTS || bytes() >= LONG_LIST_BYTES
+            store.count(&table) >= LONG_LIST_OBJECTS || bytes() >= LONG_LIST_BYTES || is_slow()
         }
         (Some(name), _) if !matches!(call.method, Method::GET | Method::HEAD) => {
             let stored = store.get(&table(), &ObjectKey::new(path.namespace.as_deref(), name));
             let bytes = call.body.len() + stored.map_or(0, |entry| entry.body.len());
-            return (is_slow || bytes >= LONG_BODY_BYTES).then(|| limits::at_most(bytes));
+            return (bytes >= LONG_BODY_BYTES || is_slow()).then(|| limits::at_most(bytes));
         }
-        _ => is_slow || call.body.len() >= LONG_BODY_BYTES,
+        _ => call.body.len() >= LONG_BODY_BYTES || is_slow(),
     };
     computes.then(|| limits::at_most(call.body.len()))
+}
+
+/// Returns true if a request may compute for long however small its objects are.
+fn is_slow(server: &Components, call: &Call, path: &ResourcePath) -> bool {
+    let custom = || server.registry.catalog.get().get(&path.group, &path.version, &path.resource);
+    let of_custom = |is: fn(&CustomKind) -> bool| {
+        custom().is_some_and(|resource| resource.custom().is_some_and(|custom| is(custom)))
+    };
+    if call.writes() {
+        // With very many rules, decisions and updates of the policy take long.
+        let decides = if *path.group == *SUBJECT_ACCESS_REVIEW.group {
+            server.authorizer.is_slow_somewhere()
+        } else {
+            server.authorizer.is_slow(path.namespace.as_deref().unwrap_or_default())
+        };
+        // Expressions of policies and of schemas may cost much.
+        if decides || server.registry.admission.is_slow(&path.resource) || of_custom(|custom| custom.has_rules) {
+            return true;
+        }
+    }
+    let is_table = |accept: &str| accept::negotiate(Some(accept), "").is_ok_and(|form| form.view == View::Table);
+    call.accept().is_some_and(is_table) && of_custom(CustomKind::has_slow_rows)
 }
 
 /// Returns the offload of a request, if it is a long computation; `None` if there is no memory for it in time.

@@ -57,8 +57,8 @@ fn replaced(daemon: &Daemon<'_>, nodes: &BTreeMap<String, &[Pod]>, most: i32) ->
     plan
 }
 
-/// Creates new pods beside old ones: where the old one serves nobody, and on as many other nodes as may be at a time.
-/// What is to go for good from a node goes when others serve in its place.
+/// Creates new pods beside old ones: where the old one is not available, and on at most `maxSurge` other nodes. On
+/// nodes that should not run the daemon any more, old pods are deleted as far as enough others are available.
 fn surged(
     daemon: &Daemon<'_>,
     nodes: &BTreeMap<String, &[Pod]>,
