@@ -4,19 +4,17 @@
 //! all else: the other reconciles, the watches and the lease. So each poll of a run is a piece of blocking work. The
 //! runtime's own threads only wait for it.
 
-use futures_util::future::{BoxFuture, pending};
-use std::panic::resume_unwind;
+use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::available_parallelism;
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 use tracing::Span;
 
-/// The time that a run computes before it counts as a slow one.
-const QUICK_TIME: Duration = Duration::from_millis(20);
+/// The time that a run computes before it counts as a slow one, and its priority is lowered.
+const QUICK_TIME: Duration = Duration::from_millis(10);
 
 /// The slots of an operator's polls: as many as cores, in the order in which they are asked for. Slow runs share half
 /// of them, so that a quick run does not wait for slow ones.
@@ -43,22 +41,18 @@ impl Slots {
             let slow = if computed > QUICK_TIME { Some(acquire(&self.slow).await) } else { None };
             let slots = (acquire(&self.all).await, slow);
             let (waker, span) = (Waker::from(wakes.clone()), Span::current());
-            let polled = spawn_blocking(move || {
+            let (poll, rest, took) = flyball::offload(QUICK_TIME.saturating_sub(computed), move || {
                 let begun = Instant::now();
                 let poll = span.in_scope(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
                 drop(slots);
                 (poll, future, begun.elapsed())
-            });
-            match polled.await.map_err(|error| error.try_into_panic()) {
-                Ok((Poll::Ready(value), ..)) => return value,
-                Ok((Poll::Pending, rest, took)) => {
-                    future = rest;
-                    computed += took;
-                }
-                Err(Ok(panic)) => resume_unwind(panic),
-                // The runtime shuts down.
-                Err(Err(_)) => return pending().await,
+            })
+            .await;
+            if let Poll::Ready(value) = poll {
+                return value;
             }
+            future = rest;
+            computed += took;
             wakes.0.notified().await;
         }
     }
@@ -82,7 +76,7 @@ impl Wake for Wakes {
 mod tests {
     use super::*;
     use futures_util::FutureExt;
-    use futures_util::future::join_all;
+    use futures_util::future::{join_all, pending};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
     use std::thread;

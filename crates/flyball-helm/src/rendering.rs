@@ -18,11 +18,14 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::available_parallelism;
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Steps of a rendering in a quick slot: less than the 3,000,000 of `bcrypt`, which takes 50 ms and cannot be
 /// interrupted.
 const QUICK_STEPS: u64 = 2_500_000;
+/// The time after which its priority is lowered.
+const QUICK_TIME: Duration = Duration::from_millis(10);
 /// Bytes that it may hold there.
 const QUICK_BYTES: usize = 16 << 20;
 /// Reconciles that may wait for a slow slot.
@@ -75,6 +78,7 @@ impl Slots {
             return Ok((job, Some(done)));
         }
         let mut slot = Slot::Quick(Arc::clone(&self.quick).acquire_owned().await.map_err(closed)?);
+        let mut quick_time = QUICK_TIME;
         loop {
             let run = Arc::new(Run {
                 is_abandoned: AtomicBool::new(false),
@@ -83,12 +87,11 @@ impl Slots {
             });
             let abandoned = Abandon(Arc::clone(&run));
             let budget = self.budget(&run);
-            let done = tokio::task::spawn_blocking(move || {
+            let (back, done) = flyball::offload(quick_time, move || {
                 let done = work(&job, budget);
                 (job, done)
-            });
-            let (back, done) =
-                done.await.map_err(|error| Error::from(format!("the rendering ended: {error}")).terminal())?;
+            })
+            .await;
             let is_busy = run.is_busy.load(Ordering::Relaxed);
             drop((run, abandoned));
             if !is_busy {
@@ -96,6 +99,7 @@ impl Slots {
             }
             let Some(_waiting) = Waiting::enter(&self.waiting) else { return Ok((back, None)) };
             slot = Slot::Slow(Arc::clone(&self.slow).acquire_owned().await.map_err(closed)?);
+            quick_time = Duration::ZERO;
             job = back;
         }
     }
@@ -110,8 +114,7 @@ impl Slots {
             let _slot = slot;
             work()
         };
-        let done = tokio::task::spawn_blocking(run).await;
-        done.map_err(|error| Error::from(format!("the work ended: {error}")).terminal())
+        Ok(flyball::offload(QUICK_TIME, run).await)
     }
 
     fn budget(&self, run: &Arc<Run>) -> Budget {

@@ -62,7 +62,7 @@ pub(crate) use admissionregistration::{
 };
 pub(crate) use apiextensions::CUSTOM_RESOURCE_DEFINITION;
 pub(crate) use authorization::SUBJECT_ACCESS_REVIEW;
-pub(crate) use certificates::CERTIFICATE_SIGNING_REQUEST;
+pub(crate) use certificates::{CERTIFICATE_SIGNING_REQUEST, requested_groups};
 pub(crate) use core::Service;
 pub(crate) use core::{
     BINDING, EVENT, LIMIT_RANGE, NAMESPACE, NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_QUOTA,

@@ -50,8 +50,9 @@ const PRESSURE_DIVISOR: u32 = 6;
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Maximum number of concurrent requests of a connection: a controller has a watch for each kind.
-const MAX_STREAMS: u32 = 1000;
+/// Maximum number of concurrent requests of an HTTP/2 connection, as kube-apiserver has it. Clients open another
+/// connection beyond it.
+const MAX_STREAMS: u32 = 100;
 
 /// Maximum size of a request's head over HTTP/1.
 const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -155,7 +156,7 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
         // Without room, the head is freed here: a task may not run for a while.
         let admitted = counted.map(|counted| (counted, Request::from_parts(head, body)));
         // The box is freed when the response begins: a stream of HTTP/2 keeps its future until the body ends. The
-        // future of the response is created in its turn, as a client may send a thousand requests at once.
+        // future of the response is created in its turn, as a client may send a hundred requests at once.
         Box::pin(async move {
             let Some((mut counted, request)) = admitted else { return session.refuse() };
             let Some(response) =

@@ -14,6 +14,7 @@ mod entry;
 mod journal;
 mod notifier;
 mod shared;
+mod sizes;
 mod table;
 
 #[cfg(test)]
@@ -29,6 +30,7 @@ use flyball_core::{GroupResource, ObjectKey};
 use journal::{Journal, Recovered};
 use parking_lot::{Mutex, MutexGuard};
 use shared::{Begun, Shared, Write};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use table::Table;
 
@@ -73,6 +75,12 @@ pub(crate) enum Error {
     #[error("{why}")]
     TooDeep {
         /// Which object, how deep it is, and how deep it may be.
+        why: Arc<str>,
+    },
+    /// There is no space for the object.
+    #[error("{why}")]
+    Full {
+        /// The namespace, its size, and the limit.
         why: Arc<str>,
     },
     /// The disk does not take it.
@@ -137,7 +145,7 @@ fn quarantine(table: &GroupResource, objects: &mut Objects, count: &mut usize) -
 impl Store {
     /// Makes an empty store.
     pub(crate) fn new(limits: Limits) -> Self {
-        Self::of(Image::empty(FIRST_REVISION), limits)
+        Self::of(Image::new(FIRST_REVISION, BTreeMap::new()), limits)
     }
 
     /// Makes a store that goes on from an image, in memory.
@@ -161,7 +169,7 @@ impl Store {
         if count > MAX_LOGGED {
             tracing::warn!(more = count - MAX_LOGGED, "further stored objects cannot be read and are set aside");
         }
-        Ok((Self::of(Image { revision, start: revision, tables }, limits), RecoveredJournal { recovered, revision }))
+        Ok((Self::of(Image::new(revision, tables), limits), RecoveredJournal { recovered, revision }))
     }
 
     /// Counts all objects.

@@ -20,6 +20,7 @@
 //! | reconciling, and retries | [`Reconcile`], [`Action`], [`Error`], [`Backoff`], [`RetryRate`] |
 //! | reads, writes, events, time and randomness | [`Context`], [`Children`], [`Caches`], [`Event`], [`Condition`] |
 //! | creating many objects | [`slow_start_batch`] |
+//! | long computations in reconciles | [`offload`] |
 //! | admission and conversion webhooks | [`webhook`] |
 //! | policies in CEL that the API server enforces | [`policy`] |
 //! | other requests, through proxies if there are some | [`Client`], [`connect`], [`proxy`] |
@@ -107,6 +108,7 @@ mod json;
 mod kind;
 mod latch;
 mod metrics;
+mod offload;
 mod panics;
 mod rbac;
 mod serve;
@@ -151,6 +153,7 @@ pub use error::{Error, Result, is_namespace_terminating};
 pub use events::Event;
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};
 pub use kind::{AnyResource, Dynamic, Kind, Resource};
+pub use offload::offload;
 pub use operator::{HealthServer, MetricsServer, Operator, RunError, Task, TaskContext, WebhookServer};
 pub use queue::RetryRate;
 pub use watcher::{WatchEvent, watch, watch_objects};

@@ -7,6 +7,7 @@
 //! See <https://kubernetes.io/docs/concepts/architecture/garbage-collection/>.
 
 mod graph;
+mod queue;
 mod sweep;
 
 use super::discovery::{self, Served};
@@ -71,39 +72,44 @@ impl Collector {
     async fn run(&mut self) {
         let mut failures: BTreeMap<String, u32> = BTreeMap::new();
         let mut later: BTreeSet<(Instant, String)> = BTreeSet::new();
+        let mut sweeps = JoinSet::new();
         loop {
             self.follow_all().await;
             loop {
+                while let Some(uid) = self.next() {
+                    let (client, shared) = (self.client.clone(), self.shared.clone());
+                    sweeps.spawn(async move {
+                        let done = Sweep { client: &client, graph: &shared.graph }.look_at(&uid).await;
+                        shared.graph().done(&uid);
+                        (uid, done)
+                    });
+                }
                 let due = later.first().map(|(due, _)| *due);
-                let next = self.shared.graph().next();
-                let Some(uid) = next else {
-                    let shared = self.shared.clone();
-                    tokio::select! {
-                        biased;
-                        () = shared.kinds.notified() => break,
-                        () = shared.notify.notified() => {}
-                        () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                            let (_, uid) = later.pop_first().expect("one is due");
-                            shared.graph().look_at(uid);
+                tokio::select! {
+                    biased;
+                    () = self.shared.kinds.notified() => break,
+                    Some(done) = sweeps.join_next() => match done.expect("sweeps do not panic") {
+                        (uid, Ok(())) => drop(failures.remove(&uid)),
+                        (uid, Err(error)) => {
+                            let failed = failures.entry(uid.clone()).or_default();
+                            *failed += 1;
+                            let wait = BACKOFF.after(*failed);
+                            tracing::debug!(uid, %error, ?wait, "retrying after an error");
+                            later.insert((Instant::now() + wait, uid));
                         }
-                    }
-                    continue;
-                };
-                let sweep = Sweep { client: &self.client, graph: &self.shared.graph };
-                match sweep.look_at(&uid).await {
-                    Ok(()) => drop(failures.remove(&uid)),
-                    Err(error) => {
-                        let failed = failures.entry(uid.clone()).or_default();
-                        *failed += 1;
-                        let wait = BACKOFF.after(*failed);
-                        tracing::debug!(uid, %error, ?wait, "will be looked at again");
-                        later.insert((Instant::now() + wait, uid));
+                    },
+                    () = self.shared.notify.notified() => {}
+                    () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                        let (_, uid) = later.pop_first().expect("one is due");
+                        self.shared.graph().look_at(uid);
                     }
                 }
-                // Sweeps that wait for nothing would otherwise keep the runtime from everything else.
-                tokio::task::coop::consume_budget().await;
             }
         }
+    }
+
+    fn next(&self) -> Option<String> {
+        self.shared.graph().next()
     }
 
     /// Follows every kind that the server has, and no other, until all of them are known.

@@ -3,8 +3,8 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/>.
 
 use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided, pass};
-use crate::auth::{Action, Authorizer, On};
-use crate::kinds::{CERTIFICATE_SIGNING_REQUEST, Kind, Part};
+use crate::auth::{Action, Authorizer, MASTERS, On};
+use crate::kinds::{CERTIFICATE_SIGNING_REQUEST, Kind, Part, requested_groups};
 use flyball_core::field::go_quote;
 use flyball_core::{Object, Status};
 use serde_json::Value;
@@ -12,7 +12,10 @@ use std::sync::Arc;
 
 pub(super) static KINDS: [&Kind; 1] = [&CERTIFICATE_SIGNING_REQUEST];
 
-/// CertificateApproval and CertificateSigning; also sets the requesting user.
+/// The signer of client certificates of kube-apiserver.
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+
+/// CertificateApproval, CertificateSigning and CertificateSubjectRestriction; also sets the requesting user.
 pub(super) struct Certificates {
     authorizer: Arc<Authorizer>,
 }
@@ -39,6 +42,7 @@ impl Plugin for Certificates {
     fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
         match (object, attributes.old) {
             (Some(object), Some(old)) => decided(check(&self.authorizer, attributes, object, old)),
+            (Some(object), None) => decided(restrict_subject(attributes, object)),
             _ => pass(),
         }
     }
@@ -51,6 +55,19 @@ fn record_requester(attributes: &Attributes<'_>, request: &mut Object) {
         spec.remove(field);
     }
     spec.extend(attributes.user.info());
+}
+
+/// Rejects requests for client certificates of the group `system:masters`, as the plugin
+/// `CertificateSubjectRestriction` does.
+fn restrict_subject(attributes: &Attributes<'_>, request: &Object) -> Result<(), Status> {
+    if request.at(&["spec", "signerName"]).and_then(Value::as_str) != Some(CLIENT_SIGNER) {
+        return Ok(());
+    }
+    if !requested_groups(request).iter().any(|group| group == MASTERS) {
+        return Ok(());
+    }
+    let why = format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
+    Err(Status::forbidden(&attributes.resource.group_resource(), request.name(), why))
 }
 
 /// Rejects approvals and certificates of users without permission for the signer.

@@ -2,7 +2,7 @@
 
 mod certificate_signing_request;
 
-pub(crate) use certificate_signing_request::KIND as CERTIFICATE_SIGNING_REQUEST;
+pub(crate) use certificate_signing_request::{KIND as CERTIFICATE_SIGNING_REQUEST, requested_groups};
 
 use crate::kinds::kind::Kind;
 

@@ -75,6 +75,7 @@ impl Registry {
             }
             Err(
                 error @ (storage::Error::NotKept { .. }
+                | storage::Error::Full { .. }
                 | storage::Error::TooLarge { .. }
                 | storage::Error::TooDeep { .. }),
             ) => Err(refusal(error)),

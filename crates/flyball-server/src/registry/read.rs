@@ -240,6 +240,7 @@ impl Registry {
             storage::Error::Compacted { .. } => Status::expired("The resourceVersion for the provided list is too old."),
             storage::Error::Changed
             | storage::Error::TooLarge { .. }
+            | storage::Error::Full { .. }
             | storage::Error::TooDeep { .. }
             | storage::Error::NotKept { .. } => Status::internal(error),
         })

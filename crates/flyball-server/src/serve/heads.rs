@@ -1,7 +1,7 @@
 //! Bounds the memory of requests that are under way.
 //!
 //! A request keeps its head and the future of its response while it waits for a slot, for room or for its body. Over
-//! HTTP/2 a connection may have a thousand such requests before their user is authenticated. So all connections share a
+//! HTTP/2 a connection may have a hundred such requests before their user is authenticated. So all connections share a
 //! bound, and each has a small reserve beyond it: many large heads of one client do not block other clients.
 
 use http::request::Parts;

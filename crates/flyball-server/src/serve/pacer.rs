@@ -1,7 +1,7 @@
 //! Fair shares of the runtime's threads among connections.
 //!
-//! The runtime polls tasks in the order in which they are woken. A client that opens a thousand streams of HTTP/2 at
-//! once would have its thousand requests polled before the next request of other clients. Here a connection begins a
+//! The runtime polls tasks in the order in which they are woken. A client that opens a hundred streams of HTTP/2 at
+//! once would have its hundred requests polled before the next request of other clients. Here a connection begins a
 //! few requests in each round of the runtime's tasks. It must not know requests.
 
 use std::future::{Future, poll_fn};
@@ -46,7 +46,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test]
-    async fn another_connection_waits_for_few_requests_of_one_that_has_a_thousand() {
+    async fn another_connection_waits_for_few_requests_of_one_that_has_many() {
         let (pacer, done) = (Arc::new(Pacer::new()), Arc::new(AtomicUsize::new(0)));
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..1000 {

@@ -1,5 +1,6 @@
 //! The state that the store and the thread of its journal share: the objects, and the writes on their way to disk.
 
+use super::sizes::Sizes;
 use super::table::{Limits, Table};
 use super::{Change, Entry, Error, Revision, WriteNotifier};
 use flyball_core::{GroupResource, ObjectKey};
@@ -19,17 +20,22 @@ pub(crate) struct Image {
     /// The oldest known revision.
     pub(super) start: Revision,
     pub(super) tables: BTreeMap<GroupResource, Table>,
+    sizes: Sizes,
 }
 
 impl Image {
-    pub(super) fn empty(start: Revision) -> Self {
-        Self { revision: start, start, tables: BTreeMap::new() }
+    pub(super) fn new(start: Revision, tables: BTreeMap<GroupResource, Table>) -> Self {
+        let mut sizes = Sizes::default();
+        for entry in tables.values().flat_map(Table::entries) {
+            sizes.replace(&entry.key, None, Some(entry));
+        }
+        Self { revision: start, start, tables, sizes }
     }
 
     /// Copies the image.
     pub(crate) fn image(&self) -> Self {
         let tables = self.tables.iter().map(|(name, table)| (name.clone(), table.image())).collect();
-        Self { revision: self.revision, start: self.start, tables }
+        Self { revision: self.revision, start: self.start, tables, sizes: self.sizes.clone() }
     }
 
     pub(crate) fn revision(&self) -> Revision {
@@ -55,7 +61,9 @@ impl Image {
         }
         self.revision = change.entry().revision;
         let table = self.tables.get_mut(table).expect("just made");
-        table.apply(key, change, limits);
+        let after = if let Change::Put(entry) = &change { Some(entry.clone()) } else { None };
+        let before = table.apply(key, change, limits);
+        self.sizes.replace(key, before.as_ref(), after.as_ref());
         table.notifier()
     }
 }
@@ -159,6 +167,13 @@ impl Shared {
             return Err(Error::Changed);
         }
         let make = make.take().expect("a write is made once");
+        let make = |revision| {
+            let change = make(revision)?;
+            if let Change::Put(entry) = &change {
+                image.sizes.check(key, expected, entry, self.limits.stored_bytes)?;
+            }
+            Ok(change)
+        };
         let Some(staged) = staged else {
             let change = make(image.revision + 1)?;
             let entry = change.entry().clone();

@@ -10,18 +10,21 @@ use std::sync::Arc;
 /// The objects of a table, in the order of keys.
 pub(crate) type Objects = BTreeMap<ObjectKey, Arc<Entry>>;
 
-/// The limits of the window of a table.
+/// The limits of all objects, and of the window of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Maximum number of events.
     pub(crate) events: usize,
     /// Maximum number of bytes of objects that only events keep alive, roughly.
     pub(crate) bytes: usize,
+    /// Maximum number of bytes of all objects.
+    pub(crate) stored_bytes: usize,
 }
 
 impl Limits {
     pub(crate) fn of(bounds: &Bounds) -> Self {
-        Self { events: bounds.window_events, bytes: bounds.window_bytes }
+        let Bounds { window_events, window_bytes, stored_bytes, .. } = *bounds;
+        Self { events: window_events, bytes: window_bytes, stored_bytes }
     }
 }
 
@@ -139,13 +142,14 @@ impl Table {
         self.notifier.clone()
     }
 
-    /// Applies a change and adds its event to the window.
-    pub(super) fn apply(&mut self, key: &ObjectKey, change: Change, limits: &Limits) {
+    /// Applies a change and adds its event to the window; returns the previous state.
+    pub(super) fn apply(&mut self, key: &ObjectKey, change: Change, limits: &Limits) -> Option<Arc<Entry>> {
+        let mut replaced = None;
         if self.quarantine.contains_key(key) {
-            Arc::make_mut(&mut self.quarantine).remove(key);
+            replaced = Arc::make_mut(&mut self.quarantine).remove(key);
             // It was never served, so its removal is no event.
             if matches!(change, Change::Remove(_)) {
-                return;
+                return replaced;
             }
         }
         let objects = Arc::make_mut(&mut self.objects);
@@ -153,6 +157,7 @@ impl Table {
             Change::Put(entry) => (objects.insert(key.clone(), entry.clone()), entry, false),
             Change::Remove(last) => (objects.remove(key), last, true),
         };
+        let replaced = replaced.or_else(|| before.clone());
         let event = Event { revision: after.revision, before, after, removed };
         self.bytes += event.size();
         let window = Arc::make_mut(&mut self.window);
@@ -163,6 +168,7 @@ impl Table {
                 self.bytes -= event.size();
             }
         }
+        replaced
     }
 
     fn range(&self, namespace: Option<&str>) -> impl Iterator<Item = (&ObjectKey, &Arc<Entry>)> {

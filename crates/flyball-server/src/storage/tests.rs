@@ -29,6 +29,12 @@ fn last(key: &ObjectKey, n: u64) -> impl FnOnce(Revision) -> Entry {
     move |revision| Entry::new(key, object, revision, Facts::default(), 0)
 }
 
+fn written(key: &ObjectKey, text: &str) -> impl FnOnce(Revision) -> Result<Entry, Error> {
+    let object = json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": key.name()}, "n": text});
+    let (key, object) = (key.clone(), Object::try_from(object).expect("an object"));
+    move |revision| Ok(Entry::new(&key, object, revision, Facts::default(), 0))
+}
+
 /// Waits for a write, which in memory never takes any time.
 fn done<T>(write: impl Future<Output = T>) -> T {
     write.now_or_never().expect("a store without a journal never waits")
@@ -87,7 +93,7 @@ async fn watches_are_notified_after_a_write() {
 fn the_window_is_bounded_by_what_it_alone_keeps() {
     let size = |key: &ObjectKey| Arc::new(last(key, 0)(FIRST_REVISION)).size();
     let (x, y) = (ObjectKey::new(None, "x"), ObjectKey::new(None, "y"));
-    let store = Store::new(Limits { events: 1000, bytes: 10 * size(&x) });
+    let store = Store::new(Limits { events: 1000, bytes: 10 * size(&x), ..limits() });
     let events = || store.events_after(&table(), FIRST_REVISION, usize::MAX).map(|(events, _)| events.len());
     for i in 0..100 {
         let key = ObjectKey::new(None, &format!("other-{i}"));
@@ -104,12 +110,50 @@ fn the_window_is_bounded_by_what_it_alone_keeps() {
     assert!(store.events_after(&table(), current.revision - 12, usize::MAX).is_err());
 }
 
+#[test]
+fn a_namespace_leaves_space_to_others() {
+    let size = |text: &str| {
+        let key = ObjectKey::new(Some("a"), "0000");
+        Arc::new(written(&key, text)(FIRST_REVISION).unwrap()).size()
+    };
+    let limit = 64 * size("");
+    let store = Store::new(Limits { stored_bytes: limit, ..limits() });
+    let fill = |namespace: &str| {
+        let create = |n: &usize| {
+            let key = ObjectKey::new(Some(namespace), &format!("{n:04}"));
+            done(store.put(&table(), &key, None, written(&key, ""))).is_ok()
+        };
+        (0..100).take_while(create).count()
+    };
+    assert_eq!([fill("a"), fill("b"), fill("c")], [32, 16, 8]);
+    let key = ObjectKey::new(Some("a"), "0000");
+    let current = store.get(&table(), &key).unwrap();
+    let refused = done(store.put(&table(), &key, Some(&current), written(&key, "longer"))).unwrap_err();
+    let why = refused.to_string();
+    assert!(why.starts_with("etcdserver: mvcc: database space exceeded: the objects of namespace a take "), "{why}");
+    // Updates that do not grow, and deletions, are possible.
+    let current = done(store.put(&table(), &key, Some(&current), written(&key, ""))).unwrap();
+    let deleting = |revision| {
+        let metadata = json!({"name": key.name(), "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        let object = json!({"apiVersion": "v1", "kind": "Thing", "metadata": metadata, "n": ""});
+        Ok(Entry::new(&key.clone(), Object::try_from(object).unwrap(), revision, Facts::default(), 0))
+    };
+    let current = done(store.put(&table(), &key, Some(&current), deleting)).unwrap();
+    done(store.remove(&table(), &key, &current, last(&key, 0))).unwrap();
+    for n in 1..32 {
+        let key = ObjectKey::new(Some("a"), &format!("{n:04}"));
+        let current = store.get(&table(), &key).unwrap();
+        done(store.remove(&table(), &key, &current, last(&key, 0))).unwrap();
+    }
+    assert_eq!([fill("b"), fill("d")], [0, 20], "what was deleted is free");
+}
+
 proptest! {
     #[test]
     fn every_past_state_in_reach_can_be_restored(
         steps in proptest::collection::vec((0u8..3, 0u8..4, any::<bool>()), 1..60),
     ) {
-        let limits = Limits { events: 20, bytes: usize::MAX };
+        let limits = Limits { events: 20, bytes: usize::MAX, ..limits() };
         let store = Store::new(limits);
         let mut model: BTreeMap<String, u64> = BTreeMap::new();
         let mut past: Vec<(Revision, BTreeMap<String, u64>)> = vec![(store.revision(), model.clone())];

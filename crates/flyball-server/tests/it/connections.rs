@@ -74,7 +74,7 @@ async fn gauge(served: &Served, name: &str) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_whose_windows_are_shut_is_cut_off_stream_by_stream() {
-    const STREAMS: usize = 400;
+    const STREAMS: usize = 200;
     const LIMIT: u64 = 4 << 20;
     let bounds =
         Bounds { slow_client_timeout: Duration::from_secs(2), unsent_bytes: LIMIT as usize, ..Bounds::default() };

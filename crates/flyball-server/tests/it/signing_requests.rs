@@ -63,3 +63,26 @@ async fn an_issued_certificate_must_be_one() {
     }
     assert_eq!(issue(&format!("{certificate}{certificate}")).await.0, 200);
 }
+
+#[tokio::test]
+async fn certificates_of_administrators_are_not_requested() {
+    let server = server().await;
+    let keys = rcgen::KeyPair::generate().unwrap();
+    for (signer, group, expected) in [
+        ("kubernetes.io/kube-apiserver-client", "system:masters", 403),
+        ("kubernetes.io/kube-apiserver-client", "developers", 201),
+        ("example.com/signer", "system:masters", 201),
+    ] {
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name.push(rcgen::DnType::OrganizationName, group);
+        let mut request = request(&params.serialize_request(&keys).unwrap().pem().unwrap());
+        request["metadata"] = json!({"generateName": "r-"});
+        request["spec"]["signerName"] = signer.into();
+        let (code, answer) = post(&server, ALL, request).await;
+        assert_eq!(code, expected, "{signer} {group}: {answer}");
+        if expected == 403 {
+            let why = format!("use of {signer} signer with {group} group is not allowed");
+            assert!(answer["message"].as_str().unwrap().ends_with(&why), "{answer}");
+        }
+    }
+}

@@ -12,6 +12,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("kind", &[]),
     ("latch", &[]),
     ("metrics", &[]),
+    ("offload", &[]),
     ("proxy", &[]),
     ("serve", &[]),
     ("conflict", &["backoff"]),

@@ -1,5 +1,6 @@
 //! Owner graph, fed by the watches, and the queue of objects to check.
 
+use super::queue::Queue;
 use crate::controllers::discovery::Served;
 use flyball_core::{GroupResource, ObjectKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -74,8 +75,7 @@ pub(super) struct Graph {
     nodes: BTreeMap<String, Node>,
     /// Dependents by owner UID, whether or not the owner exists.
     dependents: BTreeMap<String, BTreeSet<String>>,
-    queue: VecDeque<String>,
-    queued: BTreeSet<String>,
+    queue: Queue,
     served: BTreeSet<Served>,
     /// Kinds that were not listed yet.
     awaited: BTreeSet<GroupResource>,
@@ -107,10 +107,11 @@ impl Graph {
                 self.dependents.entry(owner.uid.clone()).or_default().insert(uid.clone());
             }
         }
-        if node.waits() || node.orphans() || (owners_changed && !self.is_held(&node)) {
+        let is_due = node.waits() || node.orphans() || (owners_changed && !self.is_held(&node));
+        self.nodes.insert(uid.clone(), node);
+        if is_due {
             self.look_at(uid.clone());
         }
-        self.nodes.insert(uid.clone(), node);
         if begins_to_wait {
             self.look_at_dependents(&uid);
         }
@@ -179,9 +180,15 @@ impl Graph {
 
     /// Returns true if an object that waits for what it owns has to go on waiting.
     pub(super) fn is_blocked(&self, uid: &str) -> bool {
-        let blocks = |owner: &OwnerReference| owner.uid == uid && owner.block_owner_deletion == Some(true);
-        let nodes = self.dependents.get(uid).into_iter().flatten().filter_map(|uid| self.nodes.get(uid));
-        nodes.flat_map(|node| &node.owners).any(blocks)
+        let Some(owner) = self.nodes.get(uid) else { return false };
+        let dependents = self.dependents.get(uid).into_iter().flatten().filter_map(|uid| self.nodes.get(uid));
+        let mut references = dependents.flat_map(|node| node.owners.iter().map(|owner| (owner, node.key.namespace())));
+        // A reference from another namespace means nothing.
+        references.any(|(reference, namespace)| {
+            reference.uid == uid
+                && reference.block_owner_deletion == Some(true)
+                && owner.is_meant_by(reference, namespace)
+        })
     }
 
     /// Returns true if a reference, from an object in `namespace`, is known to stand for nothing. A UID that is gone
@@ -195,11 +202,10 @@ impl Graph {
         self.absent.insert(Absent::name(reference, namespace));
     }
 
-    /// Wants an object looked at.
+    /// Queues an object.
     pub(super) fn look_at(&mut self, uid: String) {
-        if self.queued.insert(uid.clone()) {
-            self.queue.push_back(uid);
-        }
+        let namespace = self.nodes.get(&uid).and_then(|node| node.key.namespace()).unwrap_or_default();
+        self.queue.add(namespace, uid);
     }
 
     pub(super) fn look_at_dependents(&mut self, uid: &str) {
@@ -208,11 +214,14 @@ impl Graph {
         }
     }
 
-    /// Removes the next object from the queue and returns it.
+    /// Removes the next object from the queue, and returns it; it is in progress until it is [`done`](Self::done).
     pub(super) fn next(&mut self) -> Option<String> {
-        let next = self.queue.pop_front()?;
-        self.queued.remove(&next);
-        Some(next)
+        self.queue.next()
+    }
+
+    /// Records that an object was processed.
+    pub(super) fn done(&mut self, uid: &str) {
+        self.queue.done(uid);
     }
 
     /// Records the served resources. Objects that could not be processed without them are queued again.

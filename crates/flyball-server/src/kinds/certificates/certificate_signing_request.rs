@@ -221,6 +221,16 @@ fn wrong_request(text: &[u8]) -> Option<String> {
     }
 }
 
+/// Returns the groups of the requested certificate: the organizations of its subject.
+pub(crate) fn requested_groups(object: &Object) -> Vec<String> {
+    let request = object.at(&["spec", "request"]).and_then(Value::as_str).unwrap_or_default();
+    let pem = STANDARD.decode(request).unwrap_or_default();
+    let Some(block) = pem::blocks(&pem).next() else { return Vec::new() };
+    let Ok((_, request)) = X509CertificationRequest::from_der(&block.content) else { return Vec::new() };
+    let subject = &request.certification_request_info.subject;
+    subject.iter_organization().filter_map(|group| group.as_str().ok()).map(str::to_owned).collect()
+}
+
 /// Returns Go's error for bytes that are no signing request. It reads the outermost layer only.
 fn wrong_der(bytes: &[u8]) -> String {
     const SEQUENCE: u8 = 0x30;

@@ -1,0 +1,62 @@
+//! Bytes of all objects, and the share of each namespace.
+
+use super::{Entry, Error};
+use flyball_core::ObjectKey;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes of the stored objects.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sizes {
+    total: usize,
+    /// By namespace; cluster-scoped objects have none.
+    namespaces: BTreeMap<Arc<str>, usize>,
+}
+
+impl Sizes {
+    /// Records that an object replaces another one.
+    pub(super) fn replace(&mut self, key: &ObjectKey, before: Option<&Arc<Entry>>, after: Option<&Arc<Entry>>) {
+        let (before, after) = (before.map_or(0, Entry::size), after.map_or(0, Entry::size));
+        self.total = self.total + after - before;
+        let Some(namespace) = key.namespace() else { return };
+        match self.namespaces.get_mut(namespace) {
+            Some(size) => {
+                *size = *size + after - before;
+                if *size == 0 {
+                    self.namespaces.remove(namespace);
+                }
+            }
+            None => drop(self.namespaces.insert(namespace.into(), after)),
+        }
+    }
+
+    /// Rejects a write for which there is no space: objects of a namespace take at most half of the space that all
+    /// others leave, so that a namespace cannot use up the space of the others. Objects can always shrink, and their
+    /// deletion can always begin.
+    pub(super) fn check(
+        &self,
+        key: &ObjectKey,
+        before: Option<&Arc<Entry>>,
+        after: &Arc<Entry>,
+        limit: usize,
+    ) -> Result<(), Error> {
+        let growth = after.size().saturating_sub(before.map_or(0, Entry::size));
+        let namespace = key.namespace().unwrap_or_default();
+        let own = self.namespaces.get(namespace).copied().unwrap_or_default();
+        let free = limit.saturating_sub(self.total);
+        let free = if namespace.is_empty() { free } else { free.saturating_sub(own) / 2 };
+        let begins_deletion = || before.is_some_and(|before| !before.is_deleting() && after.is_deleting());
+        if growth == 0 || growth <= free || begins_deletion() {
+            return Ok(());
+        }
+        let why = if namespace.is_empty() {
+            format!("all objects take {} bytes of {limit}", self.total)
+        } else {
+            format!(
+                "the objects of namespace {namespace} take {own} bytes, all objects {} bytes of {limit}",
+                self.total
+            )
+        };
+        Err(Error::Full { why: format!("etcdserver: mvcc: database space exceeded: {why}").into() })
+    }
+}
