@@ -32,7 +32,7 @@ fn last(key: &ObjectKey, n: u64) -> impl FnOnce(Revision) -> Entry {
 fn written(key: &ObjectKey, text: &str) -> impl FnOnce(Revision) -> Result<Entry, Error> {
     let object = json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": key.name()}, "n": text});
     let (key, object) = (key.clone(), Object::try_from(object).expect("an object"));
-    move |revision| Ok(Entry::new(&key, object, revision, Facts::default(), 0))
+    move |revision| Ok(Entry::new(key, object, revision, Facts::default(), 0))
 }
 
 /// Waits for a write, which in memory never takes any time.
@@ -136,7 +136,7 @@ fn a_namespace_leaves_space_to_others() {
     let deleting = |revision| {
         let metadata = json!({"name": key.name(), "deletionTimestamp": "2026-01-01T00:00:00Z"});
         let object = json!({"apiVersion": "v1", "kind": "Thing", "metadata": metadata, "n": ""});
-        Ok(Entry::new(&key.clone(), Object::try_from(object).unwrap(), revision, Facts::default(), 0))
+        Ok(Entry::new(key.clone(), Object::try_from(object).unwrap(), revision, Facts::default(), 0))
     };
     let current = done(store.put(&table(), &key, Some(&current), deleting)).unwrap();
     done(store.remove(&table(), &key, &current, last(&key, 0))).unwrap();
