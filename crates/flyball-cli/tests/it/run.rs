@@ -67,7 +67,10 @@ fn an_operator_whose_usual_ports_are_taken_gets_others() {
 fn what_does_not_describe_itself_gets_a_hint_that_fits_it() {
     let home = Home::new("run-hint");
     let cases = [
-        ("- {group: a.io, version: v1, kind: Site, chart: nowhere}\n", "entry 1 (Site): chart: there is no chart at"),
+        (
+            "- {group: a.io, version: v1, kind: Site, chart: nowhere}\n",
+            "entry 1 (Site): chart: no chart folder or archive at",
+        ),
         (
             "- {group: a.io, version: v1, kind: Site, role: nowhere}\n",
             "entry 1 (Site), field role: there is no role nowhere",
