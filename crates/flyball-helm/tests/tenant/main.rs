@@ -203,7 +203,7 @@ fn texts_of_the_tenant_do_not_get_into_actions() {
     assert_eq!(render(json!({"key": "own"})).unwrap().manifests[0].object["a"], "3");
     let error = render(json!({"key": "x | toYaml"})).unwrap_err().to_string();
     assert!(
-        error.contains("an action holds text of the custom resource") && error.contains("evaluateTemplates"),
+        error.contains("an action contains text of the custom resource") && error.contains("evaluateTemplates"),
         "{error}"
     );
 }
