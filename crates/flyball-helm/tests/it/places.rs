@@ -129,7 +129,7 @@ async fn values_make_nothing_that_gives_rights() {
     test.assert_converges().await;
     for (name, _, expected) in refused {
         let failed = condition(&sites(&test), name, "ReleaseFailed").await;
-        assert!(failed.contains(expected) && failed.contains("give rights"), "{name}: {failed}");
+        assert!(failed.contains(expected) && failed.contains("grant permissions"), "{name}: {failed}");
     }
     assert!(test.api::<Role>().get_opt("plain").await.expect("the server answers").is_some());
     assert!(test.api::<Secret>().get_opt("token").await.expect("the server answers").is_none());
