@@ -102,7 +102,7 @@ mod tests {
         let (send, mut receive) = tokio::sync::mpsc::channel(1);
         let sender = tokio::spawn(async move {
             for number in 0..100 {
-                send.send(number).await.expect("somebody receives");
+                send.send(number).await.expect("the receiver is alive");
             }
         });
         let sum = async move {

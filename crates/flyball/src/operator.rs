@@ -1,7 +1,7 @@
-//! The assembly: makes a running process of the declarations of controllers, webhooks and tasks.
+//! The assembly: creates a running process from the declarations of controllers, webhooks and tasks.
 //!
 //! It opens one watch per kind and namespace for all controllers, starts and stops everything, and serves health and
-//! metrics. It knows no objects: those pass from watchers to caches to queues without it. No other module imports it.
+//! metrics. Objects do not pass through it: they go from watchers to caches to queues. No other module imports it.
 
 mod args;
 mod describe;
@@ -178,7 +178,7 @@ pub enum RunError {
     },
     /// The declaration of a controller is invalid, or its [deferred](Controller::deferred) reconciler could not be
     /// made.
-    #[error("controller {controller} cannot be set up")]
+    #[error("cannot set up controller {controller}")]
     SetUp {
         /// The name of the controller.
         controller: String,
@@ -219,7 +219,7 @@ pub enum RunError {
         source: Box<dyn Error + Send + Sync>,
     },
     /// An internal task of the operator panicked.
-    #[error("a task of the operator stopped")]
+    #[error("an internal task of the operator stopped")]
     Stopped(#[source] tokio::task::JoinError),
 }
 
@@ -560,7 +560,7 @@ impl Operator {
         let (namespace, certificates) =
             (self.namespace.as_deref().unwrap_or("default"), &self.webhook_server.certificates);
         let crd = |crd: &CustomResourceDefinition| {
-            let mut crd = serde_json::to_value(crd).expect("a definition is a JSON object");
+            let mut crd = serde_json::to_value(crd).expect("a CRD is a JSON object");
             crd["apiVersion"] = "apiextensions.k8s.io/v1".into();
             crd["kind"] = "CustomResourceDefinition".into();
             webhook::convert_crd(&mut crd, name, namespace, certificates, &self.webhooks);

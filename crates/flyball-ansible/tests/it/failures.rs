@@ -140,7 +140,7 @@ async fn objects_of_others_are_not_taken_over() {
     test.apply(SHOP).await;
     sleep(Duration::from_secs(5)).await;
     let message = condition(&api(&test, &shops()).get("corner").await.unwrap(), "Failure")["message"].clone();
-    assert!(message.as_str().unwrap().contains("was not made by"), "{message}");
+    assert!(message.as_str().unwrap().contains("was not created by"), "{message}");
     let maps = test.api::<ConfigMap>().list(&ListParams::default()).await.unwrap();
     let mine = maps.items.into_iter().find(|map| map.metadata.name.as_deref() == Some("mine")).unwrap();
     assert_eq!(mine.data.unwrap()["a"], "c");

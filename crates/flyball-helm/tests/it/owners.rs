@@ -212,7 +212,7 @@ async fn a_kind_without_a_definition_is_named() {
     apply_site(&test, "blue", "{}").await;
     sleep(Duration::from_secs(60)).await;
     let failed = condition(&sites(&test), "blue", "ReleaseFailed").await;
-    assert!(failed.contains("is its definition installed?") && failed.contains("/blue"), "{failed}");
+    assert!(failed.contains("is its CustomResourceDefinition installed?") && failed.contains("/blue"), "{failed}");
 }
 
 #[tokio::test(start_paused = true)]

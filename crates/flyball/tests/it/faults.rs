@@ -1,5 +1,4 @@
-//! What goes wrong on the client's side, one thing at a time. [`storm`](crate::storm) has it go wrong all at once,
-//! from a seed.
+//! Faults on the client's side, one at a time. [`storm`](crate::storm) combines them, from a seed.
 //!
 //! | What | Where |
 //! |---|---|
@@ -37,7 +36,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// The ways in which a stream may end, each after some bytes; `ghost` was deleted before anybody could see it.
+/// The ways in which a stream may end, each after some bytes; `ghost` was deleted before any client observed it.
 const BROKEN_STREAMS: [&str; 8] = [
     "",
     "\n",
@@ -57,8 +56,8 @@ const BROKEN_STREAMS: [&str; 8] = [
     concat!(r#"{"type":"ERROR","object":{"kind":"Status","code":500,"message":"etcd is tired"}}"#, "\n"),
 ];
 
-/// Starts an operator on widgets `a` and `b` whose requests meet faults; checks that it knows them and no others in
-/// the end, and hears of changes.
+/// Starts an operator on widgets `a` and `b` with faulty requests; checks that it finally has exactly these, and
+/// observes changes.
 async fn survives(what: &str, faults: &[(&str, usize, Fault)]) {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
@@ -79,7 +78,7 @@ async fn survives(what: &str, faults: &[(&str, usize, Fault)]) {
     assert_eq!(size_of(&api, "a").as_deref(), Some("2"), "{what}");
     api.writes();
     sleep(Duration::from_secs(3600)).await;
-    assert_eq!(api.writes(), [""; 0], "{what}: no peace");
+    assert_eq!(api.writes(), [""; 0], "{what}: still writing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,7 +88,7 @@ async fn a_list_may_break_off_anywhere() {
     {
         survives(text, &[("ns/widgets?", 1, Fault::Answer(text)), ("/widgets?", 1, Fault::Answer(text))]).await;
     }
-    // After two lists that broke off, the objects come as a stream.
+    // After two incomplete lists, the objects are requested as a stream.
     for text in BROKEN_STREAMS {
         survives(text, &[("sendInitialEvents", 1, Fault::Answer(text)), ("/widgets?", 2, Fault::Answer("{"))]).await;
     }
@@ -157,7 +156,7 @@ async fn a_watch_of_nothing_but_bookmarks_is_no_work() {
     let probes = seen.iter().filter(|seen| seen.what == "GET /livez").count();
     assert_eq!((widgets.calls().len(), seen.len() - probes), (0, 0));
     assert!(probes <= 3 * 200, "{probes} probes in 200 minutes");
-    // It went on with the bookmarks: what is forgotten before them is not missed.
+    // It resumed from the bookmarks, so compacting earlier revisions has no effect.
     api.compact();
     api.cut("widgets");
     sleep(Duration::from_secs(2)).await;
@@ -185,7 +184,7 @@ async fn an_object_that_does_not_decode_is_told_of() {
     let event = told().unwrap();
     assert_eq!((&event["reason"], &event["regarding"]["name"]), (&json!("DecodeFailed"), &json!("bad")));
     assert!(event["note"].as_str().unwrap().contains("invalid type: string"), "{event}");
-    assert_eq!(size_of(&api, "a").as_deref(), Some("1"), "others go on");
+    assert_eq!(size_of(&api, "a").as_deref(), Some("1"), "other objects are reconciled");
     let text = read_metrics(address).await;
     assert!(text.contains("flyball_undecodable_total{controller=\"widget\"} 1\n"), "{text}");
     stage.stop().await;
@@ -211,7 +210,7 @@ async fn a_change_that_cannot_be_mapped_is_counted() {
     stage.stop().await;
 }
 
-/// Asks for `/metrics`, without a client.
+/// Requests `/metrics` without a client library.
 fn metered(address: std::net::SocketAddr) -> Operator {
     operator().metrics_server(MetricsServer { address: Some(address), ..MetricsServer::default() })
 }
@@ -257,7 +256,7 @@ async fn a_clock_that_jumps_moves_no_timer() {
         assert_eq!(widgets.calls().len(), 10, "after a jump to {hours} h");
         assert!(api.writes().iter().all(|write| write.contains("/events")), "after a jump to {hours} h");
     }
-    // A change of the message is no transition, whatever the clock says.
+    // A change of the message is not a transition, independent of the clock.
     widget(&api, "a", 2);
     settle().await;
     assert_eq!((time(), api.get("widgets", "ns", "a").unwrap()["status"]["observed"].clone()), (first, json!(2)));
@@ -303,7 +302,7 @@ async fn an_outage_without_any_answer_ends_without_a_storm() {
         let mut writes: BTreeMap<&str, usize> = BTreeMap::new();
         seen.iter().filter(|seen| seen.is_write()).for_each(|seen| *writes.entry(&seen.what).or_default() += 1);
         assert!(writes.values().all(|times| *times == 1), "{fault:?}: one write of each child and each status");
-        // Whoever got no answer applies once more, without a look at what became of its write. The rest is watches.
+        // After a lost response, it applies once more without reading. The other requests are watches.
         assert!(seen.len() <= 2010, "{fault:?}: {}", seen.len());
         sleep(Duration::from_secs(300)).await;
         let wrong =
@@ -349,7 +348,7 @@ async fn a_webhook_that_hangs_is_answered_for_in_time() {
         (code, began.elapsed().as_secs())
     };
     let (slow, quick, patient) = tokio::join!(ask("slow", "?timeout=3s"), ask("quick", "?timeout=3s"), ask("slow", ""));
-    assert_eq!((slow, quick, patient), ((504, 3), (200, 0), (504, 30)), "one that hangs holds up nobody else");
+    assert_eq!((slow, quick, patient), ((504, 3), (200, 0), (504, 30)), "a hanging webhook does not delay others");
 }
 
 #[tokio::test(start_paused = true)]
@@ -360,8 +359,7 @@ async fn a_status_that_conflicts_is_written_again() {
     let _stage = Stage::start(&api, &widgets).await;
     assert_eq!(api.get("widgets", "ns", "a").unwrap()["status"], json!({"observed": 1}));
     assert_eq!(widgets.calls().len(), 3);
-    // Another one writes the same status at the same time: the fields that are ours become what we say, the others
-    // stay.
+    // Another client writes the same status at the same time: our fields are overwritten, the others stay.
     api.edit("widgets", "ns", "a", |object| object["status"] = json!({"observed": 7, "theirs": true}));
     settle().await;
     assert_eq!(api.get("widgets", "ns", "a").unwrap()["status"], json!({"observed": 1, "theirs": true}));
@@ -393,7 +391,7 @@ async fn an_owner_deleted_in_the_middle_is_let_go() {
         let uid = api.get("widgets", "ns", "a").unwrap()["metadata"]["uid"].clone();
         api.delete("widgets", "ns", "a");
         settle().await;
-        // What was on its way when the owner went belongs to it, and so goes with it by the garbage collector.
+        // Children created during the deletion belong to the old owner, and are garbage collected with it.
         if let Some(child) = api.get("configmaps", "ns", "a") {
             assert_eq!(child["metadata"]["ownerReferences"][0]["uid"], uid, "at {moment} ms");
         }
@@ -415,7 +413,7 @@ async fn a_name_used_again_at_any_moment_is_another_object() {
         widget(&api, "a", 2);
         let uid = api.get("widgets", "ns", "a").unwrap()["metadata"]["uid"].clone();
         settle().await;
-        // The garbage collector takes what belonged to the first one.
+        // The garbage collector deletes the children of the first object.
         if api.get("configmaps", "ns", "a").is_some_and(|child| child["metadata"]["ownerReferences"][0]["uid"] != uid) {
             api.delete("configmaps", "ns", "a");
         }
