@@ -269,7 +269,7 @@ pub(crate) struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// Returns the next member, `None` behind the last one.
+    /// Returns the next member, `None` after the last one.
     pub(crate) fn next(&mut self) -> Result<Option<(Cow<'a, str>, Raw<'a>)>, Malformed> {
         let Some((name, value)) = self.begin()? else { return Ok(None) };
         let (value, end) = value.read_value()?;

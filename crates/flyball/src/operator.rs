@@ -73,9 +73,10 @@ use std::time::Duration;
 /// removed, they are deleted for all listeners. So an operator may start before its CRDs, and may use kinds that some
 /// clusters do not have. Writes of such a kind fail, and are retried with backoff.
 ///
-/// A kind counts as removed after the API server has denied it three times in a row, as one of several servers may not
-/// know a new CRD yet. If the cache has objects of the kind, the API server has to deny it for 30 seconds, and
-/// discovery as well: a server that starts, or an aggregated one that is unavailable, deletes nothing.
+/// A kind counts as removed after the API server has reported it as missing three times in a row, as one of several
+/// servers may not serve a new CRD yet. If the cache has objects of the kind, the API server must report it as
+/// missing for 30 seconds, and discovery as well: a starting server, or an unavailable aggregated one, deletes
+/// nothing.
 ///
 /// # Incomplete lists
 ///

@@ -506,8 +506,8 @@ fn items(repeat: &Repeat, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
         (Over::Fields, Value::Object(fields)) => {
             Ok(fields.into_iter().map(|(key, value)| json!({"key": key, "value": value})).collect())
         }
-        (Over::List, other) => Err(format!("must be a list, not {}", what(&other))),
-        (Over::Fields, other) => Err(format!("must be a map, not {}", what(&other))),
+        (Over::List, other) => Err(format!("the value of the loop must be a list, not {}", what(&other))),
+        (Over::Fields, other) => Err(format!("the value of the loop must be a map, not {}", what(&other))),
     }
 }
 

@@ -123,7 +123,7 @@ fn params(call: &Call<'_>, name: &str, ips: &Value, names: &Value, days: i64) ->
     let now = call.world.clock.now();
     let date = |seconds: i64| {
         let span = jiff::SignedDuration::from_secs(seconds);
-        let time = now.checked_add(span).map_err(|_| format!("{days} days are too many"))?;
+        let time = now.checked_add(span).map_err(|_| format!("a validity of {days} days is out of range"))?;
         let date = time.to_zoned(jiff::tz::TimeZone::UTC);
         let number = |number: i8| u8::try_from(number).unwrap_or(0);
         // rcgen builds dates from days; the time of day is added here.

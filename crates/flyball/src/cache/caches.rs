@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// # use flyball::{Caches, ObjectKey, Result};
 /// use k8s_openapi::api::core::v1::{Pod, Service};
 ///
-/// // Finds what `Controller::watches::<Pod>` is to wake: the service of the same name, if there is one.
+/// // A mapping for `Controller::watches::<Pod>`: to the service of the same name, if it exists.
 /// fn service_of(pod: &Pod, caches: &Caches) -> Result<Vec<ObjectKey>> {
 ///     let meta = &pod.metadata;
 ///     let key = ObjectKey::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default());

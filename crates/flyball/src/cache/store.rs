@@ -142,7 +142,7 @@ impl Store {
         self.namespace.as_deref()
     }
 
-    /// Returns what the store holds of its kind.
+    /// Returns the part of its kind that the store holds.
     pub(crate) fn portion(&self) -> &Portion {
         &self.portion
     }

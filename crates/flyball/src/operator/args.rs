@@ -38,7 +38,7 @@ struct Cli<F: Args> {
     flags: F,
 }
 
-// A command is an argument, not a subcommand: so every flag may stand before it or behind it.
+// A command is an argument, not a subcommand: so every flag may precede or follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Command {
     /// Run the operator
@@ -155,7 +155,7 @@ impl FromStr for Address {
         if text == "0" {
             return Ok(Self(None));
         }
-        // `:8080` is what Go's operators take for any address of the machine.
+        // As in Go, `:8080` means any address of the machine.
         let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
         full.parse().map(|address| Self(Some(address))).map_err(|_| "expected an IP address and a port, or 0".into())
     }

@@ -3,13 +3,13 @@
 //! | What | Where |
 //! |---|---|
 //! | 410 in the middle of a list | `watch::a_page_that_expired_begins_the_list_again`; of a stream: [`a_list_may_break_off_anywhere`] |
-//! | a watch that is cut, in each state | [`a_list_may_break_off_anywhere`], [`a_watch_may_break_off_anywhere`], [`watches_cut_at_any_moment_lose_nothing`] |
-//! | nothing but bookmarks | `watch::bookmarks_move_the_place`, [`a_watch_of_nothing_but_bookmarks_is_no_work`] |
+//! | an interrupted watch, in each state | [`a_list_may_break_off_anywhere`], [`a_watch_may_break_off_anywhere`], [`watches_cut_at_any_moment_lose_nothing`] |
+//! | only bookmarks | `watch::bookmarks_move_the_place`, [`a_watch_of_nothing_but_bookmarks_is_no_work`] |
 //! | an object that does not decode | `reconcile::an_object_that_does_not_decode_harms_itself_only`, [`an_object_that_does_not_decode_is_told_of`] |
-//! | a definition removed and made anew | `kinds::a_definition_made_anew_under_a_running_controller_brings_new_objects`, `kinds::a_kind_that_goes_takes_its_objects_along_and_may_come_back`; on a whole server: `dynamic_kinds`, `caches` |
+//! | a CRD removed and recreated | `kinds::a_definition_made_anew_under_a_running_controller_brings_new_objects`, `kinds::a_kind_that_goes_takes_its_objects_along_and_may_come_back`; on a whole server: `dynamic_kinds`, `caches` |
 //! | a clock that jumps | [`a_clock_that_jumps_moves_no_timer`]; of the leader: `leader_election::the_time_of_day_plays_no_part` |
 //! | 429 with Retry-After | `reconcile::a_busy_server_is_waited_for`, [`a_busy_server_is_waited_for_by_lists_and_watches`] |
-//! | a server that goes and comes back, or answers less than there is | [`outage`](crate::outage) |
+//! | an outage of the server, or incomplete responses | [`outage`](crate::outage) |
 //! | five minutes of outage | `reconcile::an_outage_ends_without_a_storm`, [`an_outage_without_any_answer_ends_without_a_storm`] |
 //! | a leader paused beyond its lease | `leader_election::a_leader_that_was_paused_beyond_its_lease_writes_nothing_when_it_wakes` |
 //! | two replicas started at once | `leader_election::of_replicas_started_at_once_one_acts_and_another_follows_when_it_is_killed` |
@@ -17,7 +17,7 @@
 //! | a status that another writer changes too | [`a_status_that_conflicts_is_written_again`], `apply::the_second_of_two_writers_conflicts_and_tries_again` |
 //! | a child edited and deleted | `reconcile::drift_is_repaired_at_once`, [`a_child_edited_and_deleted_at_any_moment_is_as_wanted`] |
 //! | an owner deleted in the middle of a reconcile | `deletion::an_object_deleted_at_any_moment_leaks_nothing`, [`an_owner_deleted_in_the_middle_is_let_go`] |
-//! | a name used again, with another UID | `watch::an_object_made_anew_in_a_gap_is_another_one`, `deletion::nothing_is_finalized_on_the_word_of_a_stale_cache`, [`a_name_used_again_at_any_moment_is_another_object`] |
+//! | a name reused, with another UID | `watch::an_object_made_anew_in_a_gap_is_another_one`, `deletion::nothing_is_finalized_on_the_word_of_a_stale_cache`, [`a_name_used_again_at_any_moment_is_another_object`] |
 //!
 //! `leader_election`, `webhooks`, `dynamic_kinds` and `caches` are in the tests of `flyball-cluster`.
 
