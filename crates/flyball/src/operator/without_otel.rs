@@ -4,7 +4,7 @@ use super::log::SpanLayer;
 use tokio::runtime::{Handle, Runtime};
 use tower::BoxError;
 
-/// Without the feature, there is no layer.
+/// Never constructed without the feature.
 pub(super) enum Export {}
 
 impl Export {
