@@ -1,9 +1,9 @@
-//! The real `ansible-playbook`, as a child process.
+//! The `ansible-playbook` executor, a child process.
 //!
-//! It gets a folder of its own with variables, an inventory of the one host `localhost`, and a kubeconfig that leads to
-//! a [proxy] in this process, through which it is the operator and makes objects that belong to the object which is
-//! reconciled. It tells what it does as ansible-runner would, line by line, by a callback plugin. The folder goes when
-//! the run is over, and the process with it.
+//! The process gets its own folder with variables, an inventory with the single host `localhost`, and a kubeconfig
+//! for a [proxy] in this process, which forwards its requests with the operator's credentials and sets owner
+//! references to the reconciled object. A callback plugin reports events line by line, as ansible-runner does. The
+//! folder and all processes of the run are removed at its end.
 
 mod events;
 mod folder;
@@ -27,34 +27,34 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::Command;
 
 const PROGRAM: &str = "ansible-playbook";
-/// Bytes kept of a line and of the error output. All of it is read, or the process could not go on.
+/// Limit of bytes kept of a line and of the error output. All output is read, or the process would block.
 const MAX_LINE_BYTES: usize = 1 << 20;
 const MAX_COMPLAINT_BYTES: u64 = 4096;
 
-/// Runs a role or a playbook by `ansible-playbook`.
+/// Runs a role or a playbook with `ansible-playbook`.
 pub(crate) struct AnsiblePlaybook {
     pub(crate) program: PathBuf,
     pub(crate) runs: Runs,
     pub(crate) project: PathBuf,
-    /// Roles and files outside of the project that it names as they are.
+    /// Roles and files outside of the project with literal paths.
     pub(crate) elsewhere: BTreeSet<PathBuf>,
 }
 
-/// Draws so many bytes that nobody can guess, as hexadecimal digits. No simulation comes here.
+/// Generates this number of unpredictable bytes, as hexadecimal digits. Not used in simulations.
 fn random(bytes: usize) -> io::Result<String> {
     let mut drawn = vec![0; bytes];
     let source = ring::rand::SystemRandom::new();
-    source.fill(&mut drawn).map_err(|_| io::Error::other("there is no randomness"))?;
+    source.fill(&mut drawn).map_err(|_| io::Error::other("no randomness available"))?;
     Ok(drawn.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 impl AnsiblePlaybook {
-    /// Finds the program on the `PATH`.
+    /// Finds the program in `PATH`.
     pub(crate) fn find() -> Option<PathBuf> {
         env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(PROGRAM)).find(|program| program.is_file())
     }
 
-    /// Runs it once.
+    /// Runs the playbook once.
     pub(crate) async fn run(&self, job: Job<'_>) -> Outcome {
         match self.events(&job).await {
             Ok(events) => events.outcome(),
@@ -72,13 +72,13 @@ impl AnsiblePlaybook {
     async fn events(&self, job: &Job<'_>) -> Result<Events, String> {
         let proxy = proxy::serve(job).await.map_err(|error| format!("cannot serve the proxy: {error}"))?;
         let folder =
-            Folder::new(job, self, &proxy).map_err(|error| format!("cannot write the run's folder: {error}"))?;
+            Folder::new(job, self, &proxy).map_err(|error| format!("cannot create the run's folder: {error}"))?;
         let mut command = Command::new(&self.program);
         let variables = ["-e", "@variables.json", "-e", "@connection.json"];
         command.args(["-i", "inventory"]).args(variables).arg("playbook.json").current_dir(folder.path());
         command.env_clear().envs(folder.environment(job.watch));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // When the reconcile is cut off, so are all processes of the run, before their folder goes.
+        // If the reconcile is canceled, all processes of the run are killed before their folder is removed.
         let mut group = Group::start(command, folder.path())
             .map_err(|error| format!("cannot start {}: {error}", self.program.display()))?;
         let (out, mut complaints) = group.output().ok_or("the process has no output")?;
@@ -98,15 +98,15 @@ impl AnsiblePlaybook {
         };
         let (events, complaint, status) = tokio::join!(read, complain, group.ended());
         let (events, status) = (events.map_err(|error| error.to_string())?, status.map_err(|error| error.to_string())?);
-        // What plugins of strategies refuse is in no event.
+        // Errors of strategy plugins are not in any event.
         match events.is_complete() && (status.success() || events.has_failed()) {
             true => Ok(events),
-            false => Err(format!("{PROGRAM} ended with {status} and told of no task that failed: {complaint}")),
+            false => Err(format!("{PROGRAM} ended with {status}, and no task failed: {complaint}")),
         }
     }
 }
 
-/// Reads a line, of which no more is kept than may be; `None` at the end.
+/// Reads a line, truncated to the limit; `None` at the end.
 async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     loop {

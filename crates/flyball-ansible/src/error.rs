@@ -1,20 +1,20 @@
-//! Why a project cannot be an operator.
+//! Errors in a project.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Why a `watches.yaml`, or what it names, cannot be made an operator of.
+/// Why a `watches.yaml`, or a file that it refers to, cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or folder cannot be read.
-    #[error("{}: cannot be read: {reason}", path.display())]
+    #[error("cannot read {}: {reason}", path.display())]
     Read {
         /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         reason: std::io::ErrorKind,
     },
-    /// A file says what it may not.
+    /// A file has invalid content.
     #[error("{}: {problem}", path.display())]
     File {
         /// Path of the file.
@@ -22,7 +22,7 @@ pub enum Error {
         /// The problem and the remedy.
         problem: String,
     },
-    /// An entry of a `watches.yaml` says what it may not.
+    /// An entry of a `watches.yaml` is invalid.
     #[error("{}: entry {entry}{}: {problem}", path.display(), of(field))]
     Entry {
         /// The file.
@@ -34,12 +34,12 @@ pub enum Error {
         /// The problem and the remedy.
         problem: String,
     },
-    /// A task is nothing that the built-in executor can run.
+    /// A task is not supported by the built-in executor.
     #[error("{}: task {task}: {problem}", path.display())]
     Task {
         /// The file.
         path: PathBuf,
-        /// Its name, or its place in the file.
+        /// Its name, or its position in the file.
         task: String,
         /// The problem and the remedy.
         problem: String,
@@ -64,5 +64,5 @@ impl Error {
     }
 }
 
-/// The result of loading.
+/// The result of loading a project.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;

@@ -12,26 +12,25 @@ use std::sync::Arc;
 /// The executor of roles and playbooks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Executor {
-    /// The one that is built in, and nothing else: within the process, and the only one that can be simulated.
+    /// The built-in executor: runs within the process, and is the only one that can be simulated.
     #[default]
     BuiltIn,
-    /// `ansible-playbook`, as found on the `PATH`, with the collections that are installed there.
+    /// `ansible-playbook`, found in `PATH`, with its installed collections.
     AnsiblePlaybook,
-    /// The one that is built in for roles of which it knows all that they use; `ansible-playbook`, if there is one, for
-    /// others.
+    /// The built-in executor for roles that it supports completely; `ansible-playbook`, if installed, for others.
     Auto,
 }
 
 /// Runs a role or a playbook for an object.
 pub(crate) trait Execute: Send + Sync {
-    /// Runs it once, and tells what became of it. Whatever happens, what is in the cluster is all that is left.
+    /// Runs it once, and returns the outcome. A run leaves no state except in the cluster.
     fn execute<'r>(&'r self, job: Job<'r>) -> BoxFuture<'r, Outcome>;
 }
 
-/// The executor that is built in.
+/// The built-in executor.
 pub(crate) struct BuiltIn {
     pub(crate) playbook: Arc<Playbook>,
-    /// Threads that poll runs; without them, runs are polled where they are awaited.
+    /// Threads that poll runs; without them, runs are polled by the caller.
     pub(crate) slots: Option<Slots>,
 }
 

@@ -1,16 +1,16 @@
-//! Maps of known fields: each is taken by its type, and what is left over is a mistake.
+//! Maps with known fields: each field is removed with its type, and remaining fields are errors.
 
 use crate::yaml::what;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// The fields of a map that are not taken yet.
+/// The remaining fields of a map.
 pub(crate) struct Fields {
     left: Map<String, Value>,
     known: Vec<&'static str>,
 }
 
-/// A mistake in a field; the name is empty for the map as a whole.
+/// An error in a field; the name is empty for the map as a whole.
 #[derive(Debug)]
 pub(crate) struct Mistake {
     pub(crate) field: String,
@@ -27,7 +27,7 @@ impl Fields {
     pub(crate) fn of(value: Value) -> Result<Self, Mistake> {
         match value {
             Value::Object(left) => Ok(Self { left, known: Vec::new() }),
-            other => Err(Mistake::new("", format!("it is {}, and a map is expected", what(&other)))),
+            other => Err(Mistake::new("", format!("must be a map, not {}", what(&other)))),
         }
     }
 
@@ -41,7 +41,7 @@ impl Fields {
         match self.remove(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(Mistake::new(name, format!("it is {}, and a text is expected", what(&other)))),
+            Some(other) => Err(Mistake::new(name, format!("must be a string, not {}", what(&other)))),
         }
     }
 
@@ -49,7 +49,7 @@ impl Fields {
         match self.remove(name) {
             None => Ok(None),
             Some(Value::Bool(truth)) => Ok(Some(truth)),
-            Some(other) => Err(Mistake::new(name, format!("it is {}, and true or false is expected", what(&other)))),
+            Some(other) => Err(Mistake::new(name, format!("must be true or false, not {}", what(&other)))),
         }
     }
 
@@ -58,9 +58,7 @@ impl Fields {
             None => Ok(None),
             Some(value) => match value.as_u64() {
                 Some(number) => Ok(Some(number)),
-                None => {
-                    Err(Mistake::new(name, format!("it is {}, and a whole number from 0 on is expected", what(&value))))
-                }
+                None => Err(Mistake::new(name, format!("must be a non-negative integer, not {}", what(&value)))),
             },
         }
     }
@@ -69,13 +67,13 @@ impl Fields {
         match self.remove(name) {
             None => Ok(Map::new()),
             Some(Value::Object(fields)) => Ok(fields),
-            Some(other) => Err(Mistake::new(name, format!("it is {}, and a map is expected", what(&other)))),
+            Some(other) => Err(Mistake::new(name, format!("must be a map, not {}", what(&other)))),
         }
     }
 
-    /// Removes a list of names and returns it; empty if there is no such field.
+    /// Removes a list of names and returns it; empty if the field is absent.
     pub(crate) fn names(&mut self, name: &'static str) -> Result<BTreeSet<String>, Mistake> {
-        let mistake = || Mistake::new(name, "it is not a list of texts, such as [a, b]");
+        let mistake = || Mistake::new(name, "must be a list of strings, such as [a, b]");
         match self.remove(name) {
             None => Ok(BTreeSet::new()),
             Some(Value::Array(items)) => {
@@ -85,13 +83,13 @@ impl Fields {
         }
     }
 
-    /// Refuses what nobody took.
+    /// Rejects remaining fields.
     pub(crate) fn finish(mut self) -> Result<(), Mistake> {
         match self.left.keys().next() {
             None => Ok(()),
             Some(unknown) => {
                 self.known.sort_unstable();
-                Err(Mistake::new(unknown, format!("there is no such field; there are {}", self.known.join(", "))))
+                Err(Mistake::new(unknown, format!("unknown field; expected one of {}", self.known.join(", "))))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The input and the outcome of a run, for both executors.
+//! Input and outcome of a run, for both executors.
 
 use crate::names::Names;
 use crate::playbook::Kinds;
@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Characters that are kept of a message.
+/// Length limit of a message, in characters.
 const MAX_MESSAGE_CHARS: usize = 4096;
 
-/// The shortest time after which a task has the object looked at again, for users may have written it.
+/// Minimum delay of a requeue that a task requests, since users may influence it.
 pub(crate) const MIN_REQUEUE: Duration = Duration::from_secs(1);
 
 /// The outcome of a run.
@@ -23,13 +23,13 @@ pub(crate) struct Outcome {
     pub(crate) changed: u64,
     pub(crate) skipped: u64,
     pub(crate) failures: u64,
-    /// The error of the task that failed.
+    /// The error of the failed task.
     pub(crate) failure: Option<TaskError>,
-    /// Delay until the next reconcile, as a task requested it.
+    /// Delay until the next reconcile, if a task requested a requeue.
     pub(crate) requeue_after: Option<Duration>,
-    /// Fields of the status that tasks set, besides the conditions of the operator.
+    /// Status fields set by tasks, besides the conditions of the operator.
     pub(crate) status: Map<String, Value>,
-    /// Objects were written.
+    /// True if objects were written.
     pub(crate) wrote: bool,
 }
 
@@ -39,9 +39,9 @@ pub(crate) struct TaskError {
     pub(crate) message: String,
     /// The task and its file.
     pub(crate) task: String,
-    /// The error of the API server, if that was the reason.
+    /// The error of the API server, if it is the cause.
     pub(crate) error: Option<flyball::Error>,
-    /// The run is not retried before something changes.
+    /// True if the run is not retried before something changes.
     pub(crate) is_refused: bool,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Job<'r> {
     pub(crate) extra: Arc<Vars>,
     pub(crate) cx: &'r Context<DynamicObject>,
     pub(crate) watch: &'r Watch,
-    /// Names of fields that become variables.
+    /// Rules for the names of fields that become variables.
     pub(crate) names: &'r Arc<Names>,
     /// Field manager of patches.
     pub(crate) manager: &'r str,
@@ -69,7 +69,7 @@ impl TaskError {
         Self { message, task: String::new(), error: None, is_refused: false }
     }
 
-    /// A failure that no retry mends: the object or the role asks for what it may not, or for what there is not.
+    /// Creates a permanent failure: the object or the role requests something forbidden or unknown.
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Self { is_refused: true, ..Self::new(message) }
     }
@@ -78,7 +78,7 @@ impl TaskError {
         Self { error: Some(error), ..Self::new(String::new()) }.with_error_message()
     }
 
-    /// Sets the message to that of the error of the API server.
+    /// Sets the message to that of the API server's error.
     pub(crate) fn with_error_message(self) -> Self {
         match &self.error {
             Some(error) => Self { message: Self::new(error.to_string()).message, ..self },

@@ -1,18 +1,19 @@
-//! Ansible roles and playbooks as reconcilers: what operator-sdk's ansible operator is, on the runtime of [`flyball`].
+//! Ansible roles and playbooks as reconcilers: the equivalent of operator-sdk's Ansible operator, on the runtime of
+//! [`flyball`].
 //!
-//! A project has a `watches.yaml`, which says by which role the objects of a kind are brought to where they should be:
+//! A project has a `watches.yaml`, which maps each kind to the role that reconciles its objects:
 //!
 //! ```text
 //! memcached/
 //!   watches.yaml                        - {group: example.com, version: v1alpha1, kind: Memcached, role: memcached}
 //!   roles/memcached/defaults/main.yml   size: 1
 //!   roles/memcached/tasks/main.yml      - k8s: {definition: {apiVersion: apps/v1, kind: Deployment, …}}
-//!   config/crd/bases/…                  the definition of the kind
+//!   config/crd/bases/…                  the CRD
 //! ```
 //!
-//! [`Watches::read`] reads it, [`operator()`] makes an [`Operator`](flyball::Operator) of it. Roles are run by a
-//! built-in executor, within the process: no Python is needed, objects are read from caches, written by server-side
-//! apply where something changes, and a whole cluster with the operator can be
+//! [`Watches::read`] loads it, and [`operator()`] creates an [`Operator`](flyball::Operator) from it. Roles run in a
+//! built-in executor, within the process: no Python is needed, objects are read from caches and written by
+//! server-side apply only if they change, and a whole cluster with the operator can be
 //! [simulated](https://docs.rs/flyball-cluster).
 //!
 //! ```no_run
@@ -24,32 +25,31 @@
 //! }
 //! ```
 //!
-//! # What a run sees
+//! # Variables of a run
 //!
-//! The fields of the spec in snake case, unless their names are refused; `ansible_operator_meta`, with name and
-//! namespace; the whole object and its spec under `_<group>_<kind>` and `_<group>_<kind>_spec`; and the `vars` of
-//! `watches.yaml`. What users write is data and never evaluated, whatever `markUnsafe` says.
+//! The fields of the spec in snake case, unless their names are rejected; `ansible_operator_meta`, with name and
+//! namespace; the whole object and its spec as `_<group>_<kind>` and `_<group>_<kind>_spec`; and the `vars` of
+//! `watches.yaml`. Text of users is data and never evaluated, independent of `markUnsafe`.
 //!
-//! # Who runs roles
+//! # Executors
 //!
-//! The [built-in executor](Executor::BuiltIn) refuses a role that uses what it does not have when the role is read,
-//! with file, task and remedy. Such roles can be run by the real [`ansible-playbook`](Executor::AnsiblePlaybook), a
-//! process that gets the operator's rights through a proxy on this machine for as long as it runs; what it makes
-//! belongs to the object that is reconciled. The program `flyball-ansible` takes the one or the other by itself, or as
-//! `--executor` says.
+//! The [built-in executor](Executor::BuiltIn) rejects a role with unsupported features when the role is loaded, with
+//! file, task and remedy. Such roles can be run with the real [`ansible-playbook`](Executor::AnsiblePlaybook), a
+//! process that uses the operator's permissions through a proxy on localhost while it runs; created objects are owned
+//! by the reconciled object. The program `flyball-ansible` chooses the executor automatically, or by `--executor`.
 //!
-//! # What differs from operator-sdk
+//! # Differences from operator-sdk
 //!
-//! - What a task stops saying of an object is removed from it, as with `kubectl apply`; objects that somebody else made
-//!   are not taken over.
-//! - A kind whose `apiVersion` and `kind` stand nowhere in the role has to be written down there: the operator has
-//!   rights for what it foresees, and for nothing else.
-//! - What is made in another namespace, or in none, cannot be owned: it is annotated as operator-sdk does, and stays
-//!   when the object goes, unless a finalizer removes it.
-//! - A run that found everything in place writes nothing, neither objects nor status.
-//! - Fields of a spec become no variables that Ansible acts on, and none that the role sets itself; a run reaches no
-//!   other namespace than the role names literally. `allowVariables` and `allowNamespaces` in `watches.yaml` allow
-//!   more.
+//! - Fields that a task no longer sets are removed from the object, as with `kubectl apply`; objects with other
+//!   owners are not adopted.
+//! - A kind must have literal `apiVersion` and `kind` in the role: the operator only has permissions for kinds that
+//!   are known at startup.
+//! - Objects in other namespaces and cluster-scoped ones cannot have an owner reference: they are annotated as in
+//!   operator-sdk, and are not deleted with the custom resource, unless a finalizer deletes them.
+//! - A run without changes writes nothing, neither objects nor status.
+//! - Spec fields do not become variables with a special meaning in Ansible, nor variables that the role sets itself;
+//!   a run can only access other namespaces that the role names literally. `allowVariables` and `allowNamespaces` in
+//!   `watches.yaml` extend this.
 
 mod ansible;
 mod error;

@@ -7,7 +7,7 @@ use flyball_ansible::{Executor, Watches, operator};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// An operator whose objects are brought by Ansible roles and playbooks to where they should be.
+/// An operator that reconciles objects with Ansible roles and playbooks.
 #[derive(Debug, clap::Args)]
 #[command(version)]
 struct Flags {

@@ -1,15 +1,15 @@
 //! Rules for the fields of a spec that become variables of a run.
 //!
-//! Variables of an object outrank all that a role sets, with `ansible-playbook` as with the built-in executor. So the
-//! names that Ansible acts on, those of the operator, and those that the role sets for itself are refused here, before
-//! an executor is chosen. This module knows names only; it must not look at values. Invariant: no accepted name has a
-//! meaning other than the one that the role gives it as an input.
+//! Variables of an object override all variables of a role, with `ansible-playbook` and with the built-in executor.
+//! So names with a special meaning in Ansible, names of the operator, and names that the role sets itself are
+//! rejected here, independent of the executor. This module depends on names only, not on values. Invariant: an
+//! accepted name has no other meaning than the role's input of that name.
 
 use crate::snake::snake;
 use flyball::GroupVersionKind;
 use std::collections::BTreeSet;
 
-/// Names that Ansible itself sets or acts on, besides all that begin with `ansible_`; see
+/// Names that Ansible itself sets or interprets, besides all with the prefix `ansible_`; see
 /// <https://docs.ansible.com/ansible/latest/reference_appendices/special_variables.html>.
 const MAGIC: [&str; 21] = [
     "delegated_vars",
@@ -35,14 +35,14 @@ const MAGIC: [&str; 21] = [
     "vars",
 ];
 
-/// Beginnings of such names.
+/// Prefixes of such names.
 const MAGIC_PREFIXES: [&str; 3] = ["ansible", "become", "discovered"];
 
-/// Beginnings of names that Ansible may set in some release, and that a role may mean as inputs if it says so.
+/// Prefixes of names that Ansible may set in some release; a role may use them as inputs if it declares them.
 const RESERVED_PREFIXES: [&str; 4] = ["delegate", "inventory", "play", "role"];
 
-/// Keywords of plays and tasks, and functions of templates: `ansible.vars.reserved` lists them. A role that means one
-/// of them as an input says so in its defaults.
+/// Keywords of plays and tasks, and template functions: `ansible.vars.reserved` lists them. A role that uses one of
+/// them as an input declares it in its defaults.
 const RESERVED: [&str; 75] = [
     "action",
     "always",
@@ -121,48 +121,48 @@ const RESERVED: [&str; 75] = [
     "with_",
 ];
 
-/// Why a field becomes no variable.
+/// Why a field does not become a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// Ansible acts on it.
+    /// Ansible interprets it.
     Magic,
-    /// It is a keyword of Ansible's, and no default of the role.
+    /// It is a keyword of Ansible, and not declared in the role's defaults.
     Reserved,
-    /// It is of the operator.
+    /// The operator sets it.
     Operator,
-    /// The role sets it, and has no default for it.
+    /// The role sets it, and does not declare it in its defaults.
     Role,
-    /// It is no identifier.
+    /// It is not an identifier.
     NotAName,
-    /// Another field has the same name as a variable.
+    /// Another field has the same variable name.
     SecondSpelling,
 }
 
 impl Reason {
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Self::Magic => "Ansible acts on variables of this name",
+            Self::Magic => "reserved by Ansible",
             Self::Reserved => "a keyword of Ansible, and not in the role's defaults",
             Self::Operator => "set by the operator",
             Self::Role => "set by the role, and not in its defaults",
             Self::NotAName => "not a variable name",
-            Self::SecondSpelling => "another field is spelled the same as a variable",
+            Self::SecondSpelling => "another field has the same variable name",
         }
     }
 }
 
-/// The names that matter for the objects of one kind.
+/// The relevant names for the objects of one kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
-    /// Names that roles have in their defaults or argument specs.
+    /// Names in the defaults or argument specs of roles.
     pub(crate) inputs: BTreeSet<String>,
-    /// Names that roles and plays set themselves, and that are no inputs of theirs.
+    /// Names that roles and plays set themselves, without declaring them as inputs.
     pub(crate) own: BTreeSet<String>,
-    /// Names that `watches.yaml` allows whatever they are.
+    /// Names that `watches.yaml` allows unconditionally.
     pub(crate) allowed: BTreeSet<String>,
 }
 
-/// Returns the reason why no field may become the variable of this name, even with `allowVariables`; `None` if one may.
+/// Returns the reason why no field may become this variable, even with `allowVariables`; `None` if one may.
 pub(crate) fn never_allowed(name: &str, own: &[String]) -> Option<Reason> {
     if is_meta(name) || own.iter().any(|own| own == name) {
         return Some(Reason::Operator);
@@ -170,12 +170,12 @@ pub(crate) fn never_allowed(name: &str, own: &[String]) -> Option<Reason> {
     (!is_identifier(name)).then_some(Reason::NotAName)
 }
 
-/// Returns true if it is a spelling of the name under which the operator passes name and namespace.
+/// Returns true if it is a spelling of the variable with name and namespace.
 fn is_meta(name: &str) -> bool {
     folded(name) == "meta"
 }
 
-/// Returns the names that Ansible acts on, and the beginnings of such names; see [`MAGIC`].
+/// Returns names that Ansible interprets, and prefixes of such names; see [`MAGIC`].
 pub(crate) fn magic() -> (&'static [&'static str], &'static [&'static str]) {
     (&MAGIC, &MAGIC_PREFIXES)
 }
@@ -186,7 +186,7 @@ fn is_identifier(name: &str) -> bool {
 }
 
 impl Names {
-    /// Returns the reason why a field may not become the variable of this name; `None` if it may.
+    /// Returns the reason why a field may not become this variable; `None` if it may.
     pub(crate) fn refuses(&self, field: &str, name: &str) -> Option<Reason> {
         let spellings = [folded(field), folded(name), folded(&snake(field))];
         let is_any = |names: &[&str]| spellings.iter().any(|spelling| names.contains(&spelling.as_str()));
@@ -216,13 +216,13 @@ impl Names {
     }
 }
 
-/// Writes a name such that spellings which differ in case or in leading underscores are one.
+/// Normalizes a name, so that spellings with different case or leading underscores are equal.
 fn folded(name: &str) -> String {
     name.trim_start_matches(['_', '-', ' ']).replace(['-', ' ', '.'], "_").to_ascii_lowercase()
 }
 
-/// Returns the names of the variables that the operator sets: name and namespace, under the name that releases before
-/// 1.0 gave it too, the whole object, and its spec.
+/// Returns the variables that the operator sets: name and namespace (also under the name before version 1.0), the
+/// whole object, and its spec.
 pub(crate) fn own_names(kind: &GroupVersionKind) -> [String; 4] {
     let key = format!("_{}_{}", kind.group, kind.kind.to_lowercase()).replace(['.', '-'], "_");
     let spec = format!("{key}_spec");
@@ -295,6 +295,10 @@ mod tests {
         let names = Names { allowed: set(&["result", "ansible_port", "meta"]), ..names };
         assert_eq!(names.refuses("result", "result"), None);
         assert_eq!(names.refuses("ansiblePort", "ansible_port"), None);
-        assert_eq!(names.refuses("meta", "meta"), Some(Reason::Operator), "it is always the operator's");
+        assert_eq!(
+            names.refuses("meta", "meta"),
+            Some(Reason::Operator),
+            "the name is always reserved for the operator"
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! Polls futures on threads for blocking work.
+//! Polls futures on blocking threads.
 //!
-//! A run evaluates templates between its requests, for as long as its budget lasts, and the operator has one thread for
-//! all else: the other reconciles, the watches and the lease. So each poll of a run is a piece of blocking work. The
-//! runtime's own threads only wait for it.
+//! A run evaluates templates between its requests, as long as its budget permits, and the operator has a single
+//! thread for everything else: other reconciles, watches, and the lease. So each poll of a run is a blocking task,
+//! and the runtime's thread only waits for it.
 
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tracing::Span;
 
-/// The time that a run computes before it counts as a slow one, and its priority is lowered.
+/// The computation time after which a run counts as slow, and its priority is lowered.
 const QUICK_TIME: Duration = Duration::from_millis(10);
 
-/// The slots of an operator's polls: as many as cores, in the order in which they are asked for. Slow runs share half
-/// of them, so that a quick run does not wait for slow ones.
+/// The slots for polls of an operator: as many as cores, assigned in order. Slow runs share half of them, so that
+/// quick runs do not wait for slow ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots {
     all: Arc<Semaphore>,
@@ -33,7 +33,8 @@ impl Slots {
         Self { all: Arc::new(Semaphore::new(cores)), slow: Arc::new(Semaphore::new((cores / 2).max(1))) }
     }
 
-    /// Awaits a future that may compute for long. If it is dropped meanwhile, the future goes when its poll ends.
+    /// Awaits a future that may compute for a long time. If this is dropped, the future is dropped when its current
+    /// poll ends.
     pub(crate) async fn run<T: Send + 'static>(&self, mut future: BoxFuture<'static, T>) -> T {
         let wakes = Arc::new(Wakes::default());
         let mut computed = Duration::ZERO;
@@ -59,10 +60,10 @@ impl Slots {
 }
 
 async fn acquire(slots: &Arc<Semaphore>) -> OwnedSemaphorePermit {
-    slots.clone().acquire_owned().await.expect("it is never closed")
+    slots.clone().acquire_owned().await.expect("the semaphore is never closed")
 }
 
-/// Wakes of a future, of which those during its poll count for the next one.
+/// Wakeups of a future; those during a poll count for the next one.
 #[derive(Default)]
 struct Wakes(Notify);
 
@@ -95,7 +96,7 @@ mod tests {
         let (send, mut receive) = tokio::sync::mpsc::channel(1);
         let sender = tokio::spawn(async move {
             for number in 0..100 {
-                send.send(number).await.expect("somebody receives");
+                send.send(number).await.expect("the receiver is alive");
             }
         });
         let sum = async move {
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test]
-    #[expect(clippy::disallowed_methods, reason = "a run that computes")]
+    #[expect(clippy::disallowed_methods, reason = "the test measures computation")]
     async fn slow_runs_leave_slots_to_quick_ones() {
         const CORES: usize = 4;
         let slots = Slots::of(CORES);

@@ -1,4 +1,4 @@
-//! Builds an operator from a `watches.yaml`.
+//! Creates an operator from a `watches.yaml`.
 
 use crate::ansible::AnsiblePlaybook;
 use crate::error::{Error, Result};
@@ -20,25 +20,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Timeout of a run: as long as its tasks may wait.
+/// Timeout of a run: the maximum wait of its tasks.
 const DEADLINE: Duration = Duration::from_secs(1800);
 
-/// Creates an operator: a controller for each entry, whose objects are brought by the role or playbook to where they
-/// should be.
+/// Creates an operator with a controller for each entry, which reconciles objects with the role or playbook.
 ///
-/// It is named after the `projectName` in the file `PROJECT`, or after the project's folder. The definitions in
-/// `config/crd/bases` or `deploy/crds` are those that it [installs](Operator::manifests). What it watches, and its
-/// rights, follow from what the roles say: every kind whose `apiVersion` and `kind` stand in a task, a template or a
-/// variable is one that it owns; those of `k8s_info` alone it reads.
+/// Its name is the `projectName` in the file `PROJECT`, or the name of the project's folder. Its
+/// [manifests](Operator::manifests) contain the CRDs in `config/crd/bases` or `deploy/crds`. Its watches and
+/// permissions are derived from the roles: it owns every kind with literal `apiVersion` and `kind` in a task, a
+/// template or a variable; it only reads those of `k8s_info`.
 ///
-/// The executor runs the roles and playbooks. The built-in one has the modules `k8s`, `k8s_info`,
-/// `k8s_status`, `set_fact`, `debug`, `assert`, `fail`, `meta`, `pause` and `requeue_after`, and blocks, loops,
-/// conditions, retries, includes, roles and handlers.
+/// The executor runs the roles and playbooks. The built-in one supports the modules `k8s`, `k8s_info`, `k8s_status`,
+/// `set_fact`, `debug`, `assert`, `fail`, `meta`, `pause` and `requeue_after`, and blocks, loops, conditions,
+/// retries, includes, roles and handlers.
 ///
 /// # Errors
 ///
-/// When a role, playbook or definition cannot be read; when a task has a module, an argument or a keyword, or a
-/// template a filter, that the built-in executor does not have. The error names file and task.
+/// If a role, playbook or CRD cannot be read; if a task uses a module, an argument or a keyword, or a template uses a
+/// filter, that the built-in executor does not support. The error contains file and task.
 pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     let definitions = definitions(watches.folder())?;
     let name = name(watches.folder());
@@ -128,12 +127,12 @@ fn controller(
 struct Executors<'w> {
     watches: &'w Watches,
     executor: Executor,
-    /// The threads that poll runs; without them, runs are polled where they are awaited.
+    /// The threads that poll runs; without them, runs are polled by the caller.
     slots: Option<Slots>,
 }
 
 impl Executors<'_> {
-    /// Creates the executor of a role or a playbook, and finds the kinds that it deals with.
+    /// Creates the executor of a role or a playbook, and determines its kinds.
     fn make(
         &self,
         runs: &Runs,
@@ -143,7 +142,7 @@ impl Executors<'_> {
         let folder = self.watches.folder();
         let ansible = |program: PathBuf| -> Result<(Box<dyn Execute>, Kinds)> {
             let kinds = match runs {
-                // A playbook may use all that the project has.
+                // A playbook may use all roles and files of the project.
                 Runs::Playbook(_) => Kinds::of_files(folder, vars)?,
                 Runs::Role(folder) => Kinds::of_files(folder, vars)?,
             };
@@ -159,7 +158,7 @@ impl Executors<'_> {
             (Executor::AnsiblePlaybook, Some(program)) => ansible(program),
             (Executor::AnsiblePlaybook, None) => Err(Error::file(
                 &self.watches.path,
-                "there is no ansible-playbook on the PATH: install ansible-core, or use the built-in executor",
+                "ansible-playbook not found in PATH: install ansible-core, or use the built-in executor",
             )),
             (Executor::BuiltIn | Executor::Auto, program) => match (load(runs, folder), program) {
                 (Ok(playbook), _) => {
@@ -167,7 +166,9 @@ impl Executors<'_> {
                     Ok((Box::new(BuiltIn { playbook: Arc::new(playbook), slots: self.slots.clone() }), kinds))
                 }
                 (Err(error), Some(program)) => {
-                    tracing::info!("ansible-playbook is used, because {error}");
+                    tracing::info!(
+                        "using ansible-playbook, because the built-in executor does not support this project: {error}"
+                    );
                     ansible(program)
                 }
                 (Err(error), None) => Err(error),
@@ -189,7 +190,7 @@ fn period(object: &DynamicObject) -> Option<&String> {
     object.metadata.annotations.as_ref()?.get(RECONCILE_PERIOD)
 }
 
-/// Returns whose an object is that cannot be owned.
+/// Returns the owner of an object without owner reference, from its annotations.
 fn primary_of(object: &DynamicObject, primary: &str) -> Vec<ObjectKey> {
     let annotation = |name: &str| object.metadata.annotations.as_ref()?.get(name);
     match (annotation(PRIMARY), annotation(PRIMARY_TYPE)) {
@@ -202,7 +203,7 @@ fn primary_of(object: &DynamicObject, primary: &str) -> Vec<ObjectKey> {
     }
 }
 
-/// Returns a kind as the project's definitions name it.
+/// Returns a kind with the names of the project's CRDs.
 fn as_defined(kind: &Kind, definitions: &[CustomResourceDefinition]) -> Kind {
     let gvk = kind.gvk();
     let found = definitions
@@ -217,7 +218,7 @@ fn as_defined(kind: &Kind, definitions: &[CustomResourceDefinition]) -> Kind {
     }
 }
 
-/// Reads the definitions of a project.
+/// Reads the CRDs of a project.
 fn definitions(folder: &Path) -> Result<Vec<CustomResourceDefinition>> {
     let mut definitions = Vec::new();
     for place in ["config/crd/bases", "deploy/crds"] {
@@ -227,18 +228,18 @@ fn definitions(folder: &Path) -> Result<Vec<CustomResourceDefinition>> {
             }
             let documents = yaml::documents(&yaml::text(&path)?).map_err(|problem| Error::file(&path, problem))?;
             for document in documents {
-                // Samples may stand beside them.
+                // The folder may contain samples as well.
                 if document["kind"] == "CustomResourceDefinition" {
                     if document["apiVersion"] != "apiextensions.k8s.io/v1" {
                         return Err(Error::file(
                             &path,
-                            "the definition is not of apiextensions.k8s.io/v1: no cluster takes others any more",
+                            "the CustomResourceDefinition must have apiVersion apiextensions.k8s.io/v1: other versions were removed from Kubernetes",
                         ));
                     }
                     let definition = serde_json::from_value(document);
-                    definitions.push(
-                        definition.map_err(|error| Error::file(&path, format_args!("it is no definition: {error}")))?,
-                    );
+                    definitions.push(definition.map_err(|error| {
+                        Error::file(&path, format_args!("not a valid CustomResourceDefinition: {error}"))
+                    })?);
                 }
             }
         }
@@ -246,13 +247,13 @@ fn definitions(folder: &Path) -> Result<Vec<CustomResourceDefinition>> {
     Ok(definitions)
 }
 
-/// Names the operator.
+/// Returns the name of the operator.
 fn name(folder: &Path) -> String {
     let project = yaml::file(&folder.join("PROJECT")).ok();
     let project = project.as_ref().and_then(|project| project["projectName"].as_str()).map(str::to_owned);
     let folder = || fs::canonicalize(folder).ok()?.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = project.or_else(folder).unwrap_or_default();
-    // It is part of names of objects.
+    // It is used in names of objects.
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = name.chars().map(letter).collect();
     let name = name.trim_matches('-');

@@ -1,6 +1,6 @@
-//! Roles and playbooks, read and checked: all of their tasks, as what the built-in executor can do.
+//! Roles and playbooks, loaded and validated: all of their tasks, as supported by the built-in executor.
 //!
-//! Whatever it cannot do is an [error](crate::Error) that names file and task, before anything is run.
+//! Unsupported features are an [error](crate::Error) with file and task, before anything runs.
 
 mod args;
 mod declared;
@@ -24,11 +24,11 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct Playbook {
     pub(crate) plays: Vec<Play>,
-    /// All roles that are used, by their folders.
+    /// All used roles, by folder.
     pub(crate) roles: BTreeMap<PathBuf, Arc<Role>>,
 }
 
-/// Tasks with what they share.
+/// A play: tasks with common settings.
 #[derive(Debug, Default)]
 pub(crate) struct Play {
     pub(crate) vars: Arc<Vars>,
@@ -38,11 +38,11 @@ pub(crate) struct Play {
     /// Files beside the playbook.
     pub(crate) files: Arc<Files>,
     pub(crate) folder: PathBuf,
-    /// Files of tasks that are included by name, by their paths.
+    /// Task files that are included by name, by path.
     pub(crate) includes: BTreeMap<PathBuf, Arc<[Task]>>,
 }
 
-/// The folder of a role.
+/// A role.
 #[derive(Debug, Default)]
 pub(crate) struct Role {
     pub(crate) folder: PathBuf,
@@ -50,15 +50,15 @@ pub(crate) struct Role {
     pub(crate) vars: Arc<Vars>,
     pub(crate) files: Arc<Files>,
     pub(crate) handlers: Arc<[Task]>,
-    /// All files of tasks that may be reached, by their paths.
+    /// All reachable task files, by path.
     pub(crate) tasks: BTreeMap<PathBuf, Arc<[Task]>>,
-    /// Files of variables that may be included.
+    /// Variable files that may be included.
     pub(crate) var_files: BTreeMap<PathBuf, Arc<Vars>>,
-    /// The roles that come first.
+    /// Dependencies, which run first.
     pub(crate) dependencies: Vec<RoleReference>,
 }
 
-/// A role in a list of roles.
+/// A reference to a role in a list.
 #[derive(Clone, Debug)]
 pub(crate) struct RoleReference {
     pub(crate) folder: PathBuf,
@@ -66,7 +66,7 @@ pub(crate) struct RoleReference {
     pub(crate) no_log: Option<Value>,
 }
 
-/// One task, or a block of them.
+/// A task, or a block of tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) name: String,
@@ -84,7 +84,7 @@ pub(crate) struct Task {
     pub(crate) ignore_errors: Option<Value>,
     pub(crate) no_log: Option<Value>,
     pub(crate) notify: Vec<String>,
-    /// Further names of a handler.
+    /// Further topics of a handler.
     pub(crate) listen: Vec<String>,
 }
 
@@ -98,14 +98,14 @@ pub(crate) struct Repeat {
     pub(crate) pause: Option<Value>,
 }
 
-/// The way in which a loop takes items from a value.
+/// The items of a loop's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
-    /// Those of a list.
+    /// The items of a list.
     List,
-    /// Those of a list, and of the lists in it.
+    /// The items of a list, and of lists in it.
     Flattened,
-    /// The fields of a map, as `key` and `value`.
+    /// The entries of a map, as `key` and `value`.
     Fields,
 }
 
@@ -114,17 +114,17 @@ pub(crate) enum Over {
 pub(crate) enum Action {
     /// Calls a module.
     Module(Module, Map<String, Value>),
-    /// Runs tasks; others if one fails; and others in any case.
+    /// Runs tasks; rescue tasks if one fails; and the `always` tasks in any case.
     Block { tasks: Arc<[Task]>, rescue: Arc<[Task]>, always: Arc<[Task]> },
     /// Runs the tasks of a file.
     IncludeTasks(Value),
     /// Reads variables from a file of the role.
     IncludeVars { file: Value, name: Option<String> },
-    /// Runs a role: that of this folder, from this file of tasks.
+    /// Runs the role in this folder, from this task file.
     Role { folder: PathBuf, tasks_from: String, is_static: bool },
 }
 
-/// The modules that there are.
+/// The supported modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Module {
     K8s,

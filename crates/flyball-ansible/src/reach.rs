@@ -1,34 +1,35 @@
 //! Access of a run outside the namespace of its object.
 //!
-//! Roles have the rights of the operator in all namespaces, and the object that they run for may choose the names in
-//! them. So a run for a namespaced object reaches its own namespace, and others that the role or `watches.yaml` names
-//! literally. An object there, or one in no namespace, is changed only if it is marked as made for this one, or if the
-//! role names it literally. Such objects, and those that give rights, are written only if a task or `watches.yaml`
-//! names their kind: text of a user can become another document of a template. Both executors ask here.
+//! Roles have the operator's permissions in all namespaces, and the custom resource may determine the names in them.
+//! So a run for a namespaced custom resource can access its own namespace, and others that the role or `watches.yaml`
+//! names literally. An existing object outside of it is changed only if its annotations refer to the custom resource,
+//! or if the role names it literally. Such objects, and those that grant permissions, are written only if a task or
+//! `watches.yaml` names their kind, since text of a user can become another document of a template. Both executors
+//! use these checks.
 
 use crate::job::Job;
 use crate::playbook::{Kinds, Literals, SERVICE_ACCOUNT_TOKEN};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Annotations with the owner of objects that cannot have an owner reference, as those of operator-sdk do.
+/// Annotations with the owner of objects without owner reference, as in operator-sdk.
 pub(crate) const PRIMARY: &str = "operator-sdk/primary-resource";
 pub(crate) const PRIMARY_TYPE: &str = "operator-sdk/primary-resource-type";
 
-/// Stands for every namespace in `allowNamespaces`.
+/// Selects all namespaces in `allowNamespaces`.
 const ALL: &str = "*";
 
-/// Group and kind of requests for a token of a service account.
+/// Group and kind of service account token requests.
 pub(crate) const TOKEN_REQUEST: (&str, &str) = ("authentication.k8s.io", "TokenRequest");
 
-/// The group of objects that give rights.
+/// The API group of objects that grant permissions.
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// The access of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Reach {
     kinds: Arc<Kinds>,
-    /// The namespace of the object that is reconciled; one without reaches everything.
+    /// The namespace of the reconciled object; a cluster-scoped one may access everything.
     own: Option<String>,
     key: String,
     primary_type: String,
@@ -50,12 +51,12 @@ impl Reach {
         &self.kinds
     }
 
-    /// Returns true if a place is within the namespace of the object, in which all is allowed.
+    /// Returns true if a namespace is that of the object, where everything is allowed.
     pub(crate) fn is_own(&self, namespace: Option<&str>) -> bool {
         self.own.as_deref().is_none_or(|own| Some(own) == namespace)
     }
 
-    /// Refuses a namespace that nobody named.
+    /// Rejects a namespace that neither the role nor `watches.yaml` names.
     pub(crate) fn namespace(&self, namespace: &str) -> Result<(), String> {
         let named = |name: &str| self.kinds.namespaces.contains(name);
         match self.is_own(Some(namespace)) || named(namespace) || named(ALL) {
@@ -68,19 +69,19 @@ impl Reach {
         }
     }
 
-    /// Refuses to list a kind in all namespaces where the role does not say so.
+    /// Rejects listing a kind in all namespaces unless the role does so literally.
     pub(crate) fn everywhere(&self, kind: &str) -> Result<(), String> {
         match self.own.is_none() || self.kinds.everywhere.contains(kind) || self.kinds.namespaces.contains(ALL) {
             true => Ok(()),
             false => Err(format!(
-                "{kind} of all namespaces are listed, and the role does not say so literally: \
-                 say the namespace, or \"*\" in allowNamespaces in watches.yaml"
+                "listing {kind} in all namespaces requires a literal request in the role: \
+                 set the namespace, or add \"*\" to allowNamespaces in watches.yaml"
             )),
         }
     }
 
-    /// Refuses to write an object elsewhere, or one that gives rights, if neither a task nor `watches.yaml` names its
-    /// kind.
+    /// Rejects writing an object outside of the namespace, or one that grants permissions, if neither a task nor
+    /// `watches.yaml` names its kind.
     pub(crate) fn write(
         &self,
         group: &str,
@@ -96,17 +97,18 @@ impl Reach {
         let is_token = group.is_empty() && kind == "Secret" && object["type"] == SERVICE_ACCOUNT_TOKEN;
         let is_guarded = !self.is_own(namespace) || group == RBAC || (group, kind) == TOKEN_REQUEST;
         let what = match () {
-            () if is_guarded && !named.kinds.contains(&id) => "its apiVersion and kind stand",
-            () if is_token && !named.tokens => "its type stands",
+            () if is_guarded && !named.kinds.contains(&id) => "apiVersion and kind",
+            () if is_token && !named.tokens => "type",
             () => return Ok(()),
         };
         Err(format!(
-            "a {kind} may give rights, or lies outside of the object's namespace, and {what} in no definition of the task as it is, but in a \
-             template or a variable: write it into the task, or the kind into allowKinds in watches.yaml"
+            "a {kind} that grants permissions, or is outside of the namespace of the custom resource, requires literal {what} in a definition \
+             of the task, not from a template or variable: write them into the task, or add the kind to allowKinds in watches.yaml"
         ))
     }
 
-    /// Refuses to change an object that exists elsewhere, unless it is that of this run, or the role names it.
+    /// Rejects changing an existing object outside of the namespace, unless it belongs to this run, or the role names
+    /// it.
     pub(crate) fn change(&self, kind: &str, namespace: Option<&str>, name: &str, live: &Value) -> Result<(), String> {
         if self.is_own(namespace) || self.kinds.names.contains(&(kind.to_owned(), name.to_owned())) {
             return Ok(());
@@ -115,13 +117,13 @@ impl Reach {
         match annotation(PRIMARY) == Some(&*self.key) && annotation(PRIMARY_TYPE) == Some(&*self.primary_type) {
             true => Ok(()),
             false => Err(format!(
-                "{kind} {name} was not made for {}, and the role does not name it literally: it is left alone",
+                "{kind} {name} was not created for {}, and the role does not name it literally: it is not changed",
                 self.key
             )),
         }
     }
 
-    /// Marks an object as made for that of this run.
+    /// Annotates an object with the custom resource of this run.
     pub(crate) fn mark(&self, object: &mut Value) {
         let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
         let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(serde_json::Map::new()));
@@ -137,7 +139,7 @@ pub(crate) mod tests {
     use super::*;
     use serde_json::json;
 
-    /// The access of the object `b/a` if its role names these.
+    /// The access of the object `b/a` with a role that names these.
     pub(crate) fn reach(kinds: Kinds) -> Reach {
         let primary_type = "Shop.example.com".to_owned();
         Reach { kinds: Arc::new(kinds), own: Some("b".to_owned()), key: "b/a".to_owned(), primary_type }

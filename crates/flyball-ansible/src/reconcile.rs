@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// By this annotation an object says how often it is looked at again.
+/// The annotation of an object with its reconcile period.
 pub(crate) const RECONCILE_PERIOD: &str = "ansible.sdk.operatorframework.io/reconcile-period";
 
-/// The shortest period that an annotation sets, for users write it.
+/// Minimum reconcile period in an annotation, since users set it.
 const MIN_ANNOTATED_PERIOD: Duration = Duration::from_secs(1);
 
 /// A role or playbook as a reconciler.
@@ -33,11 +33,11 @@ pub(crate) struct Roles {
     /// The role or playbook that runs before an object is deleted.
     pub(crate) finalizer: Option<Box<dyn Execute>>,
     pub(crate) kinds: Arc<Kinds>,
-    /// Whom fields belong to that were patched.
+    /// The field manager of patches.
     pub(crate) manager: String,
     /// Rules for fields that become variables.
     pub(crate) names: Arc<Names>,
-    /// Threads for work that takes long on large objects; without them, it is done in place.
+    /// Threads for expensive work on large objects; without them, it runs inline.
     pub(crate) slots: Option<Slots>,
 }
 
@@ -65,8 +65,8 @@ impl Reconcile for Roles {
         let refused = variables::explain(&given.refused);
         let outcome = self.run(object, given.vars, cx, &*self.executor).await;
         self.write_status(object, &outcome, refused.as_deref(), cx).await?;
-        // After a run that changed something comes another one, so that the status tells how things are and not how
-        // they came about. Waits grow, for roles that change something each time.
+        // A run with changes is followed by another one, so that the status reflects the final state. Delays
+        // increase, for roles that make changes in each run.
         let confirms = self.watch.manage_status && outcome.wrote;
         let again = outcome.requeue_after.or(period);
         ended(outcome)?;
@@ -117,7 +117,7 @@ impl Roles {
             .await
     }
 
-    /// Returns how often the object is looked at again without a change.
+    /// Returns the reconcile period of the object.
     fn period(&self, object: &DynamicObject) -> Result<Option<Duration>, String> {
         let annotation = object.metadata.annotations.as_ref().and_then(|annotations| annotations.get(RECONCILE_PERIOD));
         match annotation {
@@ -126,7 +126,7 @@ impl Roles {
         }
     }
 
-    /// Writes into the status how a run ended, and what tasks want to stand there.
+    /// Writes the outcome of a run and the status fields of tasks.
     async fn write_status(
         &self,
         object: &DynamicObject,
@@ -157,14 +157,14 @@ impl Roles {
             None => Api::all_with(client, &resource),
         };
         let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
-        // With the UID, it cannot land on an object that was made anew under the name.
+        // The UID prevents writing to a new object with the same name.
         let patch = Patch::Merge(json!({"metadata": {"uid": object.metadata.uid}, "status": fields}));
         cx.record_write(&api.patch_status(cx.key().name(), &params, &patch).await?);
         Ok(())
     }
 }
 
-/// Turns a failed run into an error, which is tried again unless no retry mends it.
+/// Converts a failed run to an error, which is retried unless it is permanent.
 fn ended(outcome: Outcome) -> Result<()> {
     match outcome.failure {
         None => Ok(()),
@@ -176,12 +176,12 @@ fn ended(outcome: Outcome) -> Result<()> {
     }
 }
 
-/// Reads the period of an annotation; none if it is zero.
+/// Parses the period of an annotation; `None` if it is zero.
 fn annotated_period(text: &str) -> Result<Option<Duration>, String> {
     match parse_unsigned_duration(text) {
         Some(period) => Ok(Some(period.max(MIN_ANNOTATED_PERIOD)).filter(|_| !period.is_zero())),
         None => Err(format!(
-            "Unable to parse reconcile period annotation: {RECONCILE_PERIOD} is {text:?}, and a duration such as 30s is expected"
+            "Unable to parse reconcile period annotation: {RECONCILE_PERIOD} is {text:?}, but must be a duration such as 30s"
         )),
     }
 }

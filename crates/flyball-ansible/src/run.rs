@@ -1,8 +1,8 @@
-//! The built-in executor: runs plays, task by task, on the cluster of the operator.
+//! The built-in executor: runs plays, task by task, against the cluster of the operator.
 //!
-//! It does what `ansible-playbook` does for the one host `localhost`, with the modules that work on Kubernetes; see
-//! <https://docs.ansible.com/ansible/latest/reference_appendices/playbooks_keywords.html>. Nothing outlives a run but
-//! what is in the cluster, and nothing is read but that: so a run that was cut off is simply run again.
+//! It behaves like `ansible-playbook` for the single host `localhost`, with the modules for Kubernetes; see
+//! <https://docs.ansible.com/ansible/latest/reference_appendices/playbooks_keywords.html>. All state is in the
+//! cluster, so a canceled run is simply repeated.
 
 mod frame;
 mod k8s;
@@ -21,7 +21,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Tasks that one run may execute, items of loops included.
+/// Limit of executed tasks per run, including items of loops.
 const MAX_TASKS: usize = 10_000;
 
 /// Runs a role or a playbook for an object.
@@ -50,7 +50,7 @@ pub(crate) async fn run<'r>(playbook: &'r Playbook, job: Job<'r>) -> Outcome {
     run.outcome
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run<'r> {
     playbook: &'r Playbook,
     job: Job<'r>,
@@ -59,17 +59,17 @@ struct Run<'r> {
     facts: Vars,
     /// Variables from `include_vars`.
     included: Vars,
-    /// Handlers that were asked for.
+    /// Notified handlers.
     notified: BTreeSet<String>,
     executed: usize,
     budget: Arc<Budget>,
 }
 
-/// Why the tasks that follow are not run.
+/// Why the following tasks are skipped.
 enum Stop {
-    /// The play is over, in order.
+    /// The play ended early.
     Play,
-    /// The role is.
+    /// The role ended early.
     Role,
     Failed(TaskError),
 }
@@ -88,7 +88,7 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Creates the scope in which a task is evaluated; variables of a loop are the strongest.
+    /// Creates the scope of a task; loop variables take precedence.
     fn scope(&self, frame: &Frame<'_>, task: &Arc<Vars>, looped: &Vars) -> Arc<Scope> {
         let mut layers = vec![Arc::new(looped.clone()), self.job.extra.clone()];
         layers.extend(frame.params.iter().rev().cloned());
@@ -107,7 +107,7 @@ impl<'r> Run<'r> {
     }
 }
 
-/// Variables that there always are.
+/// Variables that always exist.
 fn implied() -> Arc<Vars> {
     let names = [("inventory_hostname", "localhost"), ("ansible_connection", "local")];
     let var = |value: &str| Var::Data(Arc::new(value.into()));

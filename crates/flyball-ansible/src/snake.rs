@@ -1,21 +1,21 @@
-//! The names of variables: spec keys in snake case, as operator-sdk's ansible operator makes them.
+//! The names of variables: spec keys in snake case, as in operator-sdk's Ansible operator.
 //!
-//! Roles in the field rely on its results, odd ones included, so `mTLS` is `mtls` and `OAuth2Token` is
-//! `_o_auth2_token`. See
+//! Roles rely on its results, including odd ones: `mTLS` becomes `mtls` and `OAuth2Token` becomes `_o_auth2_token`.
+//! See
 //! <https://sdk.operatorframework.io/docs/building-operators/ansible/development-tips/#extra-vars-sent-to-ansible>.
 
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
 
-/// Abbreviations that are words of their own, wherever they stand.
+/// Abbreviations that are separate words at any position.
 const WORDS: [&str; 3] = ["HTTP", "URL", "IP"];
 
-/// A number between letters, where another number follows: `a1b2`.
+/// A number between letters, followed by another number: `a1b2`.
 static NUMBER: LazyLock<regex::Regex> =
-    LazyLock::new(|| regex::Regex::new(r"([a-zA-Z])([0-9]+)([a-zA-Z][0-9]+)").expect("it is one"));
+    LazyLock::new(|| regex::Regex::new(r"([a-zA-Z])([0-9]+)([a-zA-Z][0-9]+)").expect("the pattern is valid"));
 
-/// Converts the keys of an object to snake case, at every depth. On collisions, a key that is in snake case already
-/// wins, else the first.
+/// Converts the keys of an object to snake case, at every depth. On collisions, a key that already is in snake case
+/// takes precedence, else the first one.
 pub(crate) fn snake_keys(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -41,13 +41,13 @@ pub(crate) fn snake(key: &str) -> String {
     let is_upper = text.to_uppercase() == text;
     let text = if is_upper { text.to_owned() } else { WORDS.iter().fold(text.to_owned(), isolate) };
     let words = split(&text);
-    // A word that begins with a capital is no name of a variable of Ansible's, unless it is an abbreviation.
+    // A leading capital is not valid in a variable name, unless it belongs to an abbreviation.
     let is_known = words.first().is_some_and(|first| WORDS.iter().any(|word| word.eq_ignore_ascii_case(first)));
     let prefix = if begins_upper && !is_known { "_" } else { "" };
     format!("{prefix}{}", words.join("_").to_lowercase())
 }
 
-/// Sets an abbreviation, or its plural, apart by underscores.
+/// Surrounds an abbreviation, or its plural, with underscores.
 fn isolate(text: String, word: &&str) -> String {
     let Some((before, after)) = text.split_once(word) else { return text };
     let (plural, after) = match after.strip_prefix('s') {
@@ -58,12 +58,12 @@ fn isolate(text: String, word: &&str) -> String {
     format!("{before}{left}{word}{plural}{right}{after}")
 }
 
-/// Splits at delimiters, and where small letters meet capitals.
+/// Splits at delimiters, and between lower-case and upper-case letters.
 fn split(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
-        let word = words.last_mut().expect("there is one");
+        let word = words.last_mut().expect("there is at least one word");
         let next = letters.peek().copied().unwrap_or('\0');
         let ends = letter.is_ascii_lowercase() && next.is_ascii_uppercase();
         let begins = letter.is_ascii_uppercase() && next.is_ascii_lowercase();

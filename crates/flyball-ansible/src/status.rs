@@ -1,14 +1,15 @@
-//! The status of an object, as operator-sdk's ansible operator writes it.
+//! The status of an object, as in operator-sdk's Ansible operator.
 //!
-//! Three conditions, `Running`, `Successful` and `Failure`, tell how the last run ended; the counts of its tasks stand
-//! in `ansibleResult`. A run that ended as the one before it leaves the status alone, time of completion included.
+//! Three conditions, `Running`, `Successful` and `Failure`, report the outcome of the last run; `ansibleResult`
+//! contains the counts of its tasks. A run with the same outcome as the previous one does not change the status,
+//! including the completion time.
 
 use crate::job::{Outcome, TaskError};
 use crate::run::merge;
 use serde_json::{Map, Value, json};
 
-/// Returns the conditions while the first run for what an object says is under way; `None` if they say so already, or
-/// tell of an earlier run for the same.
+/// Returns the conditions during the first run for a generation; `None` if they are set already, or if a run for it
+/// has finished before.
 pub(crate) fn running(before: &Value, generation: i64) -> Option<Vec<Value>> {
     let known = condition(before, "Running");
     if known.is_some_and(|known| known["observedGeneration"].as_i64() >= Some(generation)) {
@@ -22,7 +23,7 @@ pub(crate) fn running(before: &Value, generation: i64) -> Option<Vec<Value>> {
     Some(joined(before, &[], conditions))
 }
 
-/// Returns the conditions when a run is over.
+/// Returns the conditions after a run.
 pub(crate) fn done(before: &Value, outcome: &Outcome, now: &str) -> Vec<Value> {
     let failed = outcome.failure.as_ref();
     let told_by = if failed.is_some() { "Failure" } else { "Running" };
@@ -48,7 +49,7 @@ pub(crate) fn done(before: &Value, outcome: &Outcome, now: &str) -> Vec<Value> {
     joined(before, asked, own.collect())
 }
 
-/// Returns the conditions when a run could not begin.
+/// Returns the conditions when a run could not start.
 pub(crate) fn refused(before: &Value, problem: &str) -> Vec<Value> {
     let outcome = Outcome { failure: Some(TaskError::new(problem)), ..Outcome::default() };
     let mut conditions = done(before, &outcome, "");
@@ -60,10 +61,10 @@ pub(crate) fn refused(before: &Value, problem: &str) -> Vec<Value> {
     conditions
 }
 
-/// The condition that tells of fields that become no variables.
+/// The condition about fields that do not become variables.
 const VARIABLES: &str = "VariablesAccepted";
 
-/// Adds which fields of the spec became no variables. A condition that told of some tells when there are none any more.
+/// Adds the condition about rejected fields. An existing condition is updated when no fields are rejected any more.
 pub(crate) fn tell_of_variables(conditions: &mut Vec<Value>, refused: Option<&str>) {
     let told = conditions.iter().position(|condition| condition["type"] == VARIABLES);
     let told = told.map(|told| conditions.remove(told));
@@ -75,7 +76,7 @@ pub(crate) fn tell_of_variables(conditions: &mut Vec<Value>, refused: Option<&st
     conditions.push(json!({"type": VARIABLES, "status": status, "reason": reason, "message": message}));
 }
 
-/// Returns what the status is to be besides its conditions, if that is not what it is.
+/// Returns the new status besides conditions, if it differs from the current one.
 pub(crate) fn fields(before: &Value, outcome: &Outcome, with_conditions: bool) -> Option<Value> {
     let mut asked = outcome.status.clone();
     let before = before.as_object().cloned().unwrap_or_default();
@@ -97,7 +98,7 @@ fn condition<'s>(status: &'s Value, kind: &str) -> Option<&'s Value> {
     status["conditions"].as_array()?.iter().find(|condition| condition["type"] == *kind)
 }
 
-/// Returns the counts of a run; a run that counted what the one before it did keeps its time.
+/// Returns the counts of a run; equal counts keep their completion time.
 fn result(known: Option<&Value>, outcome: &Outcome, now: &str) -> Value {
     let mut result = json!({
         "ok": outcome.ok,

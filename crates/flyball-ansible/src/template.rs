@@ -1,8 +1,7 @@
-//! Jinja as Ansible uses it: expressions that give values, texts with expressions in them, variables that are
-//! templates.
+//! Jinja as used by Ansible: expressions with typed values, texts with expressions, and variables that are templates.
 //!
-//! Only what the author of a role wrote is ever a template. What came out of one, what a task returned and what users
-//! write into objects is [data](Var::Data), whatever it looks like.
+//! Only text of the role's author is ever a template. Results of templates and tasks and text of users are
+//! [data](Var::Data), and never evaluated.
 
 mod budget;
 mod check;
@@ -24,36 +23,37 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehav
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-/// The fuel of one evaluation, which is tried with the least first. A loop of a thousand turns takes some ten thousand.
+/// The fuel limits of one evaluation, tried in ascending order. A loop of a thousand iterations takes some ten
+/// thousand.
 ///
-/// The engine does not say how much fuel an expression took, or anything that failed. So a [`Budget`] is charged by the
-/// step.
+/// The engine does not report the fuel taken by an expression or by failed evaluations. So a [`Budget`] is charged by
+/// limit.
 const FUEL: [u64; 5] = [64, 512, 4_096, 32_768, 262_144];
-/// The bytes that are as much work as one unit of fuel, as the engine has it.
+/// The number of bytes that cost one unit of fuel, as in the engine.
 pub(crate) const BYTES_PER_FUEL: usize = 64;
-/// Nesting depth of a value, since walks over it recurse.
+/// Nesting limit of a value, since traversals recurse.
 const MAX_DEPTH: usize = 512;
-/// Bytes of a template's output: more than an API server accepts.
+/// Size limit of a template's output: more than an API server accepts.
 const MAX_OUTPUT_BYTES: usize = 4 << 20;
 
-/// The engines, one for each step of [`FUEL`].
+/// The engines, one for each limit in [`FUEL`].
 static ENGINES: LazyLock<Vec<Environment<'static>>> = LazyLock::new(|| FUEL.into_iter().map(engine).collect());
 
-/// The engine that checks templates, which takes no fuel.
+/// The engine that validates templates, without fuel limit.
 static ENGINE: LazyLock<&Environment<'static>> = LazyLock::new(|| &ENGINES[0]);
 
-/// Creates an engine, with all filters, tests and functions that there are.
+/// Creates an engine, with all supported filters, tests and functions.
 fn engine(fuel: u64) -> Environment<'static> {
     let mut env = Environment::new();
     env.set_undefined_behavior(UndefinedBehavior::Chainable);
     env.set_auto_escape_callback(|_| AutoEscape::None);
     let syntax = SyntaxConfig::builder().trim_blocks(true).keep_trailing_newline(true).build();
-    env.set_syntax(syntax.expect("no delimiters are changed"));
+    env.set_syntax(syntax.expect("the default delimiters are valid"));
     env.set_fuel(Some(fuel));
     env.set_unknown_method_callback(functions::method);
     env.set_formatter(|out, state, value| {
         weigh(state, value)?;
-        // As Python prints them.
+        // In Python's format.
         let text = match value {
             value if value.is_undefined() => return Err(undefined()),
             value if value.is_none() => "".to_owned(),
@@ -66,7 +66,7 @@ fn engine(fuel: u64) -> Environment<'static> {
             }
             value => value.to_string(),
         };
-        out.write_str(&text).map_err(|_| Error::new(ErrorKind::WriteFailure, "there is no room for the text"))
+        out.write_str(&text).map_err(|_| Error::new(ErrorKind::WriteFailure, "the output is too large"))
     });
     filters::add(&mut env);
     tests::add(&mut env);
@@ -74,7 +74,7 @@ fn engine(fuel: u64) -> Environment<'static> {
     env
 }
 
-/// The names of functions, which are no variables.
+/// The names of functions, which are not variables.
 static FUNCTIONS: LazyLock<BTreeSet<String>> =
     LazyLock::new(|| ENGINE.globals().map(|(name, _)| name.to_owned()).collect());
 
@@ -87,10 +87,10 @@ fn refuse(problem: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, problem.into())
 }
 
-/// Refuses to make a text that would be too long.
+/// Rejects a text that exceeds the size limit.
 fn check_size(what: &str, size: usize) -> Result<(), Error> {
     if size > MAX_OUTPUT_BYTES {
-        Err(refuse(format!("{what} gives more than {MAX_OUTPUT_BYTES} bytes")))
+        Err(refuse(format!("the result of {what} exceeds {MAX_OUTPUT_BYTES} bytes")))
     } else {
         Ok(())
     }
@@ -103,7 +103,7 @@ fn weigh(state: &State<'_, '_>, value: &Value) -> Result<(), Error> {
 
 fn weigh_within(state: &State<'_, '_>, value: &Value, depth: usize) -> Result<(), Error> {
     let Some(inner) = depth.checked_sub(1) else {
-        return Err(refuse(format!("the value is nested more than {MAX_DEPTH} deep")));
+        return Err(refuse(format!("the value is nested deeper than {MAX_DEPTH}")));
     };
     if let Some(text) = value.as_str() {
         return state.consume_fuel(1 + (text.len() / BYTES_PER_FUEL) as u64);
@@ -121,11 +121,11 @@ fn weigh_within(state: &State<'_, '_>, value: &Value, depth: usize) -> Result<()
     }
 }
 
-/// Returns how much fuel it takes to go through a value.
+/// Returns the fuel for traversing a value.
 ///
 /// # Errors
-/// It is nested too deep: what goes through it recurses, and tasks may nest a variable once more in each turn of a
-/// loop.
+/// If it is nested too deep: traversals recurse, and tasks may nest a variable one level deeper in each iteration of
+/// a loop.
 fn weight(value: &serde_json::Value) -> Result<u64, String> {
     weight_within(value, MAX_DEPTH)
 }
@@ -133,7 +133,7 @@ fn weight(value: &serde_json::Value) -> Result<u64, String> {
 fn weight_within(value: &serde_json::Value, depth: usize) -> Result<u64, String> {
     use serde_json::Value as Json;
     let of_text = |text: &str| 1 + (text.len() / BYTES_PER_FUEL) as u64;
-    let inner = depth.checked_sub(1).ok_or_else(|| format!("the value is nested more than {MAX_DEPTH} deep"))?;
+    let inner = depth.checked_sub(1).ok_or_else(|| format!("the value is nested deeper than {MAX_DEPTH}"))?;
     match value {
         Json::String(text) => Ok(of_text(text)),
         Json::Array(items) => items.iter().try_fold(1, |sum, item| Ok(sum + weight_within(item, inner)?)),
@@ -149,12 +149,12 @@ fn from_json(value: impl serde::Serialize) -> Value {
     Value::from(Serde(value))
 }
 
-/// Converts a value of the engine.
+/// Converts a value from the engine.
 fn to_json(value: &Value) -> Result<serde_json::Value, Error> {
     serde_json::to_value(value).map_err(|error| refuse(error.to_string()))
 }
 
-/// Writes an error in one line, without the places in texts that nobody sees.
+/// Formats an error on one line, without positions in internal texts.
 fn explain(error: &Error) -> String {
     let mut text = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     let mut source = std::error::Error::source(error);
@@ -163,14 +163,14 @@ fn explain(error: &Error) -> String {
             Some(cause) => cause.detail().map_or_else(|| cause.kind().to_string(), str::to_owned),
             None => cause.to_string(),
         };
-        // What wraps an error only says that it could not be evaluated.
+        // Outer errors only report that the evaluation failed.
         text = cause_text;
         source = cause.source();
     }
     text
 }
 
-/// Follows the quotes of an expression, letter by letter.
+/// Tracks the quotes of an expression, character by character.
 #[derive(Default)]
 struct Quotes {
     open: Option<char>,
@@ -196,7 +196,7 @@ impl Quotes {
     }
 }
 
-/// Returns the expression of a text that consists of one and nothing else, which then gives a value and not a text.
+/// Returns the expression of a text that is a single expression, which evaluates to a typed value.
 fn sole_expression(text: &str) -> Option<&str> {
     let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
     let (mut quotes, mut depth) = (Quotes::default(), 0_i32);
@@ -214,7 +214,7 @@ fn sole_expression(text: &str) -> Option<&str> {
     (!quotes.are_open() && depth == 0).then(|| inner.strip_suffix('-').unwrap_or(inner).trim())
 }
 
-/// Returns true if a text is anything but itself.
+/// Returns true if a text contains a template.
 pub(crate) fn is_template(text: &str) -> bool {
     text.contains("{{") || text.contains("{%") || text.contains("{#")
 }

@@ -1,4 +1,4 @@
-//! The variables that an object gives a run, as operator-sdk's ansible operator passes them.
+//! The variables of an object for a run, as in operator-sdk's Ansible operator.
 //!
 //! See <https://sdk.operatorframework.io/docs/building-operators/ansible/development-tips/#extra-vars-sent-to-ansible>.
 
@@ -14,22 +14,22 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Refused fields that a message names, and characters of each name.
+/// Limits of rejected fields in a message, and of characters per name.
 const MAX_NAMES_SHOWN: usize = 10;
 const MAX_NAME_LENGTH: usize = 64;
 
-/// The variables of a run, and the fields of the spec that became none.
+/// The variables of a run, and the rejected fields of the spec.
 #[derive(Debug, Default)]
 pub(crate) struct RunVariables {
     pub(crate) vars: Vars,
-    /// In the order of their names.
+    /// Sorted by name.
     pub(crate) refused: Vec<(String, Reason)>,
 }
 
-/// Returns the variables of a run: name and namespace, the fields of the spec, the whole object, and what
-/// `watches.yaml` says, which is stronger.
+/// Returns the variables of a run: name and namespace, the fields of the spec, the whole object, and the `vars` of
+/// `watches.yaml`, which take precedence.
 ///
-/// What comes from the object is data; only what the operator's author wrote are templates.
+/// Values from the object are data; only values of the operator's author are templates.
 pub(crate) fn of(object: &DynamicObject, watch: &Watch, names: &Names, finalizes: bool) -> RunVariables {
     let (fields, refused) = of_object(object, watch, names);
     let mut vars = data(fields);
@@ -43,14 +43,14 @@ pub(crate) fn of(object: &DynamicObject, watch: &Watch, names: &Names, finalizes
 fn of_object(object: &DynamicObject, watch: &Watch, names: &Names) -> (BTreeMap<String, Value>, Vec<(String, Reason)>) {
     let spec = object.data.get("spec").filter(|spec| spec.is_object()).cloned().unwrap_or_else(|| json!({}));
     let place = json!({"name": object.metadata.name, "namespace": object.metadata.namespace});
-    // An object that serializes is a map, and this one came as JSON.
+    // A serialized object is a map, and this one was JSON before.
     let whole = serde_json::to_value(object).unwrap_or_default();
     let own: BTreeMap<_, _> =
         own_names(&watch.gvk).into_iter().zip([place.clone(), place, whole, spec.clone()]).collect();
     let (mut vars, mut refused) = (BTreeMap::new(), Vec::new());
     let fields = spec.as_object().into_iter().flatten();
     let named = |field: &String| if watch.snake_case { snake(field) } else { field.clone() };
-    // A field that is spelled as its variable comes before others of the same name.
+    // A field with the exact name of its variable takes precedence over others.
     let mut fields: Vec<_> = fields.map(|(field, value)| (named(field), field, value)).collect();
     fields.sort_by_key(|(name, field, _)| (name != *field, *field));
     for (name, field, value) in fields {
@@ -69,14 +69,14 @@ fn of_object(object: &DynamicObject, watch: &Watch, names: &Names) -> (BTreeMap<
     (vars, refused)
 }
 
-/// Describes the fields that became no variables; `None` if all did.
+/// Describes the rejected fields; `None` if there are none.
 pub(crate) fn explain(refused: &[(String, Reason)]) -> Option<String> {
     if refused.is_empty() {
         return None;
     }
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (field, reason) in refused.iter().take(MAX_NAMES_SHOWN) {
-        // Escaped, for it may hold anything.
+        // Escaped, since it may contain any character.
         let mut shown: String = field.chars().take(MAX_NAME_LENGTH).flat_map(char::escape_debug).collect();
         if field.chars().nth(MAX_NAME_LENGTH).is_some() {
             shown.push('…');
@@ -88,7 +88,7 @@ pub(crate) fn explain(refused: &[(String, Reason)]) -> Option<String> {
     if refused.len() > MAX_NAMES_SHOWN {
         parts.push(format!("and {} more", refused.len() - MAX_NAMES_SHOWN));
     }
-    // The count comes first, for where the end of a message is cut off.
+    // The count comes first, since long messages are truncated.
     let fields = if refused.len() == 1 { "field of the spec is" } else { "fields of the spec are" };
     Some(format!("{} {fields} not passed to the role as variables: {}", refused.len(), parts.join("; ")))
 }
@@ -145,7 +145,7 @@ mod tests {
             let Var::Data(meta) = &vars["meta"] else { panic!("it is data") };
             assert_eq!(**meta, json!({"name": "a", "namespace": "b"}));
             let Var::Data(whole) = &vars["_example_com_shop_spec"] else { panic!("it is data") };
-            assert_eq!(**whole, spec, "all of it stays in reach");
+            assert_eq!(**whole, spec, "the whole spec stays accessible");
         }
     }
 
@@ -170,10 +170,7 @@ mod tests {
         let mut refused = vec![("vars".to_owned(), Reason::Magic), ("x\n{{ y }}".to_owned(), Reason::NotAName)];
         refused.extend((0..50).map(|number| (format!("{long}{number}"), Reason::Role)));
         let message = explain(&refused).unwrap();
-        assert!(
-            message.contains("vars (Ansible acts on variables of this name)") && message.contains("x\\n{{ y }}"),
-            "{message}"
-        );
+        assert!(message.contains("vars (reserved by Ansible)") && message.contains("x\\n{{ y }}"), "{message}");
         assert!(message.starts_with("52 fields of the spec are not passed"), "{message}");
         assert!(message.ends_with("; and 42 more") && message.len() < 2000, "{message}");
         let one = explain(&refused[..1]).unwrap();

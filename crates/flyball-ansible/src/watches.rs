@@ -1,4 +1,4 @@
-//! `watches.yaml`: which kind is reconciled by which role or playbook.
+//! `watches.yaml`: the role or playbook of each kind.
 
 use crate::error::{Error, Result};
 use crate::fields::{Fields, Mistake};
@@ -14,29 +14,29 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A `watches.yaml`, as operator-sdk's ansible operator reads it.
+/// A `watches.yaml`, in the format of operator-sdk's Ansible operator.
 ///
-/// Every entry names a kind by `group`, `version` and `kind`, and a `role` or a `playbook` that reconciles it; see the
-/// [fields]. References to environment variables, `$NAME` and `${NAME}`, are replaced where the variable exists. Roles
-/// are looked for below `ANSIBLE_ROLES_PATH`, in the folder `roles` beside the file, and as a path that begins beside
-/// the file.
+/// Every entry has `group`, `version` and `kind`, and a `role` or a `playbook` that reconciles the kind; see the
+/// [fields]. References to environment variables, `$NAME` and `${NAME}`, are replaced if the variable exists. Roles
+/// are searched below `ANSIBLE_ROLES_PATH`, in the folder `roles` beside the file, and as a path relative to the
+/// file.
 ///
-/// Four fields are not operator-sdk's. `allowVariables` lists names that fields of the spec may have as variables
-/// although Ansible or the role uses them. `allowNamespaces` lists namespaces, or `*`, in which namespaced objects may
-/// have things done besides their own. `allowKinds` lists group, version and kind of objects outside of that namespace,
-/// or of RBAC, that templates and variables may name; otherwise a task has to. `passEnvironment` lists environment
-/// variables of the operator that roles get to see.
+/// Four fields are extensions of operator-sdk's format. `allowVariables` lists variable names that fields of the spec
+/// may have although Ansible or the role uses them. `allowNamespaces` lists namespaces, or `*`, that runs for
+/// namespaced objects may access besides their own. `allowKinds` lists group, version and kind of objects outside of
+/// that namespace, or of RBAC, that templates and variables may create; otherwise only tasks may. `passEnvironment`
+/// lists environment variables of the operator that roles may read.
 ///
 /// [fields]: https://sdk.operatorframework.io/docs/building-operators/ansible/reference/watches/
 #[derive(Clone, Debug)]
 pub struct Watches {
     pub(crate) path: PathBuf,
     pub(crate) entries: Vec<Watch>,
-    /// Runs are polled where they are awaited.
+    /// Runs are polled by the caller.
     pub(crate) repeats: bool,
 }
 
-/// One entry: a kind, and what reconciles it.
+/// An entry: a kind, and its role or playbook.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
     pub(crate) gvk: GroupVersionKind,
@@ -49,18 +49,18 @@ pub(crate) struct Watch {
     pub(crate) watch_cluster_scoped: bool,
     pub(crate) watch_annotations: bool,
     pub(crate) snake_case: bool,
-    /// Dependents whose changes wake nobody.
+    /// Dependents whose changes trigger no reconcile.
     pub(crate) not_watched: Vec<GroupVersionKind>,
-    /// Labels that objects must have, as a selector in text.
+    /// A label selector, as a string.
     pub(crate) selector: Option<String>,
     pub(crate) concurrency: Option<usize>,
-    /// Fields of the spec that become variables although their names are refused otherwise, as variables are spelled.
+    /// Fields of the spec that become variables although their names are rejected by default, as variable names.
     pub(crate) allow_variables: BTreeSet<String>,
-    /// Namespaces in which a namespaced object may have things done besides its own; `*` for all.
+    /// Namespaces that a run for a namespaced object may access besides its own; `*` for all.
     pub(crate) allow_namespaces: BTreeSet<String>,
-    /// Kinds outside of the object's namespace, or of RBAC, that need not stand literally in a task.
+    /// Kinds outside of the object's namespace, or of RBAC, that need not be literal in a task.
     pub(crate) allow_kinds: Vec<GroupVersionKind>,
-    /// Environment variables that roles get to see.
+    /// Environment variables that roles may read.
     pub(crate) pass_environment: BTreeSet<String>,
 }
 
@@ -83,19 +83,19 @@ impl Default for Runs {
 #[derive(Clone, Debug)]
 pub(crate) struct Finalizer {
     pub(crate) name: String,
-    /// The role or playbook, if it is another one than for objects that are not deleted.
+    /// The role or playbook, if it differs from that of the entry.
     pub(crate) runs: Option<Runs>,
     pub(crate) vars: Map<String, Value>,
 }
 
 impl Watches {
-    /// Reads the file, and finds the roles and playbooks that it names.
+    /// Reads the file, and finds its roles and playbooks.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read or is invalid YAML; when an entry has a field that does not exist, lacks one, has
-    /// both a role and a playbook or neither, or names one that is not there; when two entries are of one kind. The
-    /// error names file, entry and field.
+    /// If the file cannot be read or is invalid YAML; if an entry has an unknown field, lacks one, has both a role
+    /// and a playbook or neither, or refers to a missing one; if two entries have the same kind. The error contains
+    /// file, entry and field.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let text = yaml::text(path)?;
@@ -106,7 +106,7 @@ impl Watches {
             _ => {
                 return Err(Error::file(
                     path,
-                    "it is not a list of entries, each with group, version, kind, and role or playbook",
+                    "must be a list of entries, each with group, version, kind, and role or playbook",
                 ));
             }
         };
@@ -126,7 +126,7 @@ impl Watches {
             if !known.insert(watch.gvk.clone()) {
                 return Err(refuse(Mistake::new(
                     "kind",
-                    "another entry is of this group, version and kind: join them",
+                    "another entry has the same group, version and kind: merge the entries",
                 )));
             }
             watches.entries.push(watch);
@@ -134,18 +134,18 @@ impl Watches {
         Ok(watches)
     }
 
-    /// Evaluates templates of the built-in executor on the runtime's own thread, so that simulations repeat. What takes
-    /// long to evaluate holds up the operator then; otherwise it has other threads.
+    /// Evaluates templates of the built-in executor on the runtime's own thread, so that simulations are
+    /// reproducible. Expensive templates then block the operator; by default, they run on other threads.
     pub fn repeatable(self) -> Self {
         Self { repeats: true, ..self }
     }
 
-    /// Returns the folder of the file, in which the project is.
+    /// Returns the folder of the file, which is the project folder.
     pub fn folder(&self) -> &Path {
         self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
 
-    /// Returns the kinds that are reconciled, with regular plurals.
+    /// Returns the reconciled kinds, with regular plurals.
     pub fn kinds(&self) -> Vec<Kind> {
         self.entries.iter().map(|watch| Kind::new(&watch.gvk.group, &watch.gvk.version, &watch.gvk.kind)).collect()
     }
@@ -164,7 +164,7 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
     let period = match fields.text("reconcilePeriod")? {
         None => None,
         Some(text) => Some(parse_unsigned_duration(&text).ok_or_else(|| {
-            Mistake::new("reconcilePeriod", format!("invalid duration {text:?}; examples are 30s and 1h30m"))
+            Mistake::new("reconcilePeriod", format!("invalid duration {text:?}: use a duration such as 30s or 1h30m"))
         })?),
     };
     let not_watched = read_kinds(&mut fields, "blacklist")?;
@@ -173,7 +173,7 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
         None => None,
         Some(selector) => {
             let unreadable = |error: serde_json::Error| {
-                Mistake::new("selector", format!("{error}: matchLabels and matchExpressions are expected"))
+                Mistake::new("selector", format!("{error}: expected matchLabels or matchExpressions"))
             };
             selector_text(&serde_json::from_value(selector).map_err(unreadable)?)?
         }
@@ -181,7 +181,7 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
     let snake_case = fields.boolean("snakeCaseParameters")?.unwrap_or(true);
     let allow_variables = fields.names("allowVariables")?;
     allow_variables.iter().try_for_each(|name| check_variable(name, &gvk, snake_case))?;
-    let runs = runs.ok_or_else(|| Mistake::new("role", "neither a role nor a playbook is named: name one"))?;
+    let runs = runs.ok_or_else(|| Mistake::new("role", "required: a role or a playbook"))?;
     let watch = Watch {
         concurrency: concurrency(&gvk),
         gvk,
@@ -201,27 +201,26 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
         allow_kinds,
         pass_environment: fields.names("passEnvironment")?,
     };
-    // What users write is never taken for a template, whatever this says; and nothing is left of runs that could be
-    // kept.
+    // Text of users is never a template, independent of this field; and runs leave no artifacts.
     fields.boolean("markUnsafe")?;
     fields.number("maxRunnerArtifacts")?;
     fields.finish()?;
     Ok(watch)
 }
 
-/// Refuses a name in `allowVariables` that no field of a spec can have as a variable.
+/// Rejects a name in `allowVariables` that no field of a spec can have as variable name.
 fn check_variable(name: &str, gvk: &GroupVersionKind, snake_case: bool) -> Result<(), Mistake> {
     let refuse = |problem: String| Err(Mistake::new("allowVariables", problem));
     match never_allowed(name, &own_names(gvk)) {
         Some(Reason::Operator) => refuse(format!(
-            "{name} is a variable of the operator itself, and no field of the spec can replace it: remove the name here, and give the \
-             field another one"
+            "{name} is reserved for a variable of the operator, which no field of the spec can replace: remove the name, and rename the \
+             field"
         )),
-        Some(_) => refuse(format!(
-            "invalid variable name {name:?}: use letters, digits and _, without a digit at the beginning"
-        )),
+        Some(_) => {
+            refuse(format!("invalid variable name {name:?}: use letters, digits and _, not starting with a digit"))
+        }
         None if snake_case && snake(name) != name => {
-            refuse(format!("{name} is {} as a variable, as snakeCaseParameters has it: write that", snake(name)))
+            refuse(format!("snakeCaseParameters converts {name} to {}: use that name", snake(name)))
         }
         None => Ok(()),
     }
@@ -231,7 +230,7 @@ fn read_kind(fields: &mut Fields) -> Result<GroupVersionKind, Mistake> {
     let group = fields.text("group")?.unwrap_or_default();
     let mut needed = |name: &'static str| match fields.text(name)? {
         Some(text) if !text.is_empty() => Ok(text),
-        _ => Err(Mistake::new(name, format!("it is missing: every kind needs one, such as {}", example(name)))),
+        _ => Err(Mistake::new(name, format!("required, such as {}", example(name)))),
     };
     Ok(GroupVersionKind::new(&group, &needed("version")?, &needed("kind")?))
 }
@@ -254,7 +253,7 @@ fn read_kinds(fields: &mut Fields, name: &'static str) -> Result<Vec<GroupVersio
         }
         Some(other) => Err(Mistake::new(
             name,
-            format!("it is {}, and a list of maps with group, version and kind is expected", what(&other)),
+            format!("must be a list of maps with group, version and kind, not {}", what(&other)),
         )),
     }
 }
@@ -266,19 +265,19 @@ fn example(name: &str) -> &'static str {
 fn read_finalizer(finalizer: Value, folder: &Path) -> Result<Finalizer, Mistake> {
     let mut fields = Fields::of(finalizer)?;
     let name = fields.text("name")?.unwrap_or_default();
-    // The API server takes no other names.
+    // The API server rejects other names.
     let is_qualified = name.split_once('/').is_some_and(|(domain, rest)| domain.contains('.') && !rest.is_empty());
     if !is_qualified {
         return Err(Mistake::new(
             "name",
-            format!("invalid finalizer name {name:?}; an example is cache.example.com/finalizer"),
+            format!("invalid finalizer name {name:?}: use a qualified name such as cache.example.com/finalizer"),
         ));
     }
     let runs = read_runs(&mut fields, folder)?;
     let vars = fields.map("vars")?;
     fields.finish()?;
     if runs.is_none() && vars.is_empty() {
-        return Err(Mistake::new("", "it has neither a role, nor a playbook, nor vars: name what is to be done"));
+        return Err(Mistake::new("", "required: a role, a playbook, or vars"));
     }
     Ok(Finalizer { name, runs, vars })
 }
@@ -286,7 +285,9 @@ fn read_finalizer(finalizer: Value, folder: &Path) -> Result<Finalizer, Mistake>
 fn read_runs(fields: &mut Fields, folder: &Path) -> Result<Option<Runs>, Mistake> {
     let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
     match (filled(fields.text("role")?), filled(fields.text("playbook")?)) {
-        (Some(_), Some(_)) => Err(Mistake::new("playbook", "there is a role as well: leave one of them out")),
+        (Some(_), Some(_)) => {
+            Err(Mistake::new("playbook", "role and playbook are mutually exclusive: remove one of them"))
+        }
         (Some(role), None) => find_role(folder, &role).map(|path| Some(Runs::Role(path))),
         (None, Some(playbook)) => {
             let path = folder.join(&playbook);
@@ -294,7 +295,7 @@ fn read_runs(fields: &mut Fields, folder: &Path) -> Result<Option<Runs>, Mistake
                 true => Ok(Some(Runs::Playbook(path))),
                 false => Err(Mistake::new(
                     "playbook",
-                    format!("there is no file {}: paths begin at the folder of watches.yaml", path.display()),
+                    format!("file {} not found: paths are relative to the folder of watches.yaml", path.display()),
                 )),
             }
         }
@@ -311,7 +312,7 @@ fn find_role(folder: &Path, role: &str) -> Result<PathBuf, Mistake> {
             Err(Mistake::new(
                 "role",
                 format!(
-                    "there is no role {role}; it was looked for at {}: name its folder, or add that of all roles to \
+                    "role {role} not found in {}: set the path of its folder, or add the parent folder to \
                      ANSIBLE_ROLES_PATH",
                     places.join(", ")
                 ),
@@ -320,8 +321,8 @@ fn find_role(folder: &Path, role: &str) -> Result<PathBuf, Mistake> {
     }
 }
 
-/// Returns where a role may be: as a path, below `ANSIBLE_ROLES_PATH`, among the project's roles, as a path in the
-/// project.
+/// Returns the possible paths of a role: as a path, below `ANSIBLE_ROLES_PATH`, in the project's roles, as a path in
+/// the project.
 pub(crate) fn role_places(folder: &Path, role: &str) -> Vec<PathBuf> {
     if Path::new(role).is_absolute() {
         return vec![role.into()];
@@ -333,14 +334,14 @@ pub(crate) fn role_places(folder: &Path, role: &str) -> Vec<PathBuf> {
     places
 }
 
-/// Reads how many objects are reconciled at the same time, which operator-sdk takes from the environment.
+/// Reads the maximum number of concurrent reconciles, which operator-sdk reads from the environment.
 fn concurrency(gvk: &GroupVersionKind) -> Option<usize> {
     let name = format!("{}_{}", gvk.kind, gvk.group).replace('.', "_").to_uppercase();
     let value = |prefix: &str| env::var(format!("{prefix}_{name}")).ok()?.parse().ok().filter(|workers| *workers > 0);
     value("MAX_CONCURRENT_RECONCILES").or_else(|| value("WORKER"))
 }
 
-/// Replaces references to variables; those to variables that do not exist stay.
+/// Replaces references to environment variables; references to unset variables stay.
 fn expand(text: &str, variable: impl Fn(&str) -> Option<String>) -> String {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
@@ -365,7 +366,7 @@ fn expand(text: &str, variable: impl Fn(&str) -> Option<String>) -> String {
     expanded + rest
 }
 
-/// Writes a selector as lists take it.
+/// Formats a selector for list requests.
 fn selector_text(selector: &LabelSelector) -> Result<Option<String>, Mistake> {
     let mut terms: Vec<String> = Vec::new();
     terms.extend(selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}={value}")));
@@ -410,29 +411,29 @@ mod tests {
         check(json!(["a"]), "", "a list");
         check(json!({"group": "a.io", "kind": "A"}), "version", "missing");
         let with = |field: &str, value: Value| json!({"group": "a.io", "version": "v1", "kind": "A", "role": "/", field: value});
-        check(with("allowVariables", json!(["meta"])), "allowVariables", "give the field another");
-        check(with("allowVariables", json!(["Meta"])), "allowVariables", "of the operator itself");
-        check(with("allowVariables", json!(["_a_io_a_spec"])), "allowVariables", "of the operator itself");
+        check(with("allowVariables", json!(["meta"])), "allowVariables", "rename the field");
+        check(with("allowVariables", json!(["Meta"])), "allowVariables", "of the operator");
+        check(with("allowVariables", json!(["_a_io_a_spec"])), "allowVariables", "of the operator");
         check(with("allowVariables", json!(["a-b"])), "allowVariables", "invalid variable name");
-        check(with("allowVariables", json!(["hostVars"])), "allowVariables", "host_vars as a variable");
+        check(with("allowVariables", json!(["hostVars"])), "allowVariables", "to host_vars");
         assert!(read_entry(with("allowVariables", json!(["vars", "host_vars"])), &folder).is_ok());
         check(
             with("blacklist", json!([{"version": "v1", "kind": "A"}, {"kind": "B"}])),
             "blacklist[1].version",
             "missing",
         );
-        check(with("allowKinds", json!(["A"])), "allowKinds[0]", "a map is expected");
+        check(with("allowKinds", json!(["A"])), "allowKinds[0]", "must be a map");
         check(with("allowKinds", json!({})), "allowKinds", "a list of maps");
-        check(with("selector", json!({"matchLabels": 3})), "selector", "matchExpressions are expected");
+        check(with("selector", json!({"matchLabels": 3})), "selector", "expected matchLabels or matchExpressions");
         check(json!({"version": "v1", "kind": 3}), "kind", "a number");
         check(json!({"version": "v1", "kind": "A"}), "role", "neither");
-        check(json!({"version": "v1", "kind": "A", "role": "none-such"}), "role", "there is no role none-such");
-        check(json!({"version": "v1", "kind": "A", "playbook": "none.yml"}), "playbook", "there is no file");
-        check(json!({"version": "v1", "kind": "A", "role": "/", "playbook": "b"}), "playbook", "a role as well");
+        check(json!({"version": "v1", "kind": "A", "role": "none-such"}), "role", "role none-such not found");
+        check(json!({"version": "v1", "kind": "A", "playbook": "none.yml"}), "playbook", "not found");
+        check(json!({"version": "v1", "kind": "A", "role": "/", "playbook": "b"}), "playbook", "mutually exclusive");
         check(
             json!({"version": "v1", "kind": "A", "role": "/", "rule": "b"}),
             "rule",
-            "no such field; there are allowKinds, allowNamespaces",
+            "unknown field; expected one of allowKinds, allowNamespaces",
         );
         check(json!({"version": "v1", "kind": "A", "role": "/", "reconcilePeriod": "5"}), "reconcilePeriod", "30s");
         check(

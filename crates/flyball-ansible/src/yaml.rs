@@ -1,17 +1,17 @@
-//! YAML as Ansible reads it: `yes` and `on` are true.
+//! YAML as Ansible parses it: `yes` and `on` are true.
 
 use crate::error::{Error, Result};
 use serde_json::Value;
 use std::path::Path;
 
-/// Bytes of a file: a larger one was not written by hand.
+/// Size limit of a file: larger ones were not written by hand.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// Reads a text file of reasonable size.
+/// Reads a text file within the size limit.
 pub(crate) fn text(path: &Path) -> Result<String> {
     let size = std::fs::metadata(path).map_err(|error| Error::read(path, &error))?.len();
     if size > MAX_FILE_BYTES {
-        return Err(Error::file(path, format_args!("it has {size} bytes, and no more than {MAX_FILE_BYTES} are read")));
+        return Err(Error::file(path, format_args!("the file has {size} bytes, but the limit is {MAX_FILE_BYTES}")));
     }
     std::fs::read_to_string(path).map_err(|error| Error::read(path, &error))
 }
@@ -22,15 +22,15 @@ pub(crate) fn file(path: &Path) -> Result<Value> {
     match documents.len() {
         0 => Ok(Value::Null),
         1 => Ok(documents.remove(0)),
-        several => Err(Error::file(path, format_args!("it has {several} documents, and one is expected"))),
+        several => Err(Error::file(path, format_args!("expected one document, found {several}"))),
     }
 }
 
-/// Reads all documents of a text that are not empty.
+/// Parses all non-empty documents of a text.
 pub(crate) fn documents(text: &str) -> Result<Vec<Value>, String> {
     let options = serde_saphyr::options! { legacy_octal_numbers: true };
     let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
-        // The lines that follow draw the place for people at a terminal.
+        // The following lines show the position in the text, for terminals.
         let error = error.to_string();
         let line = error.lines().next().unwrap_or_default();
         format!("invalid YAML: {}", line.trim_start_matches("error: "))
@@ -38,25 +38,25 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Value>, String> {
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-/// Writes a value as a document.
+/// Formats a value as a document.
 pub(crate) fn write(value: &Value) -> Result<String, String> {
     let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
     serde_saphyr::to_string_with_options(value, options).map_err(|error| error.to_string())
 }
 
-/// Names what a value is, for messages.
+/// Describes the type of a value, for messages.
 pub(crate) fn what(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
         Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "a map",
     }
 }
 
-/// Reads a boolean as Ansible does in arguments of modules.
+/// Parses a boolean as Ansible does in arguments of modules.
 pub(crate) fn truth(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(truth) => Some(*truth),

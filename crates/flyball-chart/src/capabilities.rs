@@ -33,7 +33,7 @@ const API_VERSIONS: [&str; 55] = [
     "apiextensions.k8s.io/v1beta1", "apiextensions.k8s.io/v1",
 ];
 
-/// API versions of the client that a version of Helm has. That of Helm 4.1 is one of Kubernetes 1.35.
+/// API versions of the client in each version of Helm. Helm 4.1 uses the client of Kubernetes 1.35.
 fn api_versions(helm: HelmVersion) -> Vec<String> {
     let of_1_35 = |version: &'static str| match version {
         "admissionregistration.k8s.io/v1" => vec!["v1", version],
@@ -46,12 +46,12 @@ fn api_versions(helm: HelmVersion) -> Vec<String> {
     versions.map(str::to_owned).collect()
 }
 
-/// A cluster's version and its API versions. The default is what Helm assumes when there is no cluster.
+/// The Kubernetes version and API versions of a cluster. The default is Helm's for rendering without a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
     helm: HelmVersion,
     version: String,
-    /// As it was given, with what comes after the numbers.
+    /// The original text, including a suffix.
     git_version: String,
     major: String,
     minor: String,
@@ -65,7 +65,7 @@ impl Default for Capabilities {
 }
 
 impl Capabilities {
-    /// Returns what a version of Helm assumes when there is no cluster.
+    /// Returns the defaults of a Helm version for rendering without a cluster.
     pub fn of(helm: HelmVersion) -> Self {
         let minor = helm.choose("36", "35");
         let version = format!("v1.{minor}.0");
@@ -79,7 +79,7 @@ impl Capabilities {
         }
     }
 
-    /// The version of Helm that charts are rendered as.
+    /// The Helm version that charts are rendered with.
     pub fn helm(&self) -> HelmVersion {
         self.helm
     }
@@ -89,7 +89,7 @@ impl Capabilities {
     /// A suffix after the third number is dropped, as by `helm template --kube-version`; Helm 4 keeps it in `.Version`.
     ///
     /// # Errors
-    /// The text is not a version.
+    /// If the text is not a version.
     pub fn set_kube_version(&mut self, version: &str) -> Result<(), String> {
         let complaint = || format!("could not parse {} as version", crate::quote::quote(version.as_bytes()));
         let text = version.trim().strip_prefix('v').unwrap_or(version.trim());
@@ -118,22 +118,22 @@ impl Capabilities {
         &self.version
     }
 
-    /// The same with what comes after the numbers, as far as Helm shows it.
+    /// The same with its suffix, as far as Helm shows it.
     pub(crate) fn git_version(&self) -> &str {
         &self.git_version
     }
 
-    /// Replaces the API versions: `apps/v1`, and of a cluster also `apps/v1/Deployment`.
+    /// Replaces the API versions: `apps/v1`, and for a real cluster also `apps/v1/Deployment`.
     pub fn set_api_versions(&mut self, versions: impl IntoIterator<Item = String>) {
         self.api_versions = versions.into_iter().collect();
     }
 
-    /// Adds API versions to those that are there.
+    /// Adds API versions.
     pub fn add_api_versions(&mut self, versions: impl IntoIterator<Item = String>) {
         self.api_versions.extend(versions);
     }
 
-    /// As templates see it.
+    /// The value of `.Capabilities`.
     pub(crate) fn to_value(&self) -> Value {
         let kube = Record {
             type_name: self.helm.choose("chartutil.KubeVersion", "common.KubeVersion"),

@@ -1,4 +1,4 @@
-//! A chart: what it says of itself, its templates, values, files and subcharts.
+//! A chart: its metadata, templates, values, files and subcharts.
 
 mod archive;
 mod ignore;
@@ -41,20 +41,20 @@ pub struct File {
 pub struct CrdFile {
     /// Its path, such as `chart/crds/a.yaml`.
     pub path: String,
-    /// Its text; several documents, perhaps.
+    /// Its text, which may contain several documents.
     pub text: String,
 }
 
 /// Why a chart cannot be loaded. The messages are Helm's.
 #[derive(Debug, thiserror::Error)]
 pub enum ChartError {
-    /// There is nothing at the path.
+    /// The path does not exist.
     #[error("path {0:?} not found")]
     Missing(String),
-    /// There is no `Chart.yaml` in a folder that Helm 4 shall open.
+    /// The folder has no `Chart.yaml` (Helm 4).
     #[error("unable to detect chart at {0}: open {0}: no such file or directory")]
     NoChart(String),
-    /// It is of a version that Helm 4 does not know.
+    /// Its `apiVersion` is unknown to Helm 4.
     #[error("unsupported chart version")]
     Version,
     /// A file cannot be read.
@@ -65,7 +65,7 @@ pub enum ChartError {
         /// Message of the operating system.
         message: String,
     },
-    /// A file is larger than charts may have.
+    /// A file exceeds the size limit.
     #[error("chart file {path:?} is larger than the maximum file size {bound}")]
     Large {
         /// Path of the file.
@@ -73,24 +73,24 @@ pub enum ChartError {
         /// Limit in bytes.
         bound: u64,
     },
-    /// An archive is none, or holds what it must not.
+    /// An archive is invalid, or has invalid content.
     #[error("{0}")]
     Archive(String),
-    /// A file that every chart has is missing.
+    /// A required file is missing.
     #[error("Chart.yaml file is missing")]
     NoMetadata,
-    /// A file says something that Helm does not take.
+    /// A file has invalid content.
     #[error("cannot load {file}: {message}")]
     File {
-        /// `Chart.yaml`, `values.yaml` and their like.
+        /// `Chart.yaml`, `values.yaml` and similar files.
         file: &'static str,
         /// The problem.
         message: String,
     },
-    /// `.helmignore` cannot be understood.
+    /// `.helmignore` is invalid.
     #[error("{0}")]
     Ignore(String),
-    /// `Chart.yaml` does not say what it must.
+    /// `Chart.yaml` is invalid.
     #[error("validation: {0}")]
     Invalid(String),
     /// A subchart cannot be loaded.
@@ -98,7 +98,7 @@ pub enum ChartError {
     Subchart {
         /// Its file or folder.
         name: String,
-        /// The chart in which it is.
+        /// The parent chart.
         parent: String,
         /// The problem.
         message: String,
@@ -106,27 +106,27 @@ pub enum ChartError {
 }
 
 impl Chart {
-    /// Opens a chart: a folder or a `.tgz`.
+    /// Loads a chart: a folder or a `.tgz`.
     ///
     /// # Errors
-    /// There is no chart, or it is not as Helm takes it.
+    /// If there is no chart, or it is invalid.
     pub fn open(path: &Path) -> Result<Chart, ChartError> {
         Self::open_as(path, HelmVersion::default())
     }
 
-    /// Opens a chart as a version of Helm does: to Helm 4, `values.yaml` may be several documents, and not every
-    /// `apiVersion` is known.
+    /// Loads a chart as a version of Helm does: with Helm 4, `values.yaml` may have several documents, and an unknown
+    /// `apiVersion` is an error.
     ///
     /// # Errors
-    /// As [`Chart::open`].
+    /// See [`Chart::open`].
     pub fn open_as(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> {
         load::open(path, helm)
     }
 
-    /// Reads a chart from the bytes of a `.tgz`.
+    /// Loads a chart from the bytes of a `.tgz`.
     ///
     /// # Errors
-    /// It is no archive, or no chart.
+    /// If the bytes are not an archive, or not a chart.
     pub fn from_archive(bytes: &[u8]) -> Result<Chart, ChartError> {
         load::from_archive(bytes, HelmVersion::default())
     }
@@ -141,7 +141,7 @@ impl Chart {
         &self.metadata.version
     }
 
-    /// The version of what it installs, if `Chart.yaml` has one.
+    /// Its `appVersion`, if `Chart.yaml` has one.
     pub fn app_version(&self) -> Option<&str> {
         Some(self.metadata.app_version.as_str()).filter(|version| !version.is_empty())
     }
@@ -203,7 +203,7 @@ impl Chart {
     /// Fails if subcharts that `Chart.yaml` names are missing.
     ///
     /// # Errors
-    /// Helm's message about them.
+    /// Helm's message about missing subcharts.
     pub fn check_dependencies(&self) -> Result<(), String> {
         self.check_dependencies_as(HelmVersion::default())
     }

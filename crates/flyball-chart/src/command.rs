@@ -1,4 +1,4 @@
-//! The command `helm template`: arguments in, text out.
+//! The command `helm template` as a function: arguments in, text out.
 
 mod flags;
 
@@ -84,7 +84,7 @@ pub struct TemplateArgs {
     /// Render as Helm 3 or as Helm 4 does
     #[arg(long, value_name = "VERSION", default_value = "3")]
     pub helm_version: HelmVersion,
-    /// Print the error alone, without advice
+    /// Print the error without the hint
     #[arg(long)]
     pub debug: bool,
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true)]
@@ -106,15 +106,15 @@ pub struct TemplateArgs {
 }
 
 impl TemplateArgs {
-    /// Reads what stands behind `helm template` on a command line.
+    /// Parses the arguments after `helm template`.
     ///
     /// # Errors
-    /// A flag is unknown or lacks its value; or help was asked for, which is the message then.
+    /// If a flag is unknown or lacks its value; or the help text, if it was requested.
     pub fn parse(arguments: &[String]) -> Result<TemplateArgs, String> {
         flags::parse(arguments)
     }
 
-    /// Checks flags that ask for what a rendering without a cluster does not do.
+    /// Rejects flags that require a cluster or other unsupported features.
     fn check(&self) -> Result<(), String> {
         let not_done = |flag: &str, why: &str| Err(format!("{flag} is not supported: {why}"));
         let dry_run = self.dry_run.as_ref().map(|value| value.as_deref().unwrap_or("client"));
@@ -139,10 +139,10 @@ impl TemplateArgs {
             return not_done("--validate", "charts are rendered without a cluster");
         }
         if self.post_renderer.is_some() || !self.post_renderer_args.is_empty() {
-            return not_done("--post-renderer", "no other programs are run; pipe the output into one");
+            return not_done("--post-renderer", "other programs are not run; pipe the output into the program");
         }
         if self.enable_dns {
-            return not_done("--enable-dns", "nothing is asked of the network; getHostByName is empty");
+            return not_done("--enable-dns", "the network is not used; getHostByName returns an empty string");
         }
         Ok(())
     }
@@ -155,7 +155,7 @@ pub struct Output {
     pub text: String,
     /// Warnings for standard error.
     pub warnings: Vec<String>,
-    /// For the files of `--output-dir`, by their paths, in the order in which they are written.
+    /// The files for `--output-dir`, by path, in the order of writing.
     pub files: Vec<(String, String)>,
 }
 
@@ -163,7 +163,7 @@ impl Output {
     /// Writes the files; paths are relative to a folder.
     ///
     /// # Errors
-    /// A message of the operating system, with the path.
+    /// The message of the operating system, with the path.
     pub fn write_files(&self, folder: &Path) -> Result<(), String> {
         for (path, text) in &self.files {
             let file = folder.join(path);
@@ -181,7 +181,7 @@ const ADVICE: &str = "\n\nUse --debug flag to render out invalid YAML";
 /// Runs `helm template`; paths are relative to a folder.
 ///
 /// # Errors
-/// Helm's message, without `Error: ` before it.
+/// Helm's message, without the prefix `Error: `.
 pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, seed: Seed) -> Result<Output, String> {
     let helm = args.helm_version;
     let mut capabilities = Capabilities::of(helm);
@@ -241,7 +241,7 @@ pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, seed: Seed) ->
 fn missing(chart: &str, repository: Option<&str>) -> String {
     let scheme = chart.split_once("://").map(|(scheme, _)| scheme);
     if repository.is_some() || matches!(scheme, Some("http" | "https" | "oci")) {
-        return format!("charts are not fetched: download {chart} first, and name the folder or the archive");
+        return format!("charts are not fetched: download {chart} first, and pass the folder or the archive");
     }
     if chart.starts_with(['/', '.']) {
         return format!("path {} not found", quote(chart.as_bytes()));
@@ -335,7 +335,7 @@ fn print(args: &TemplateArgs, chart: &Chart, rendered: &Rendered) -> String {
     out
 }
 
-/// Returns what Helm prints when it writes files, and the files.
+/// Returns the output of Helm with `--output-dir`, and the files.
 fn print_files(
     args: &TemplateArgs,
     folder: &str,

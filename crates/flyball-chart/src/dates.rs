@@ -30,12 +30,12 @@ impl Moment {
         Moment(self.0.with_time_zone(zone))
     }
 
-    /// As Go's `Format`.
+    /// Go's `Format`.
     pub(crate) fn format(&self, format: &str) -> String {
         layout::format(format, &self.0)
     }
 
-    /// As JSON has it.
+    /// The JSON encoding.
     pub(crate) fn rfc3339_nano(&self) -> String {
         self.format("2006-01-02T15:04:05.999999999Z07:00")
     }

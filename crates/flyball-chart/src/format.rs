@@ -1,4 +1,4 @@
-//! Go's `fmt`: `print`, `printf` with its verbs, and `%v` of everything.
+//! Go's `fmt`: `print`, `printf` with its verbs, and `%v` for all values.
 
 use crate::number::{format_float, special};
 use crate::quote::{escape, quote, quote_with, unicode};
@@ -6,10 +6,10 @@ use crate::text::Writer;
 use crate::value::object::Object;
 use crate::value::{IntKind, Value};
 
-/// Nesting depth of a value; a deeper one is a cycle.
+/// Nesting limit of a value; deeper values are cycles.
 const DEPTH: usize = 1_000;
 
-/// `fmt.Sprint`: spaces between operands of which neither is a text.
+/// `fmt.Sprint`: spaces between operands of which neither is a string.
 pub(crate) fn sprint(args: &[Value]) -> Writer {
     let mut out = Writer::default();
     for (at, arg) in args.iter().enumerate() {
@@ -35,7 +35,7 @@ pub(crate) fn sprintln(args: &[Value]) -> Writer {
     out
 }
 
-/// `%v`, with the marks of the value.
+/// `%v`, with the value's data marks.
 pub(crate) fn write(out: &mut Writer, value: &Value) {
     match value {
         Value::Str(text) => out.text_of(text),
@@ -48,7 +48,7 @@ pub(crate) fn plain(out: &mut Vec<u8>, value: &Value) {
     Verb::default().write(out, value, 'v', 0);
 }
 
-/// `%v` as a text.
+/// `%v` as a string.
 pub(crate) fn display(value: &Value) -> String {
     let mut out = Vec::new();
     plain(&mut out, value);
@@ -67,7 +67,7 @@ struct Verb {
     precision: Option<usize>,
 }
 
-/// `fmt.Sprintf`. What becomes longer than `room` is cut off there, and a bit later.
+/// `fmt.Sprintf`. Output much longer than `room` is truncated.
 pub(crate) fn sprintf(format: &[u8], args: &[Value], room: usize) -> Writer {
     let mut out = Writer::default();
     let mut next = 0;
@@ -168,7 +168,7 @@ pub(crate) fn sprintf(format: &[u8], args: &[Value], room: usize) -> Writer {
     out
 }
 
-/// The largest width, precision and index that Go takes.
+/// Limit of width, precision and index, as in Go.
 const MAX_WIDTH: usize = 1_000_000;
 
 fn digits(format: &[u8], at: &mut usize) -> Option<usize> {
@@ -219,7 +219,7 @@ fn argument_index(
 }
 
 impl Verb {
-    /// Writes a value with its marks; characters that are made of numbers are data too.
+    /// Writes a value with its data marks; characters formatted from numbers are data too.
     fn marked(&self, out: &mut Writer, value: &Value, letter: char) {
         let is_simple = !self.sharp && self.width.is_none() && self.precision.is_none() && matches!(letter, 's' | 'v');
         match value {
@@ -274,7 +274,7 @@ impl Verb {
         }
     }
 
-    /// An element, which is an interface: nil has no type there.
+    /// An element has an interface type: nil has no type there.
     fn item(&self, out: &mut Vec<u8>, item: &Value, letter: char, depth: usize) {
         match item {
             Value::Nil if self.sharp && letter == 'v' => out.extend(b"interface {}(nil)"),
@@ -331,7 +331,7 @@ impl Verb {
         out.push(b'}');
     }
 
-    /// Writes Go's text for a verb that does not fit a type: `%!d(string=x)`.
+    /// Writes Go's text for a verb that does not support a type: `%!d(string=x)`.
     fn bad(&self, out: &mut Vec<u8>, letter: char, value: &Value) {
         out.extend(format!("%!{letter}({}=", value.type_name()).bytes());
         let inner = Verb { zero: false, ..self.clone() };
@@ -487,7 +487,7 @@ fn hexadecimal(number: f64) -> String {
     if number == 0.0 {
         exponent = 0;
     } else if exponent == -BIAS {
-        // Numbers this small have no leading one.
+        // Subnormal numbers have no leading one.
         let shift = fraction.leading_zeros() - (u64::BITS - FRACTION - 1);
         (fraction, exponent) = ((fraction << shift) & ((1 << FRACTION) - 1), 1 - BIAS - i64::from(shift));
     }

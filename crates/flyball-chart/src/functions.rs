@@ -1,7 +1,7 @@
 //! Functions of templates: Go's built-in ones, sprig's, and Helm's own.
 //!
-//! See <https://helm.sh/docs/chart_template_guide/function_list/> and <https://masterminds.github.io/sprig/>. A
-//! function's parameters have types, because Go checks them before it calls.
+//! See <https://helm.sh/docs/chart_template_guide/function_list/> and <https://masterminds.github.io/sprig/>.
+//! Parameters have types, because Go checks them before a call.
 
 mod builtins;
 mod case;
@@ -39,31 +39,31 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// A function: what it takes, what it costs, and what it does.
+/// A function: its parameters, its cost, and its implementation.
 #[derive(Clone, Copy)]
 pub(crate) struct Function {
     pub(crate) params: &'static [Type],
-    /// The last parameter may be given any number of times.
+    /// The last parameter is variadic.
     pub(crate) is_variadic: bool,
     pub(crate) call: Body,
     pub(crate) handling: Handling,
     pub(crate) cost: Cost,
 }
 
-/// Treatment of arguments by a function, which decides which parts of the result are data.
+/// Treatment of arguments by a function, which determines the untrusted parts of the result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Handling {
-    /// Returns an argument, or a value without text. It reads at most one item.
+    /// Returns an argument, or a value without text. Reads at most one item.
     Moves,
-    /// The same, but it goes through lists and maps, without looking into what they hold.
+    /// The same, but iterates over lists and maps, without descending into their items.
     Copies,
-    /// Builds a text, and keeps track of which parts of it are data.
+    /// Builds a text, and tracks which parts of it are data.
     Marks,
     /// Returns a new value: if any argument is data, the whole result is data.
     Makes,
 }
 
-/// Functions that make nothing.
+/// Functions that return an argument, or a value without text.
 const MOVES: &[&str] = &[
     "and",
     "call",
@@ -93,7 +93,7 @@ const MOVES: &[&str] = &[
     "unset",
 ];
 
-/// Functions that make lists and maps of what there is.
+/// Functions that build lists and maps from existing values.
 const COPIES: &[&str] = &[
     "all",
     "any",
@@ -128,8 +128,7 @@ const COPIES: &[&str] = &[
     "values",
 ];
 
-/// Functions that know which parts of what they make are data, or that look into lists and maps and give what is in
-/// them.
+/// Functions that track which parts of the result are data, or that descend into lists and maps.
 const MARKS: &[&str] = &[
     "cat",
     "deepCopy",
@@ -178,9 +177,9 @@ fn handling(name: &str) -> Handling {
 
 type Body = fn(&Call<'_>, &[Value]) -> Result<Value, String>;
 
-/// The largest text that a function makes.
+/// Size limit of a text from a function.
 const MAX_TEXT_BYTES: usize = 64 << 20;
-/// The longest list that a function makes.
+/// Length limit of a list from a function.
 const MAX_LIST_ITEMS: usize = 1 << 20;
 
 const ANY: Type = Type::Any;
@@ -198,7 +197,7 @@ pub(crate) fn find(name: &str) -> Option<&'static Function> {
     FUNCTIONS.get(name)
 }
 
-/// Tells whether a version of Helm has a function.
+/// Returns true if a version of Helm has a function.
 pub(crate) fn is_in(name: &str, helm: HelmVersion) -> bool {
     let is_new = name == "mustToYaml";
     find(name).is_some() && (helm == HelmVersion::V4 || !is_new)
@@ -226,7 +225,7 @@ fn functions() -> BTreeMap<&'static str, Function> {
     table.0
 }
 
-/// Functions that are being collected.
+/// Builder of the function table.
 struct Table(BTreeMap<&'static str, Function>);
 
 impl Table {
@@ -234,27 +233,27 @@ impl Table {
         self.0.insert(name, Function { params, is_variadic: false, call, handling: handling(name), cost });
     }
 
-    /// A function whose last parameter may be given any number of times.
+    /// Adds a variadic function.
     fn variadic(&mut self, name: &'static str, cost: Cost, params: &'static [Type], call: Body) {
         self.0.insert(name, Function { params, is_variadic: true, call, handling: handling(name), cost });
     }
 
-    /// A function of one name or two: the second is sprig's for those who want errors.
+    /// Adds a function with one name or two: the second is sprig's variant that returns errors.
     fn both(&mut self, name: &'static str, must: &'static str, cost: Cost, params: &'static [Type], call: Body) {
         self.add(name, cost, params, call);
         self.add(must, cost, params, call);
     }
 }
 
-/// Go's message for a nil that is dereferenced.
+/// Go's message about a nil dereference.
 const NIL_POINTER: &str = "runtime error: invalid memory address or nil pointer dereference";
 
-/// The text of an argument whose parameter is one.
+/// Returns the text of a string argument.
 fn text(value: &Value) -> Cow<'_, str> {
     value.text().unwrap_or_default()
 }
 
-/// The bytes of an argument whose parameter is a text.
+/// Returns the bytes of a string argument.
 fn bytes(value: &Value) -> &[u8] {
     match value {
         Value::Str(text) => text,
@@ -263,7 +262,7 @@ fn bytes(value: &Value) -> &[u8] {
     }
 }
 
-/// A text, with its marks, of an argument whose parameter is one.
+/// Returns the text of a string argument, with its data marks.
 fn marked(value: &Value) -> Text {
     match value {
         Value::Str(text) => text.clone(),
@@ -271,12 +270,12 @@ fn marked(value: &Value) -> Text {
     }
 }
 
-/// The bytes of a text as characters: some functions of sprig take each byte for one.
+/// Converts the bytes of a text to characters: some functions of sprig treat each byte as one.
 fn byte_chars(value: &Value) -> impl Iterator<Item = char> {
     bytes(value).iter().map(|byte| char::from(*byte))
 }
 
-/// The number of an argument whose parameter is one.
+/// Returns the number of an integer argument.
 fn int(value: &Value) -> i64 {
     match value {
         Value::Int(_, number) => *number,
@@ -291,7 +290,7 @@ fn float(value: &Value) -> f64 {
     }
 }
 
-/// The map of an argument whose parameter is one; nil is an empty one.
+/// Returns the map of a map argument; nil is an empty one.
 fn dict(value: &Value) -> Map {
     match value {
         Value::Map(map) => map.clone(),
@@ -299,7 +298,7 @@ fn dict(value: &Value) -> Map {
     }
 }
 
-/// Sprig's `strval`: the text of anything.
+/// Sprig's `strval`: the string form of any value.
 fn strval(value: &Value) -> Vec<u8> {
     match value {
         Value::Str(text) => text.to_vec(),
@@ -312,7 +311,7 @@ fn strval(value: &Value) -> Vec<u8> {
     }
 }
 
-/// The same with its marks.
+/// The same with data marks.
 fn strval_marked(value: &Value) -> Text {
     match value {
         Value::Str(text) => text.clone(),
@@ -323,7 +322,7 @@ fn strval_marked(value: &Value) -> Text {
     }
 }
 
-/// Sprig's `strslice`, with marks.
+/// Sprig's `strslice`, with data marks.
 fn strslice_marked(value: &Value) -> Vec<Text> {
     match value.items() {
         Some(items) => items.iter().filter(|item| !matches!(item, Value::Nil)).map(strval_marked).collect(),
@@ -332,7 +331,7 @@ fn strslice_marked(value: &Value) -> Vec<Text> {
     }
 }
 
-/// A text that a function wrote, if it is not too large.
+/// Returns a written text if it is within the size limit.
 fn written(writer: Writer) -> Result<Value, String> {
     if writer.len() > MAX_TEXT_BYTES {
         return Err(format!("the text is larger than {MAX_TEXT_BYTES} bytes"));
@@ -340,7 +339,7 @@ fn written(writer: Writer) -> Result<Value, String> {
     Ok(Value::Str(writer.text()))
 }
 
-/// Sprig's `strslice`: texts of the items that are not nil, or of the value itself.
+/// Sprig's `strslice`: the string forms of the items that are not nil, or of the value itself.
 fn strslice(value: &Value) -> Vec<Vec<u8>> {
     match value.items() {
         Some(items) => items.iter().filter(|item| !matches!(item, Value::Nil)).map(strval).collect(),
@@ -349,7 +348,7 @@ fn strslice(value: &Value) -> Vec<Vec<u8>> {
     }
 }
 
-/// A text that a function makes, if it is not too large.
+/// Returns a text if it is within the size limit.
 fn bounded(text: Vec<u8>) -> Result<Value, String> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(format!("the text is larger than {MAX_TEXT_BYTES} bytes"));

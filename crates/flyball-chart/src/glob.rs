@@ -1,4 +1,4 @@
-//! Patterns for files: those of `.Files.Glob` (gobwas/glob), and those of `path/filepath` for `.helmignore` and
+//! File patterns: those of `.Files.Glob` (gobwas/glob), and those of `path/filepath` for `.helmignore` and
 //! `--show-only`.
 
 use regex::Regex;
@@ -7,7 +7,7 @@ use regex::Regex;
 pub(crate) struct Glob(Option<Regex>);
 
 impl Glob {
-    /// Nothing if the pattern is none.
+    /// `None` if the pattern is invalid.
     pub(crate) fn new(pattern: &str) -> Option<Glob> {
         let mut text = String::from("(?s)^");
         let mut chars = pattern.chars().peekable();
@@ -53,7 +53,7 @@ impl Glob {
         (alternatives == 0).then(|| Regex::new(&text).ok()).flatten().map(|regex| Glob(Some(regex)))
     }
 
-    /// The pattern that Helm uses instead of a bad one.
+    /// The pattern that Helm uses instead of an invalid one.
     pub(crate) fn everything() -> Glob {
         Glob(None)
     }
@@ -70,7 +70,7 @@ fn push_class(text: &mut String, c: char) {
     text.push(c);
 }
 
-/// Go's `filepath.Match`; nothing if the pattern is none.
+/// Go's `filepath.Match`; `None` if the pattern is invalid.
 pub(crate) fn path_match(pattern: &str, path: &str) -> Option<bool> {
     let mut text = String::from("(?s)^");
     let mut chars = pattern.chars().peekable();

@@ -1,9 +1,9 @@
-//! The versions of Helm that a chart is rendered as.
+//! The Helm versions that charts can be rendered with.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A major version of Helm. Charts see it, and messages differ.
+/// A major version of Helm. It is available to charts, and messages differ.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HelmVersion {
     /// Helm 3.21.
@@ -14,7 +14,7 @@ pub enum HelmVersion {
 }
 
 impl HelmVersion {
-    /// The version as `.Capabilities.HelmVersion` has it.
+    /// The version in `.Capabilities.HelmVersion`.
     pub(crate) fn number(self) -> &'static str {
         match self {
             HelmVersion::V3 => "v3.21.4",
@@ -22,7 +22,7 @@ impl HelmVersion {
         }
     }
 
-    /// Chooses what differs.
+    /// Returns the value for this version.
     pub(crate) fn choose<T>(self, of_3: T, of_4: T) -> T {
         match self {
             HelmVersion::V3 => of_3,
@@ -38,7 +38,7 @@ impl FromStr for HelmVersion {
         match text {
             "3" => Ok(HelmVersion::V3),
             "4" => Ok(HelmVersion::V4),
-            _ => Err(format!("{text} is no version of Helm: there are 3 and 4")),
+            _ => Err(format!("{text} must be 3 or 4")),
         }
     }
 }

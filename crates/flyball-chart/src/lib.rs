@@ -1,16 +1,15 @@
 //! Helm charts: what `helm template` does, without Helm, without a cluster and without I/O while rendering.
 //!
-//! A [`Chart`] is opened from a folder or an archive; with [`Values`], a [`Release`] and [`Capabilities`] it renders to
-//! [`Rendered`]: manifests in the order in which they are installed, hooks, and notes. Rendering is a function of its
-//! arguments: the clock, the seed and the cluster that templates may look up objects in are handed in with
-//! [`RenderOptions`].
+//! A [`Chart`] is loaded from a folder or an archive; with [`Values`], a [`Release`] and [`Capabilities`] it renders
+//! to [`Rendered`]: manifests in installation order, hooks, and notes. Rendering is a pure function: the clock, the
+//! seed and the cluster for `lookup` are arguments in [`RenderOptions`].
 //!
-//! The reference is Helm, 3 or [4](HelmVersion): `tests/cases` holds charts with the output of Helm itself, which this
-//! crate repeats byte for byte. So messages are Helm's and Go's, and YAML is read and written here and not by the
-//! workspace's library.
+//! The reference is Helm, 3 or [4](HelmVersion): `tests/cases` holds charts with the output of Helm itself, which
+//! this crate reproduces byte for byte. So messages are Helm's and Go's, and this crate has its own YAML reader and
+//! writer instead of the workspace's library.
 //!
-//! No input makes this crate panic, or take more than its [`Budget`]: charts, values and stored texts may come from
-//! anybody.
+//! No input makes this crate panic or exceed its [`Budget`]: charts, values and stored texts may come from untrusted
+//! sources.
 
 mod capabilities;
 mod chart;

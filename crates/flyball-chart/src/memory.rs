@@ -1,15 +1,15 @@
-//! Counts the bytes that the values of a rendering hold.
+//! Counts the bytes held by the values of a rendering.
 //!
-//! A rendering runs on one thread from its beginning to its end, and everything that it makes belongs to that thread.
-//! So the count is one number for each thread: each holder adds its bytes when it is made and takes them away when it
-//! is dropped. Who wants to know what one rendering holds compares with the number from before it.
+//! A rendering runs on a single thread, and all of its values stay on that thread. So the count is thread-local: each
+//! holder adds its bytes when it is created and subtracts them when it is dropped. The memory of a rendering is the
+//! difference to the count before it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Weak;
 
-/// A value that can contain itself, and is emptied at the end of a rendering.
+/// A value that can contain itself, and is cleared at the end of a rendering.
 pub(crate) trait Clear {
-    /// Drops all that it holds.
+    /// Drops its content.
     fn clear(&self);
 }
 
@@ -19,37 +19,37 @@ thread_local! {
     static CHANGED: RefCell<Vec<Weak<dyn Clear>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Returns how many bytes the values of this thread hold.
+/// Returns the number of bytes held by the values of this thread.
 pub(crate) fn held() -> usize {
     HELD.with(Cell::get)
 }
 
-/// Returns true if this thread holds more than the rendering on it may.
+/// Returns true if this thread holds more than its rendering may.
 pub(crate) fn is_exhausted() -> bool {
     held() > LIMIT.with(Cell::get)
 }
 
-/// The bounds of a rendering, for as long as it takes.
+/// The memory limit of a rendering, for its duration.
 pub(crate) struct Scope {
     limit: usize,
     changed: usize,
 }
 
 impl Scope {
-    /// Lets this thread hold so many bytes more than it does.
+    /// Allows this thread to hold this number of bytes in addition to the current ones.
     pub(crate) fn new(bytes: usize) -> Self {
         let limit = LIMIT.with(|limit| limit.replace(held().saturating_add(bytes)));
         Self { limit, changed: CHANGED.with(|maps| maps.borrow().len()) }
     }
 
-    /// Returns how many bytes may still be held.
+    /// Returns the number of remaining bytes.
     pub(crate) fn room() -> usize {
         LIMIT.with(Cell::get).saturating_sub(held())
     }
 }
 
 impl Drop for Scope {
-    /// Empties the maps that were changed meanwhile: one that contains itself would never be dropped.
+    /// Clears the maps that were changed in the meantime: a map that contains itself would never be dropped.
     fn drop(&mut self) {
         LIMIT.with(|limit| limit.set(self.limit));
         let maps = CHANGED.with(|maps| maps.borrow_mut().split_off(self.changed));
@@ -57,7 +57,7 @@ impl Drop for Scope {
     }
 }
 
-/// A number of bytes that count until it is dropped.
+/// A number of bytes, counted until it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Held(usize);
 
@@ -68,7 +68,7 @@ impl Held {
         held
     }
 
-    /// Counts more bytes.
+    /// Adds bytes.
     pub(crate) fn add(&mut self, bytes: usize) {
         self.0 = self.0.saturating_add(bytes);
         HELD.with(|held| held.set(held.get().saturating_add(bytes)));
@@ -77,17 +77,17 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // A thread that ends has no count any more.
+        // The thread-local count is already destroyed when a thread ends.
         let _ = HELD.try_with(|held| held.set(held.get().saturating_sub(self.0)));
     }
 }
 
-/// Notes a map that was changed after it was made, so that it may contain itself.
+/// Registers a map that was changed after its creation, since it may contain itself.
 pub(crate) fn changed(map: Weak<dyn Clear>) {
     CHANGED.with(|maps| maps.borrow_mut().push(map));
 }
 
-/// Returns roughly the bytes that a JSON value takes.
+/// Estimates the size of a JSON value in bytes.
 pub(crate) fn size_of_json(value: &serde_json::Value) -> usize {
     const VALUE: usize = 96;
     VALUE

@@ -1,8 +1,8 @@
-//! Numbers as Go writes and reads them: constants in templates, and `strconv`.
+//! Numbers as Go formats and parses them: constants in templates, and `strconv`.
 
 use crate::quote::quote;
 
-/// A constant: as it is written, and what it can be taken for.
+/// A constant: its text, and its possible values.
 pub(crate) struct Number {
     pub(crate) text: String,
     pub(crate) int: Option<i64>,
@@ -11,10 +11,10 @@ pub(crate) struct Number {
     pub(crate) is_char: bool,
 }
 
-/// Reads a constant: an integer if it is one, and a float if it can be.
+/// Parses a constant: as an integer and as a float, where possible.
 ///
 /// # Errors
-/// Go's words for what is no number.
+/// Go's message about an invalid number.
 pub(crate) fn parse_number(text: String) -> Result<Number, String> {
     let unsigned = parse_uint(&text, 0);
     let mut int = parse_int(&text, 0);
@@ -34,8 +34,8 @@ pub(crate) fn parse_number(text: String) -> Result<Number, String> {
             return Err(format!("integer overflow: {}", quote(text.as_bytes())));
         }
         float = Some(number);
-        // Of a float without a fraction, such as 1e3, both can be made.
-        #[allow(clippy::cast_possible_truncation, reason = "checked by going back")]
+        // A float without a fraction, such as 1e3, is also an integer.
+        #[allow(clippy::cast_possible_truncation, reason = "checked by the conversion back")]
         let whole = number as i64;
         #[allow(clippy::cast_precision_loss, reason = "the check itself")]
         if number.fract() == 0.0 && whole as f64 == number && whole != i64::MAX {
@@ -48,7 +48,7 @@ pub(crate) fn parse_number(text: String) -> Result<Number, String> {
     Ok(Number { text, int, float, is_complex: false, is_char: false })
 }
 
-/// `strconv.ParseInt` with 64 bits; base 0 goes by the prefix and allows underscores.
+/// `strconv.ParseInt` with 64 bits; base 0 depends on the prefix and allows underscores.
 pub(crate) fn parse_int(text: &str, base: u32) -> Option<i64> {
     let (is_negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -82,7 +82,7 @@ pub(crate) fn parse_uint(text: &str, base: u32) -> Option<u64> {
     u64::from_str_radix(&digits.replace('_', ""), base).ok()
 }
 
-/// Underscores stand between digits, or between the prefix and a digit.
+/// Underscores must be between digits, or between the prefix and a digit.
 fn underscores_are_good(digits: &str, has_prefix: bool) -> bool {
     let starts_badly = digits.starts_with('_') && !has_prefix;
     !starts_badly && !digits.ends_with('_') && !digits.contains("__")
@@ -125,7 +125,7 @@ fn parse_hex_float(text: &str) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// `strconv.FormatFloat(x, 'g', -1, 64)`, which is what `%v` writes: an exponent below 1e-4 and from 1e+06 on.
+/// `strconv.FormatFloat(x, 'g', -1, 64)`, the format of `%v`: an exponent below 1e-4 and from 1e+06 on.
 pub(crate) fn format_float(number: f64) -> String {
     if let Some(word) = special(number) {
         return word.to_owned();
@@ -140,7 +140,7 @@ pub(crate) fn format_float(number: f64) -> String {
     format!("{mantissa}e{sign}{:02}", exponent.abs())
 }
 
-/// Go's words for what is no number or has no end.
+/// Go's texts for NaN and infinities.
 pub(crate) fn special(number: f64) -> Option<&'static str> {
     match number {
         _ if number.is_nan() => Some("NaN"),

@@ -1,11 +1,11 @@
-//! Quoting and unquoting of texts, as Go's `strconv` does.
+//! Quoting and unquoting of strings, as Go's `strconv` does.
 
-/// A text in quotes, as `%q`.
+/// Quotes a text, as `%q`.
 pub(crate) fn quote(bytes: &[u8]) -> String {
     quote_with(bytes, false)
 }
 
-/// A text in quotes, on request with nothing but ASCII.
+/// Quotes a text, optionally with only ASCII.
 pub(crate) fn quote_with(bytes: &[u8], is_ascii: bool) -> String {
     let mut out = String::with_capacity(bytes.len() + 2);
     out.push('"');
@@ -21,7 +21,7 @@ pub(crate) fn quote_with(bytes: &[u8], is_ascii: bool) -> String {
     out
 }
 
-/// A text in backquotes if it can stand there, else in quotes: as Go shows patterns.
+/// Quotes a text with backquotes if possible, else with double quotes: as Go does with patterns.
 pub(crate) fn backquote(text: &str) -> String {
     let can_stand = |c: char| c != '`' && c != '\u{7f}' && c != '\u{feff}' && (c >= ' ' || c == '\t');
     if text.chars().all(can_stand) { format!("`{text}`") } else { quote(text.as_bytes()) }
@@ -45,7 +45,8 @@ pub(crate) fn escape(out: &mut String, c: char, quote: char, is_ascii: bool) {
     }
 }
 
-/// Go's `unicode.IsPrint`, as far as Rust's tables tell: no control, no format character, no space but the plain one.
+/// Go's `unicode.IsPrint`, as far as Rust's tables permit: no control or format character, no space except the plain
+/// one.
 pub(crate) fn is_print(c: char) -> bool {
     match c {
         ' ' => true,

@@ -12,14 +12,14 @@ pub struct Release {
     pub name: String,
     /// `.Release.Namespace`.
     pub namespace: String,
-    /// `.Release.Revision`: 1 for an install, one more for each upgrade and rollback.
+    /// `.Release.Revision`: 1 for an install, incremented by each upgrade and rollback.
     pub revision: u32,
-    /// `.Release.IsUpgrade`; `.Release.IsInstall` is its opposite.
+    /// `.Release.IsUpgrade`; `.Release.IsInstall` is its negation.
     pub is_upgrade: bool,
 }
 
 const NAME: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
-/// The length that leaves room for what charts put behind a name.
+/// The maximum length, which leaves room for suffixes.
 const MAX_NAME_LENGTH: usize = 53;
 
 static PATTERN: LazyLock<Regex> = LazyLock::new(|| Regex::new(NAME).expect("a constant pattern"));
@@ -28,7 +28,7 @@ impl Release {
     /// Checks the name.
     ///
     /// # Errors
-    /// Helm's message: there is none, or it cannot be one.
+    /// Helm's message if the name is empty or invalid.
     pub fn check_name(&self) -> Result<(), String> {
         if self.name.is_empty() {
             return Err("release name \"\": no name provided".to_owned());

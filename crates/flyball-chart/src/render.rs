@@ -1,4 +1,4 @@
-//! Renders a chart: values are coalesced and checked, templates executed, and what they give is cut into manifests and
+//! Renders a chart: coalesces and validates values, executes templates, and splits their output into manifests and
 //! hooks.
 
 mod brief;
@@ -33,9 +33,9 @@ use std::rc::Rc;
 /// A rendered chart.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rendered {
-    /// In the order in which Helm installs them.
+    /// In installation order.
     pub manifests: Vec<Manifest>,
-    /// By kind, as Helm writes them; not part of what is installed with the manifests.
+    /// In Helm's order of kinds; not part of the installed manifests.
     pub hooks: Vec<Hook>,
     /// `templates/NOTES.txt`, or empty.
     pub notes: String,
@@ -43,34 +43,34 @@ pub struct Rendered {
     pub warnings: Vec<String>,
 }
 
-/// A document that a template gave.
+/// A document of a template's output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
     /// The template: `chart/templates/x.yaml`.
     pub path: String,
-    /// As the template wrote it.
+    /// The text of the document.
     pub text: String,
-    /// The document; null if the text has nothing but comments.
+    /// The parsed document; null if the text only has comments.
     pub object: serde_json::Value,
-    /// The document without data: where values that are not trusted stand, it has
-    /// [placeholders](crate::outline_difference). Null if it is the data that make it what it is.
+    /// The document with [placeholders](crate::outline_difference) for untrusted values. Null if the structure
+    /// depends on untrusted data.
     pub outline: serde_json::Value,
 }
 
-/// A manifest that is applied at a point of the release's life. See <https://helm.sh/docs/topics/charts_hooks/>.
+/// A manifest that is applied at a point of the release's lifecycle. See <https://helm.sh/docs/topics/charts_hooks/>.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hook {
     /// The object.
     pub manifest: Manifest,
-    /// When it is run.
+    /// The events that run it.
     pub events: Vec<HookEvent>,
-    /// The lower, the earlier.
+    /// The weight: lower weights run first.
     pub weight: i32,
-    /// When it is deleted; none means before the next one is created.
+    /// The delete policies; the default is deletion before the next one is created.
     pub delete_policies: Vec<DeletePolicy>,
 }
 
-/// When a hook is run.
+/// The event that runs a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the names are Helm's own words")]
 pub enum HookEvent {
@@ -85,7 +85,7 @@ pub enum HookEvent {
     Test,
 }
 
-/// When a hook's object is deleted.
+/// The policy that deletes a hook's object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are Helm's own words")]
 pub enum DeletePolicy {
@@ -94,16 +94,16 @@ pub enum DeletePolicy {
     HookFailed,
 }
 
-/// Why a chart does not render. The messages are Helm's.
+/// Why a chart cannot be rendered. The messages are Helm's.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
-    /// The values for a subchart are no mapping.
+    /// The values for a subchart are not a mapping.
     #[error("{0}")]
     Values(String),
-    /// The schema forbids the values.
+    /// The values violate the schema.
     #[error("values don't meet the specifications of the schema(s) in the following chart(s):\n{0}")]
     Schema(String),
-    /// The chart is not for this version of Kubernetes.
+    /// The chart does not support this version of Kubernetes.
     #[error("chart requires kubeVersion: {wanted} which is incompatible with Kubernetes {actual}")]
     KubeVersion {
         /// Constraint in `Chart.yaml`.
@@ -111,21 +111,21 @@ pub enum RenderError {
         /// Version of the cluster.
         actual: String,
     },
-    /// A template does not parse, or fails.
+    /// A template cannot be parsed, or fails.
     #[error("{0}")]
     Template(String),
-    /// The same as Helm 4 shows it.
+    /// The same in the format of Helm 4.
     #[error("{shown}")]
     Trace {
-        /// On one line, as Helm 3 shows it.
+        /// The message on one line, in the format of Helm 3.
         message: String,
-        /// Over several lines.
+        /// The message on several lines.
         shown: String,
     },
     /// The dependencies of the chart cannot be processed with the values.
     #[error("chart dependencies processing failed: {0}")]
     Dependencies(String),
-    /// The output of a template is not YAML, or no object.
+    /// The output of a template is not valid YAML, or not an object.
     #[error("YAML parse error on {path}: {message}")]
     Manifest {
         /// The template.
@@ -136,7 +136,7 @@ pub enum RenderError {
 }
 
 impl RenderError {
-    /// Returns the message with the reason first if it is long, within a bound.
+    /// Returns the message, shortened to a limit with the cause first.
     pub fn brief(&self) -> String {
         match self {
             RenderError::Trace { message, .. } => brief::brief(message),
@@ -144,29 +144,29 @@ impl RenderError {
         }
     }
 
-    /// Returns true if values were fine, so that it is the templates where the mistake is.
+    /// Returns true if the templates, and not the values, caused the error.
     pub fn is_in_templates(&self) -> bool {
         !matches!(self, RenderError::Values(_) | RenderError::Dependencies(_) | RenderError::Schema(_))
     }
 }
 
-/// Inputs of a rendering beside values.
+/// Inputs of a rendering besides values.
 #[derive(Clone)]
 pub struct RenderOptions<'c> {
     /// Clock of `now`.
     pub clock: Clock,
     /// Seed of `randAlpha` and similar functions.
     pub seed: Seed,
-    /// Target of `lookup`; without one, it finds nothing.
+    /// The cluster for `lookup`; without one, `lookup` finds nothing.
     pub cluster: Option<&'c dyn Lookup>,
     /// Ignores `values.schema.json`.
     pub skip_schema_validation: bool,
-    /// Adds the notes of subcharts to the notes.
+    /// Appends the notes of subcharts to the notes.
     pub sub_notes: bool,
     /// Limits of the rendering.
     pub budget: Budget,
-    /// `tpl` evaluates texts of values that are [not trusted](Values::untrusted), and of the cluster. Whoever writes
-    /// these then runs templates.
+    /// `tpl` evaluates text of [untrusted values](Values::untrusted), and of the cluster. Authors of such text can
+    /// then run templates.
     pub evaluates_data: bool,
 }
 
@@ -194,16 +194,17 @@ impl std::fmt::Debug for RenderOptions<'_> {
 
 const NOTES: &str = "NOTES.txt";
 
-/// Bytes of stack for a rendering, however little is left of the caller's: values may be nested a thousand times.
+/// Stack size for a rendering, independent of the caller's remaining stack: values may be nested a thousand levels
+/// deep.
 const STACK: usize = 32 << 20;
 
 impl Chart {
-    /// Renders it, as `helm template` does.
+    /// Renders the chart, as `helm template` does.
     ///
-    /// Without options, the clock stands still and random values are the same each time; see [`Chart::render_with`].
+    /// Without options, the clock is fixed and random values are always the same; see [`Chart::render_with`].
     ///
     /// # Errors
-    /// Helm's message if a template does not parse or fails, values violate the schema, or output is not YAML.
+    /// Helm's message if a template cannot be parsed or fails, values violate the schema, or output is not YAML.
     pub fn render(
         &self,
         values: &Values,
@@ -213,10 +214,10 @@ impl Chart {
         self.render_with(values, release, capabilities, &RenderOptions::default())
     }
 
-    /// Renders it with a clock, a seed and a cluster to look things up in.
+    /// Renders the chart with a clock, a seed and a cluster for `lookup`.
     ///
     /// # Errors
-    /// As [`Chart::render`].
+    /// See [`Chart::render`].
     pub fn render_with(
         &self,
         values: &Values,
@@ -259,7 +260,7 @@ fn render(
         None => Value::from(&all),
         Some(trusted) => {
             release = release.to_data();
-            // Where these cannot be laid over the chart's own, nothing is trusted.
+            // If the trusted values cannot be merged with the chart's own, all values are untrusted.
             let trusted = coalesce(&chart, trusted, Nulls::Delete, &mut Vec::new()).unwrap_or_default();
             Value::untrusted(&all, Some(&serde_json::Value::Object(trusted)))
         }
@@ -290,21 +291,21 @@ fn release_value(release: &Release) -> Value {
     Value::map(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// A template with what it sees.
+/// A template with its context.
 struct Template {
     text: String,
     data: Map,
     base_path: String,
 }
 
-/// The templates of a chart and its subcharts, each with the values that are its own.
+/// The templates of a chart and its subcharts, each with its own values.
 struct Scope {
     helm: HelmVersion,
     templates: BTreeMap<String, Template>,
 }
 
 impl Scope {
-    /// Adds a chart's templates; returns what a parent sees of it.
+    /// Adds a chart's templates; returns its part of the parent's context.
     fn chart(
         &mut self,
         chart: &Chart,
@@ -319,7 +320,7 @@ impl Scope {
         let values = Map { kind: MapKind::Values(self.helm), entries: Rc::clone(&values.entries) };
         let mut children = BTreeMap::new();
         for child in &chart.dependencies {
-            // The values of a subchart are those below its name, and not a copy: what it sets, its parent sees.
+            // A subchart's values are the parent's map at its name, not a copy: changes are visible to the parent.
             let inner = match values.get(child.name()) {
                 Some(Value::Map(inner)) => inner,
                 _ => Map::empty(MapKind::Values(self.helm)),
@@ -355,7 +356,7 @@ impl Scope {
 
     /// Executes all templates but partials.
     fn execute(self, world: &World<'_>) -> Result<BTreeMap<String, Text>, RenderError> {
-        // What lies deeper is parsed first, so that a parent's definitions replace those of its subcharts.
+        // Deeper templates are parsed first, so that a parent's definitions replace those of its subcharts.
         let mut order: Vec<&String> = self.templates.keys().collect();
         order.sort_by_key(|path| std::cmp::Reverse((path.matches('/').count(), *path)));
         let mut templates = Templates::default();
@@ -384,7 +385,7 @@ impl Scope {
     }
 }
 
-/// Helm shows where a template does not parse, and the last of the reasons.
+/// Helm shows the location of a parse error, and the last of its causes.
 fn parse_error(message: &str) -> String {
     let parts: Vec<&str> = message.split(": ").collect();
     match parts.as_slice() {

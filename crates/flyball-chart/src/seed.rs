@@ -7,8 +7,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::io;
 
-/// A secret that random values are drawn from: passwords, keys and certificates among them. With the seed they are
-/// drawn again; from other values, however many, nobody finds it.
+/// A secret from which random values, such as passwords, keys and certificates, are generated. The seed reproduces
+/// them; it cannot be derived from generated values.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Seed([u8; 32]);
 
@@ -17,22 +17,21 @@ impl Seed {
     ///
     /// # Errors
     ///
-    /// When that has no randomness to give.
+    /// If the operating system has no source of randomness.
     pub fn from_os() -> io::Result<Self> {
         let mut seed = Self::default();
-        SystemRandom::new().fill(&mut seed.0).map_err(|_| io::Error::other("there is no randomness"))?;
+        SystemRandom::new().fill(&mut seed.0).map_err(|_| io::Error::other("no randomness available"))?;
         Ok(seed)
     }
 
-    /// Draws one that a simulation can repeat. It is not good for secrets: who knows other numbers of that source can
-    /// draw it as well.
+    /// Generates a seed for reproducible simulations. It is not secure: other numbers of the same source reveal it.
     pub fn from_rng(rng: &Rng) -> Self {
         let mut seed = Self::default();
         seed.0.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&rng.next().to_le_bytes()));
         seed
     }
 
-    /// Reads a seed from hexadecimal digits; `None` if the text is none.
+    /// Parses a seed from hexadecimal digits; `None` if the text is invalid.
     pub fn from_hex(text: &str) -> Option<Self> {
         let mut seed = Self::default();
         let digits = text.as_bytes();
@@ -46,13 +45,13 @@ impl Seed {
         Some(seed)
     }
 
-    /// Writes the seed as hexadecimal digits.
+    /// Formats the seed as hexadecimal digits.
     pub fn to_hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// It is a secret.
+/// The seed is secret, so it is not shown.
 impl fmt::Debug for Seed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Seed(…)")
@@ -71,7 +70,7 @@ impl Draws {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, &seed.0), drawn: Cell::new(0), block: Cell::default() }
     }
 
-    /// Draws 64 bits.
+    /// Generates 64 bits.
     pub(crate) fn next(&self) -> u64 {
         let drawn = self.drawn.replace(self.drawn.get() + 1);
         let (block, part) = (drawn / 4, (drawn % 4) as usize);
@@ -85,9 +84,9 @@ impl Draws {
         u64::from_le_bytes(bytes)
     }
 
-    /// Draws a number below `bound`; 0 when `bound` is 0.
+    /// Generates a number below `bound`; 0 when `bound` is 0.
     pub(crate) fn below(&self, bound: u64) -> u64 {
-        // The high half of a 64 × 64 bit product has no bias that could be seen.
+        // The bias of the high half of a 64 × 64 bit product is negligible.
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 }

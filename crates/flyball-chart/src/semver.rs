@@ -1,4 +1,4 @@
-//! Versions and constraints as Masterminds/semver takes them: `v1.2` is a version, `^1.2 || ~2` a constraint.
+//! Versions and constraints of Masterminds/semver: `v1.2` is a version, `^1.2 || ~2` a constraint.
 //!
 //! See <https://github.com/Masterminds/semver#checking-version-constraints>.
 
@@ -30,10 +30,10 @@ static VERSION: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 impl Version {
-    /// Reads a version.
+    /// Parses a version.
     ///
     /// # Errors
-    /// It is none.
+    /// If the text is not a version.
     pub(crate) fn parse(text: &str) -> Result<Version, String> {
         let parts = VERSION.captures(text).ok_or("invalid semantic version")?;
         let number = |at: usize| match parts.get(at) {
@@ -122,7 +122,7 @@ struct Patterns {
 }
 
 static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
-    // As in Go, space is ASCII, which also makes the patterns small.
+    // As in Go, white space is ASCII, which also keeps the patterns small.
     let regex = |text: String| Regex::new(&text.replace(r"\s", r"[\t\n\f\r ]")).expect("a constant pattern");
     Patterns {
         one: regex(format!(r"^\s*({OPERATORS})\s*({PATTERN})\s*$")),
@@ -132,14 +132,14 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
     }
 });
 
-/// Why a constraint is none.
+/// Why a constraint is invalid.
 pub(crate) enum Error {
     Improper(String),
     Version,
 }
 
 impl Error {
-    /// The words of the library that a version of Helm has.
+    /// The message of the library in a version of Helm.
     pub(crate) fn message(&self, helm: HelmVersion) -> String {
         match self {
             Error::Improper(text) => {
@@ -150,7 +150,7 @@ impl Error {
     }
 }
 
-/// Constraints on versions: one of several lists, of which all must hold.
+/// A version constraint: alternatives of lists of comparisons.
 pub(crate) struct Constraints(Vec<Vec<Constraint>>);
 
 struct Constraint {
@@ -162,10 +162,10 @@ struct Constraint {
 }
 
 impl Constraints {
-    /// Reads constraints.
+    /// Parses a constraint.
     ///
     /// # Errors
-    /// They are none.
+    /// If the text is not a constraint.
     pub(crate) fn parse(text: &str) -> Result<Constraints, Error> {
         let mut text = text.to_owned();
         let ranges: Vec<(String, String)> = PATTERNS
@@ -185,7 +185,7 @@ impl Constraints {
         text.split("||").map(group).collect::<Result<_, _>>().map(Constraints)
     }
 
-    /// Returns true if a version is as they say.
+    /// Returns true if a version satisfies the constraint.
     pub(crate) fn allow(&self, version: &Version) -> bool {
         self.0.iter().any(|group| {
             let takes_pre = group.iter().any(|constraint| !constraint.version.pre.is_empty());
@@ -238,7 +238,7 @@ impl Constraint {
             },
             "^" => order.is_ge() && self.is_caret(version),
             "" | "=" if self.numbers == 3 => order.is_eq(),
-            // `~`, `~>` and an equality that leaves numbers open.
+            // `~`, `~>` and an equality with missing parts.
             _ => order.is_ge() && self.is_tilde(version),
         }
     }
@@ -267,7 +267,7 @@ impl Constraint {
     }
 }
 
-/// Returns true if a version is as a constraint says; what is neither is not.
+/// Returns true if a version satisfies a comparison; errors count as false.
 pub(crate) fn is_compatible(constraint: &str, version: &str) -> bool {
     match (Constraints::parse(constraint), Version::parse(version)) {
         (Ok(constraints), Ok(version)) => constraints.allow(&version),

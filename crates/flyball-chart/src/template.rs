@@ -1,4 +1,4 @@
-//! Go's `text/template`: what parses, what it does, and what it says when it fails.
+//! Go's `text/template`: parser, execution, and error messages.
 //!
 //! `lexer` → `parser` → `node` (the tree) → `exec`, which calls `functions` and methods.
 

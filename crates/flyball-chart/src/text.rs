@@ -1,17 +1,17 @@
-//! Texts that know which of their bytes are data.
+//! Texts with marks for untrusted data.
 //!
-//! Data are the bytes that come from a custom resource or from the cluster. They are never evaluated: for `tpl` they
-//! are text, whatever they say. Who makes a text of other texts must carry the marks on, with a [`Writer`]; what cannot
-//! be carried on exactly marks the whole.
+//! Data are the bytes that come from a custom resource or from the cluster. They are never evaluated: `tpl` treats
+//! them as plain text. Functions that build a text from others must preserve the marks with a [`Writer`]; if
+//! positions cannot be tracked exactly, the whole result is marked.
 
 use crate::memory::Held;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
 
-/// Ranges of a text that are data: in order, without overlaps.
+/// Ranges of data in a text: sorted, without overlaps.
 pub(crate) type Marks = Vec<Range<usize>>;
 
-/// Bytes, and which of them are data.
+/// Bytes, with marks for data.
 #[derive(Clone)]
 pub(crate) struct Text {
     chunk: Rc<Chunk>,
@@ -29,12 +29,12 @@ impl Text {
         Self { chunk: Rc::new(chunk), data: (!data.is_empty()).then(|| Rc::new(data)) }
     }
 
-    /// Returns true if any of it is data.
+    /// Returns true if any part of it is data.
     pub(crate) fn is_data(&self) -> bool {
         self.data.is_some()
     }
 
-    /// Returns where its data are.
+    /// Returns the ranges of data.
     pub(crate) fn marks(&self) -> &[Range<usize>] {
         self.data.as_ref().map_or(&[], |data| data.as_slice())
     }
@@ -45,14 +45,14 @@ impl Text {
         Self { chunk: Rc::clone(&self.chunk), data }
     }
 
-    /// Returns a part, which keeps its marks.
+    /// Returns a part with its marks.
     pub(crate) fn part(&self, range: Range<usize>) -> Self {
         let mut writer = Writer::default();
         writer.part(self, range);
         writer.text()
     }
 
-    /// Returns a part that was found by looking at the bytes.
+    /// Returns a part that is a subslice of the bytes.
     pub(crate) fn found(&self, part: &[u8]) -> Self {
         let from = (part.as_ptr() as usize).saturating_sub(self.as_ptr() as usize).min(self.len());
         self.part(from..(from + part.len()).min(self.len()))
@@ -79,7 +79,7 @@ impl PartialEq for Text {
     }
 }
 
-/// Writes a text piece by piece, and remembers which of them are data.
+/// Builds a text piece by piece, with its marks.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     bytes: Vec<u8>,
@@ -92,7 +92,7 @@ impl Writer {
         self.bytes.len()
     }
 
-    /// Adds bytes that are no data.
+    /// Adds bytes that are not data.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.held.add(bytes.len());
         self.bytes.extend(bytes);
@@ -115,7 +115,7 @@ impl Writer {
         }
     }
 
-    /// Adds what is written, as data if it `is_data`.
+    /// Adds the written bytes, as data if `is_data`.
     pub(crate) fn written(&mut self, is_data: bool, write: impl FnOnce(&mut Vec<u8>)) {
         let from = self.bytes.len();
         write(&mut self.bytes);
@@ -137,7 +137,7 @@ impl Writer {
         }
     }
 
-    /// Marks all that was written as data.
+    /// Marks all written bytes as data.
     pub(crate) fn mark_all(&mut self) {
         self.data.clear();
         self.mark(0..self.bytes.len());

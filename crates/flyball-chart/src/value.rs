@@ -1,7 +1,7 @@
 //! Values of templates: Go's values, as far as templates can distinguish them.
 //!
-//! Maps are shared: `set` changes the map that everybody sees, as in Go. Texts are bytes, since `trunc` cuts where it
-//! likes.
+//! Maps are shared: `set` changes the map for all holders, as in Go. Texts are bytes, since `trunc` may cut within a
+//! character.
 
 pub(crate) mod object;
 
@@ -29,7 +29,7 @@ pub(crate) enum Value {
     Object(Rc<Object>),
 }
 
-/// Go's integers of different types, which do not mix where types are checked.
+/// Go's integer types, which are distinct where types are checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum IntKind {
     Int,
@@ -38,12 +38,12 @@ pub(crate) enum IntKind {
     Uint64,
 }
 
-/// A slice. Nothing in a template changes one in place.
+/// A slice. Templates never modify one in place.
 #[derive(Clone)]
 pub(crate) struct List {
     pub(crate) kind: ListKind,
     pub(crate) items: Rc<Items>,
-    /// There is no slice: empty, and null in JSON.
+    /// The nil slice: empty, and null in JSON.
     pub(crate) is_nil: bool,
 }
 
@@ -53,43 +53,43 @@ pub(crate) enum ListKind {
     Any,
     Strings,
     Ints,
-    /// `[]*chart.Maintainer` and its like.
+    /// `[]*chart.Maintainer` and similar types.
     Named(&'static str),
-    /// `chartutil.VersionSet`, texts with a method.
+    /// `chartutil.VersionSet`, strings with a method.
     VersionSet(HelmVersion),
 }
 
-/// A map with texts for keys.
+/// A map with string keys.
 #[derive(Clone)]
 pub(crate) struct Map {
     pub(crate) kind: MapKind,
     pub(crate) entries: Rc<RefCell<Entries>>,
 }
 
-/// The items of a slice, which are counted while they are there.
+/// The items of a slice, counted until dropped.
 #[derive(Default)]
 pub(crate) struct Items {
     items: Vec<Value>,
     _held: Held,
 }
 
-/// The entries of a map, which are counted while they are there.
+/// The entries of a map, counted until dropped.
 #[derive(Default)]
 pub(crate) struct Entries {
     entries: BTreeMap<Key, Value>,
     held: Held,
-    /// A template changed the map, after which it may contain itself.
+    /// A template changed the map, so it may contain itself.
     changed: bool,
 }
 
-/// A key of a map. Whether it is data says nothing about which key it is.
+/// A key of a map. The data mark does not affect equality.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
     text: String,
     is_data: bool,
 }
 
-/// Bytes of an entry of a map besides its key, roughly.
+/// Estimated size of a map entry besides its key, in bytes.
 const ENTRY: usize = 96;
 
 impl Key {
@@ -193,7 +193,7 @@ impl Entries {
 
 impl memory::Clear for RefCell<Entries> {
     fn clear(&self) {
-        // What is dropped may borrow it again.
+        // Dropped values may borrow the map again.
         let entries = self.borrow_mut().take_all();
         drop(entries);
     }
@@ -213,7 +213,7 @@ impl Drop for Entries {
     }
 }
 
-/// Drops values without going deeper the deeper they are nested.
+/// Drops nested values without recursion.
 fn dismantle(mut values: Vec<Value>) {
     while let Some(value) = values.pop() {
         match value {
@@ -237,7 +237,7 @@ fn dismantle(mut values: Vec<Value>) {
 pub(crate) enum MapKind {
     /// `map[string]interface {}`.
     Any,
-    /// `chartutil.Values`, the same with another name.
+    /// `chartutil.Values`, the same with another type name.
     Values(HelmVersion),
     Strings,
     /// `engine.files`, bytes by path.
@@ -245,7 +245,7 @@ pub(crate) enum MapKind {
 }
 
 impl ListKind {
-    /// Returns true if its items are interfaces, of which the type is not known before one looks.
+    /// Returns true if its items have an interface type.
     pub(crate) fn holds_any(self) -> bool {
         self == ListKind::Any
     }
@@ -262,7 +262,7 @@ impl MapKind {
 pub(crate) enum Type {
     /// `interface {}`.
     Any,
-    /// `reflect.Value`: built-in functions take what there is, and what there is not.
+    /// `reflect.Value`: the parameter type of built-in functions, for any value including a missing one.
     Reflect,
     Bool,
     Int(IntKind),
@@ -301,11 +301,11 @@ impl fmt::Display for Type {
 }
 
 impl Type {
-    /// Go's rule of what may be given where this is wanted.
+    /// Go's assignability rule.
     pub(crate) fn accepts(self, other: Type) -> bool {
         match (self, other) {
             (Type::Any | Type::Reflect, _) => true,
-            // Types with equal content of which one has no name.
+            // Types with the same underlying type, one of which is unnamed.
             (Type::Map(MapKind::Any), Type::Map(MapKind::Values(_)))
             | (Type::Map(MapKind::Values(_)), Type::Map(MapKind::Any)) => true,
             (Type::List(ListKind::Strings), Type::List(ListKind::VersionSet(_))) => true,
@@ -313,15 +313,15 @@ impl Type {
         }
     }
 
-    /// Returns true if nil may stand for it.
+    /// Returns true if nil is assignable.
     pub(crate) fn takes_nil(self) -> bool {
         matches!(self, Type::Any | Type::Reflect | Type::Bytes | Type::List(_) | Type::Map(_))
     }
 }
 
 impl Value {
-    /// Returns true if any text of it is data. The value is one that [`World::weigh`](crate::world::World::weigh) found
-    /// small enough.
+    /// Returns true if any text in it is data. The value is within the limits of
+    /// [`World::weigh`](crate::world::World::weigh).
     pub(crate) fn is_data(&self) -> bool {
         match self {
             Value::Str(text) => text.is_data(),
@@ -332,7 +332,7 @@ impl Value {
         }
     }
 
-    /// Returns the same value, of which all texts are data.
+    /// Returns the same value with all texts marked as data.
     pub(crate) fn to_data(&self) -> Value {
         match self {
             Value::Str(text) => Value::Str(text.to_data()),
@@ -378,7 +378,7 @@ impl Value {
         Value::Object(Rc::new(object))
     }
 
-    /// Its type; none if it is nil.
+    /// Returns its type; `None` for nil.
     pub(crate) fn type_of(&self) -> Option<Type> {
         Some(match self {
             Value::Nil => return None,
@@ -393,12 +393,12 @@ impl Value {
         })
     }
 
-    /// The name of its type, as `%T` writes it.
+    /// Returns the name of its type, as in `%T`.
     pub(crate) fn type_name(&self) -> String {
         self.type_of().map_or_else(|| "<nil>".to_owned(), |kind| kind.to_string())
     }
 
-    /// Go's word for what sort of type it has.
+    /// Returns the name of its Go kind.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Value::Nil => "invalid",
@@ -415,7 +415,7 @@ impl Value {
         }
     }
 
-    /// Go's truth: what is neither zero nor empty.
+    /// Go's truth: neither zero nor empty.
     pub(crate) fn truth(&self) -> bool {
         match self {
             Value::Nil => false,
@@ -430,7 +430,7 @@ impl Value {
         }
     }
 
-    /// The text that it is, with what is not UTF-8 replaced.
+    /// Returns its text, with invalid UTF-8 replaced.
     pub(crate) fn text(&self) -> Option<std::borrow::Cow<'_, str>> {
         match self {
             Value::Str(bytes) => Some(String::from_utf8_lossy(bytes)),
@@ -438,7 +438,7 @@ impl Value {
         }
     }
 
-    /// The items of a slice of any type.
+    /// Returns the items of a slice of any type.
     pub(crate) fn items(&self) -> Option<Vec<Value>> {
         match self {
             Value::List(list) => Some(list.items.to_vec()),
@@ -476,7 +476,7 @@ impl Value {
         }
     }
 
-    /// A copy that shares nothing that can change.
+    /// Returns a deep copy.
     pub(crate) fn deep_copy(&self) -> Value {
         match self {
             Value::List(list) => {
@@ -492,7 +492,7 @@ impl Value {
         }
     }
 
-    /// Returns the nesting depth, up to a bound: a map that contains itself has no end.
+    /// Returns the nesting depth, up to a limit: a map that contains itself is infinitely deep.
     pub(crate) fn is_deeper_than(&self, bound: usize) -> bool {
         match self {
             Value::List(list) => bound == 0 || list.items.iter().any(|item| item.is_deeper_than(bound - 1)),
@@ -507,7 +507,7 @@ impl List {
         List { kind, items: Rc::new(Items::new(items)), is_nil: false }
     }
 
-    /// A slice that is none.
+    /// The nil slice.
     pub(crate) fn nil(kind: ListKind) -> List {
         List { kind, items: Rc::default(), is_nil: true }
     }
@@ -536,7 +536,7 @@ impl Map {
             memory::changed(map);
         }
         let size = key.len() + ENTRY;
-        // What was there is dropped when nobody looks at the map any more: it may lead back to it.
+        // The old value is dropped after the borrow of the map ends, since it may contain the map.
         let before = entries.entries.insert(key, value);
         if before.is_none() {
             entries.held.add(size);
@@ -551,8 +551,7 @@ impl Map {
 }
 
 impl Value {
-    /// Creates a value of what somebody gave: a text is data, unless the same text stands at the same place of what is
-    /// trusted.
+    /// Converts an untrusted value: texts are data, unless the trusted value has the same text at the same position.
     pub(crate) fn untrusted(json: &serde_json::Value, trusted: Option<&serde_json::Value>) -> Value {
         match json {
             serde_json::Value::String(text) => match trusted.and_then(serde_json::Value::as_str) {

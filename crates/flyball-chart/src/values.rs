@@ -1,4 +1,4 @@
-//! The values that a user gives: files, and what `--set` and its sisters say.
+//! The values of a user: files, `--set` and similar flags.
 
 mod set;
 
@@ -6,7 +6,7 @@ use crate::helm::HelmVersion;
 use crate::yaml;
 use serde_json::{Map, Value};
 
-/// A user's values: what goes over those of the chart.
+/// A user's values, which override those of the chart.
 ///
 /// Numbers of YAML and JSON are floats, as in Helm; those of `--set` are integers.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -19,10 +19,10 @@ pub struct Values {
 /// Why values cannot be read. The messages are Helm's.
 #[derive(Debug, thiserror::Error)]
 pub enum ValuesError {
-    /// A values file is not YAML, or no mapping.
+    /// A values file is not YAML, or not a mapping.
     #[error("failed to parse {file}: {message}")]
     File {
-        /// Its name, as the caller gave it.
+        /// Its name, as passed by the caller.
         file: String,
         /// The problem.
         message: String,
@@ -35,15 +35,15 @@ pub enum ValuesError {
         /// The problem.
         message: String,
     },
-    /// An argument of `--set-json` is no JSON.
+    /// An argument of `--set-json` is not JSON.
     #[error("failed parsing --set-json data {argument}")]
     Json {
-        /// `JSON: ` and a mapping, or what stands behind the flag.
+        /// `JSON: ` and a mapping, or the argument of the flag.
         argument: String,
     },
 }
 
-/// Reads a file for `--set-file`; the message is that of the operating system.
+/// Reads a file for `--set-file`; the error is the message of the operating system.
 pub type ReadFile<'r> = &'r dyn Fn(&str) -> Result<Vec<u8>, String>;
 
 impl From<Map<String, Value>> for Values {
@@ -53,37 +53,37 @@ impl From<Map<String, Value>> for Values {
 }
 
 impl Values {
-    /// Creates untrusted values, such as the spec of a custom resource: their texts are data, which templates process
-    /// and never evaluate. Values that are set afterwards are trusted.
+    /// Creates untrusted values, such as the spec of a custom resource: templates process their texts and never
+    /// evaluate them. Values that are set afterwards are trusted.
     pub fn untrusted(map: Map<String, Value>) -> Self {
         Self { map, trusted: Some(Map::new()) }
     }
 
-    /// Returns what is trusted of values that are not so as a whole.
+    /// Returns the trusted part of untrusted values.
     pub(crate) fn trusted(&self) -> Option<&Map<String, Value>> {
         self.trusted.as_ref()
     }
 
-    /// Changes the values, and what is trusted of them.
+    /// Changes the values, and their trusted part.
     fn change<E>(&mut self, change: impl Fn(&mut Map<String, Value>) -> Result<(), E>) -> Result<(), E> {
         self.trusted.as_mut().map_or(Ok(()), &change)?;
         change(&mut self.map)
     }
 
-    /// The values as they are now.
+    /// Returns the current values.
     pub fn as_map(&self) -> &Map<String, Value> {
         &self.map
     }
 
-    /// Lays a YAML text over what is there, as `--values` does; `name` is for the error.
+    /// Merges a YAML text over the values, as `--values` does; `name` is for errors.
     ///
     /// # Errors
-    /// The text is not YAML, or no mapping.
+    /// If the text is not YAML, or not a mapping.
     pub fn merge_yaml(&mut self, name: &str, text: &[u8]) -> Result<(), ValuesError> {
         self.merge_yaml_as(name, text, HelmVersion::default())
     }
 
-    /// The same as a version of Helm does: to Helm 4, a file may be several documents.
+    /// The same as a version of Helm does: with Helm 4, a file may have several documents.
     pub(crate) fn merge_yaml_as(&mut self, name: &str, text: &[u8], helm: HelmVersion) -> Result<(), ValuesError> {
         let map = read(text, helm).map_err(|message| ValuesError::File { file: name.to_owned(), message })?;
         self.change(|values| {
@@ -92,28 +92,28 @@ impl Values {
         })
     }
 
-    /// Sets what an argument of `--set` says, such as `image.tag=1.2,list={a,b}`.
+    /// Sets values as `--set` does, such as `image.tag=1.2,list={a,b}`.
     ///
     /// # Errors
-    /// The argument does not follow Helm's syntax.
+    /// If the argument does not follow Helm's syntax.
     pub fn set(&mut self, argument: &str) -> Result<(), ValuesError> {
         self.change(|map| set::parse(argument, map, &set::Mode::Typed))
             .map_err(|message| ValuesError::Set { flag: "--set", message })
     }
 
-    /// Sets texts as `--set-string` does: as [`Values::set`], but `1` and `true` stay texts.
+    /// Sets strings as `--set-string` does: as [`Values::set`], but `1` and `true` stay strings.
     ///
     /// # Errors
-    /// The argument does not follow Helm's syntax.
+    /// If the argument does not follow Helm's syntax.
     pub fn set_string(&mut self, argument: &str) -> Result<(), ValuesError> {
         self.change(|map| set::parse(argument, map, &set::Mode::Text))
             .map_err(|message| ValuesError::Set { flag: "--set-string", message })
     }
 
-    /// Sets contents of files as `--set-file` does.
+    /// Sets values to contents of files as `--set-file` does.
     ///
     /// # Errors
-    /// The argument does not follow Helm's syntax, or a file cannot be read.
+    /// If the argument does not follow Helm's syntax, or a file cannot be read.
     pub fn set_file(&mut self, argument: &str, read: ReadFile<'_>) -> Result<(), ValuesError> {
         self.change(|map| set::parse(argument, map, &set::Mode::File(read)))
             .map_err(|message| ValuesError::Set { flag: "--set-file", message })
@@ -122,7 +122,7 @@ impl Values {
     /// Sets JSON as `--set-json` does: `key=value` pairs, or a mapping.
     ///
     /// # Errors
-    /// It is no JSON.
+    /// If the argument is not JSON.
     pub fn set_json(&mut self, argument: &str) -> Result<(), ValuesError> {
         let trimmed = argument.trim();
         if trimmed.starts_with('{') {
@@ -146,20 +146,20 @@ impl Values {
             .map_err(|_| ValuesError::Json { argument: argument.to_owned() })
     }
 
-    /// Sets a text in which no character means anything, as `--set-literal` does.
+    /// Sets a string without special characters, as `--set-literal` does.
     ///
     /// # Errors
-    /// The path before the `=` does not follow Helm's syntax.
+    /// If the path before the `=` does not follow Helm's syntax.
     pub fn set_literal(&mut self, argument: &str) -> Result<(), ValuesError> {
         self.change(|map| set::parse(argument, map, &set::Mode::Literal))
             .map_err(|message| ValuesError::Set { flag: "--set-literal", message })
     }
 }
 
-/// Reads a file of values. To Helm 4, it may be several documents, of which each goes over those before it.
+/// Parses a values file. With Helm 4, it may have several documents, each of which overrides the previous ones.
 ///
 /// # Errors
-/// A document is not YAML, or no mapping.
+/// If a document is not YAML, or not a mapping.
 pub(crate) fn read(text: &[u8], helm: HelmVersion) -> Result<Map<String, Value>, String> {
     let one = |text: &[u8]| -> Result<Map<String, Value>, String> {
         let map = yaml::read_map(text).map_err(|error| error.to_string())?;
@@ -195,7 +195,7 @@ pub(crate) fn read(text: &[u8], helm: HelmVersion) -> Result<Map<String, Value>,
     Ok(values)
 }
 
-/// Go decodes every number of JSON as a float.
+/// Go decodes all JSON numbers as floats.
 pub(crate) fn floats(value: Value) -> Value {
     match value {
         Value::Number(number) => number.as_f64().map_or(Value::Null, Value::from),
@@ -205,7 +205,7 @@ pub(crate) fn floats(value: Value) -> Value {
     }
 }
 
-/// Lays one mapping over another; nulls stay, since they delete later.
+/// Merges one mapping over another; nulls are kept, since they delete later.
 fn merge(base: &mut Map<String, Value>, over: Map<String, Value>) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {

@@ -1,4 +1,4 @@
-//! The environment of a rendering: clock, seed, lookups in a cluster, and budget.
+//! The environment of a rendering: clock, seed, cluster for `lookup`, and budget.
 
 use crate::helm::HelmVersion;
 use crate::memory;
@@ -12,28 +12,27 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Patterns of which a rendering keeps what was made of them.
+/// Limit of cached patterns of a rendering.
 const MAX_PATTERNS: usize = 256;
-/// Nesting depth of values that are written, copied or compared.
+/// Nesting limit of values that are written, copied or compared.
 pub(crate) const VALUE_DEPTH: usize = 1_000;
-/// Bytes of a text that count as one step.
+/// Bytes of a text per step.
 const BYTES_PER_STEP: usize = 64;
-/// Copies of a value that a function makes at most.
+/// Maximum number of copies of a value that a function makes.
 const COPIES: usize = 4;
-/// Bytes of a value besides its texts, roughly.
+/// Estimated size of a value besides its texts, in bytes.
 const VALUE_SIZE: usize = 64;
-/// After how many steps the budget's guard is asked again.
+/// Interval of calls to the budget's guard, in steps.
 const STEPS_PER_CHECK: u64 = 20_000;
-/// After how many further bytes the budget's guard is asked again.
+/// Interval of calls to the budget's guard, in bytes.
 const BYTES_PER_CHECK: usize = 1 << 20;
-/// Watches over a rendering: it is told how many steps were taken and how many bytes are held, and ends the rendering
-/// with a message.
+/// Monitors a rendering: receives the number of steps taken and bytes held; an error aborts the rendering.
 pub type Guard = Arc<dyn Fn(u64, usize) -> Result<(), String> + Send + Sync>;
 
 /// The limits of one rendering.
 #[derive(Clone)]
 pub struct Budget {
-    /// Steps: function calls, iterations and templates. Functions that take long count as many steps.
+    /// Steps: function calls, iterations and templates. Expensive functions count as several steps.
     pub steps: u64,
     /// Bytes that the values may hold at the same time, output included.
     pub bytes: usize,
@@ -41,17 +40,17 @@ pub struct Budget {
     pub output: usize,
     /// Nesting depth of templates that call templates.
     pub depth: usize,
-    /// Is asked now and then whether to go on.
+    /// Called regularly; may abort the rendering.
     pub guard: Option<Guard>,
 }
 
 impl Budget {
-    /// Creates a world for trusted charts and values, with limits that no chart should reach.
+    /// Creates a budget for trusted charts and values, with limits that no chart should reach.
     pub fn trusted() -> Self {
         Self { steps: 20_000_000_000, bytes: 2 << 30, output: 64 << 20, depth: 10_000, guard: None }
     }
 
-    /// Creates a world for untrusted values, with limits of about a second and 64 MiB.
+    /// Creates a budget for untrusted values, with limits of about a second and 64 MiB.
     pub fn untrusted() -> Self {
         Self { steps: 50_000_000, bytes: 64 << 20, output: 8 << 20, depth: 1_000, guard: None }
     }
@@ -65,14 +64,14 @@ impl std::fmt::Debug for Budget {
 
 /// Finds objects of a cluster for `lookup`.
 ///
-/// With an empty name, the answer is a list of the kind; with an empty namespace, of all namespaces. `None` means that
-/// there is no such object, which templates see as an empty map. See
+/// An empty name lists the kind; an empty namespace lists all namespaces. `None` means that the object does not
+/// exist, which templates see as an empty map. See
 /// <https://helm.sh/docs/chart_template_guide/functions_and_pipelines/#using-the-lookup-function>.
 pub trait Lookup {
     /// Finds one object, or a list.
     ///
     /// # Errors
-    /// A message: the cluster does not answer, or does not know the kind. Rendering fails with it.
+    /// A message if the request fails or the kind is unknown. Rendering fails with it.
     fn lookup(
         &self,
         api_version: &str,
@@ -81,11 +80,11 @@ pub trait Lookup {
         name: &str,
     ) -> Result<Option<serde_json::Value>, String>;
 
-    /// Finds what the chart itself names, in texts that stand in the call: no values have a say in it. The same, unless
-    /// it matters.
+    /// Finds an object whose kind, namespace and name are literals in the template, independent of values. The
+    /// default implementation makes no difference.
     ///
     /// # Errors
-    /// As [`Lookup::lookup`].
+    /// See [`Lookup::lookup`].
     fn lookup_literal(
         &self,
         api_version: &str,
@@ -97,14 +96,14 @@ pub trait Lookup {
     }
 }
 
-/// The state that the templates of a rendering share.
+/// The shared state of a rendering's templates.
 pub(crate) struct World<'w> {
     pub(crate) clock: Clock,
     pub(crate) draws: Draws,
     pub(crate) lookup: Option<&'w dyn Lookup>,
     pub(crate) depth: Cell<usize>,
     pub(crate) budget: Budget,
-    /// `tpl` evaluates data.
+    /// `tpl` evaluates untrusted data.
     pub(crate) evaluates: bool,
     pub(crate) helm: HelmVersion,
     /// Compiled patterns of the chart.
@@ -114,18 +113,18 @@ pub(crate) struct World<'w> {
     pub(crate) included: RefCell<BTreeMap<String, usize>>,
 }
 
-/// The functions that execute templates.
+/// The functions that execute templates, implemented in `template`.
 pub(crate) trait Executor {
     /// `include`: executes a template by its name.
     ///
     /// # Errors
-    /// There is none, it fails, or it includes itself without an end.
+    /// If there is none, it fails, or it includes itself infinitely.
     fn include(&self, world: &World<'_>, name: &str, data: Value) -> Result<Value, String>;
 
-    /// `tpl`: executes a text as a template, which sees the other ones. Data in it stay data.
+    /// `tpl`: executes a text as a template with access to the other ones. Data in it stay data.
     ///
     /// # Errors
-    /// It does not parse, or fails.
+    /// If it cannot be parsed, or fails.
     fn tpl(&self, world: &World<'_>, text: &Text, data: Value, is_evaluated: bool) -> Result<Value, String>;
 }
 
@@ -135,7 +134,7 @@ pub(crate) struct Call<'c> {
     pub(crate) templates: &'c dyn Executor,
     /// All arguments are literals in a template of the chart.
     pub(crate) is_literal: bool,
-    /// The call stands in a text that is data.
+    /// The call is in a text with untrusted data.
     pub(crate) is_evaluated: bool,
 }
 
@@ -162,7 +161,7 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Returns the compiled form of a pattern of the chart, from the cache if it was compiled before.
+    /// Returns the compiled form of a pattern of the chart, cached.
     ///
     /// # Errors
     /// The error of `make`.
@@ -183,29 +182,32 @@ impl<'w> World<'w> {
         Ok(made)
     }
 
-    /// Does as a version of Helm.
+    /// Sets the version of Helm.
     pub(crate) fn of(self, helm: HelmVersion) -> Self {
         Self { helm, ..self }
     }
 
-    /// Returns how many steps were counted.
+    /// Returns the number of steps taken.
     #[cfg(test)]
     pub(crate) fn steps(&self) -> u64 {
         self.steps.get()
     }
 
-    /// Counts steps, and makes sure that there is room for so many bytes, before they are taken.
+    /// Charges steps, and checks the memory limit before this number of bytes is allocated.
     ///
     /// # Errors
-    /// The budget does not allow it, or its guard ends the rendering.
+    /// If the budget is exhausted, or its guard aborts the rendering.
     pub(crate) fn charge(&self, steps: impl TryInto<u64>, bytes: usize) -> Result<(), String> {
         let steps = self.steps.get().saturating_add(steps.try_into().unwrap_or(u64::MAX));
         self.steps.set(steps);
         if steps > self.budget.steps {
-            return Err(format!("the templates take more than {} steps; they may not end", self.budget.steps));
+            return Err(format!(
+                "the templates exceed the limit of {} steps: they may loop infinitely",
+                self.budget.steps
+            ));
         }
         if bytes > memory::Scope::room() || memory::is_exhausted() {
-            return Err(format!("the templates take more than {} bytes of memory", self.budget.bytes));
+            return Err(format!("the templates exceed the limit of {} bytes of memory", self.budget.bytes));
         }
         let (at_steps, at_bytes) = self.check_at.get();
         let held = memory::held().saturating_add(bytes);
@@ -218,10 +220,10 @@ impl<'w> World<'w> {
         Ok(())
     }
 
-    /// Counts what a function takes that goes through lists and maps once, without looking into what they hold.
+    /// Charges one iteration over lists and maps, without descending into their items.
     ///
     /// # Errors
-    /// As [`World::charge`].
+    /// See [`World::charge`].
     pub(crate) fn charge_shallow(&self, weight: u64, values: &[Value]) -> Result<(), String> {
         let length = |value: &Value| match value {
             Value::Str(text) => text.len() / BYTES_PER_STEP,
@@ -234,11 +236,10 @@ impl<'w> World<'w> {
         self.charge(weight.saturating_add(length as u64 / 4), length.saturating_mul(VALUE_SIZE))
     }
 
-    /// Counts what a function takes that goes through values with all that they hold, and returns how many steps that
-    /// are. A value that is shared counts each time.
+    /// Charges a complete traversal of values, and returns its number of steps. Shared values count each time.
     ///
     /// # Errors
-    /// As [`World::charge`], or the values are nested too deep; that bounds what recursion over them takes.
+    /// See [`World::charge`]; also if the values are nested too deep, which bounds the recursion over them.
     pub(crate) fn weigh(&self, values: &[Value]) -> Result<u64, String> {
         let mut weight = Weight::default();
         values.iter().try_for_each(|value| self.add_weight(&mut weight, value, 0))?;
@@ -248,11 +249,11 @@ impl<'w> World<'w> {
         Ok(steps + 1)
     }
 
-    /// Counts what a function takes that looks at each letter of texts, and makes something of each value: some 10 ns
-    /// for a letter, where going through it takes a fraction of one.
+    /// Charges processing each character of texts and building something from each value: some 10 ns per character,
+    /// where a traversal takes a fraction of 1 ns.
     ///
     /// # Errors
-    /// As [`World::weigh`].
+    /// See [`World::weigh`].
     pub(crate) fn weigh_letters(&self, values: &[Value]) -> Result<(), String> {
         const TIMES: u64 = 32;
         let steps = self.weigh(values)?.saturating_sub(1);

@@ -1,7 +1,7 @@
-//! YAML as Helm reads and writes it: go-yaml behind sigs.k8s.io/yaml, that is YAML 1.1, with its messages.
+//! YAML as Helm reads and writes it: go-yaml with sigs.k8s.io/yaml, that is YAML 1.1, with its messages.
 //!
-//! Messages are part of what Helm prints, and what `yes` means of what it does; so this is not the workspace's YAML
-//! library.
+//! Messages are part of Helm's output, and the meaning of `yes` is part of its behavior; so this is not the
+//! workspace's YAML library.
 
 mod decode;
 mod emit;
@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// The content of a document. Keys are texts, as in JSON.
+/// The content of a document. Keys are strings, as in JSON.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Data {
     Null,
@@ -29,27 +29,27 @@ pub(crate) enum Data {
     Map(BTreeMap<String, Data>),
 }
 
-/// Why a text is not what is wanted; the messages are those of sigs.k8s.io/yaml.
+/// Why a text cannot be decoded; the messages are those of sigs.k8s.io/yaml.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// It is no YAML.
+    /// The text is not YAML.
     #[error("error converting YAML to JSON: yaml: {0}")]
     Yaml(String),
-    /// A key is nothing that JSON has.
+    /// A key has no JSON form.
     #[error("error converting YAML to JSON: {0}")]
     Key(String),
-    /// A number is nothing that JSON has.
+    /// A number has no JSON form.
     #[error("error converting YAML to JSON: json: unsupported value: {0}")]
     Number(&'static str),
-    /// It says something else than is wanted.
+    /// The document has an unexpected type.
     #[error("error unmarshaling JSON: while decoding JSON: json: {0}")]
     Type(String),
 }
 
-/// Reads the first document of a text.
+/// Decodes the first document of a text.
 ///
 /// # Errors
-/// It is no YAML that Helm would take.
+/// If the text is not YAML as accepted by Helm.
 pub(crate) fn read(bytes: &[u8]) -> Result<Data, Error> {
     let text = check_encoding(bytes)?;
     let located = |problem: scanner::Problem| {
@@ -64,47 +64,47 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Data, Error> {
     Ok(data)
 }
 
-/// Reads the first document of a text, as Helm does.
+/// Decodes the first document of a text, as Helm does.
 ///
 /// # Errors
-/// It is no YAML that Helm would take.
+/// If the text is not YAML as accepted by Helm.
 pub fn from_yaml(text: &str) -> Result<serde_json::Value, Error> {
     read(text.as_bytes()).map(|data| data.to_json())
 }
 
-/// Reads documents that stay within a limit of memory together. One thread reads them all.
+/// Decodes documents within a common memory limit. All of them are decoded on the same thread.
 pub struct BoundedYaml {
     held: Held,
     _scope: memory::Scope,
 }
 
 impl BoundedYaml {
-    /// Sets the limit in bytes, roughly.
+    /// Sets the limit in bytes, approximately.
     pub fn new(max_bytes: usize) -> Self {
         let scope = memory::Scope::new(max_bytes);
         Self { held: Held::default(), _scope: scope }
     }
 
-    /// Reads the first document of a text.
+    /// Decodes the first document of a text.
     ///
     /// # Errors
-    /// As [`from_yaml`].
+    /// See [`from_yaml`].
     pub fn read(&mut self, text: &str) -> Result<serde_json::Value, Error> {
         let value = from_yaml(text)?;
         self.held.add(memory::size_of_json(&value));
         Ok(value)
     }
 
-    /// Returns true if the documents take more than the limit.
+    /// Returns true if the documents exceed the limit.
     pub fn is_exhausted(&self) -> bool {
         memory::is_exhausted()
     }
 }
 
-/// Reads a mapping; a text that says nothing is an empty one.
+/// Decodes a mapping; an empty document is an empty mapping.
 ///
 /// # Errors
-/// As [`read`], or it is no mapping.
+/// See [`read`]; also if the document is not a mapping.
 pub(crate) fn read_map(bytes: &[u8]) -> Result<BTreeMap<String, Data>, Error> {
     match read(bytes)? {
         Data::Map(map) => Ok(map),
@@ -113,17 +113,17 @@ pub(crate) fn read_map(bytes: &[u8]) -> Result<BTreeMap<String, Data>, Error> {
     }
 }
 
-/// Writes a document, with a line break at its end.
+/// Encodes a document, with a line break at its end.
 pub(crate) fn write(data: &Data, version: Version) -> String {
     emit::emit(data, &Origin::Chart, version, emit::natural).0
 }
 
-/// The same, with the places of what is data.
+/// The same, with the ranges of untrusted data.
 pub(crate) fn write_marked(data: &Data, origin: &Origin, version: Version) -> (String, Vec<std::ops::Range<usize>>) {
     emit::emit(data, origin, version, emit::natural)
 }
 
-/// Writes a value as kubectl and Helm do, but with the keys of each mapping in this order.
+/// Encodes a value as kubectl and Helm do, but with the keys of each mapping in this order.
 pub fn to_yaml(value: &serde_json::Value, order: fn(&str, &str) -> Ordering) -> String {
     emit::emit(&Data::of_json(value), &Origin::Chart, Version::Two, order).0
 }
@@ -154,7 +154,8 @@ fn check_encoding(bytes: &[u8]) -> Result<&str, Error> {
     Ok(text)
 }
 
-/// A text as go-yaml reads it from JSON: a next-line character is a line break, and one line break between quotes is a
+/// Converts a text as go-yaml reads it from JSON: a next-line character is a line break, and a single line break
+/// between quotes is a space.
 /// space.
 pub(crate) fn folded(text: &str) -> Cow<'_, str> {
     const NEXT_LINE: char = '\u{85}';
@@ -176,7 +177,7 @@ pub(crate) fn folded(text: &str) -> Cow<'_, str> {
 
 const CONTROL: &str = "control characters are not allowed";
 
-/// Tells whether a text has characters that go-yaml does not read.
+/// Returns true if a text has characters that go-yaml does not accept.
 fn has_control(text: &str) -> bool {
     let is_good = |c: char| {
         matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}')
@@ -186,7 +187,7 @@ fn has_control(text: &str) -> bool {
 }
 
 impl Data {
-    /// Go's message for what is of another type than is wanted.
+    /// Go's message about an unexpected type.
     pub(crate) fn mismatch(&self, place: &str, wanted: &str) -> Error {
         let is = match self {
             Data::Null => "null",
@@ -211,12 +212,11 @@ impl Data {
         }
     }
 
-    /// Checks what sigs.k8s.io/yaml finds when it reads the JSON that it makes YAML of. JSON has codes for most control
-    /// characters, but not
-    /// for all.
+    /// Checks the errors that sigs.k8s.io/yaml finds when it parses the JSON converted from YAML. JSON escapes most
+    /// control characters, but not all.
     ///
     /// # Errors
-    /// A text has characters that go-yaml does not read.
+    /// If a text has characters that go-yaml does not accept.
     pub(crate) fn check_readable(&self) -> Result<(), String> {
         let check = |text: &str| {
             let is_plain = |c: char| c < ' ';
@@ -260,12 +260,12 @@ impl Data {
         }
     }
 
-    /// As JSON with whole numbers: what an API server gets.
+    /// Converts to JSON with whole numbers, as sent to an API server.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         self.json(true)
     }
 
-    /// As JSON with nothing but floats: what Go's `interface {}` holds.
+    /// Converts to JSON with only floats, as in Go's `interface {}`.
     pub(crate) fn to_values(&self) -> serde_json::Value {
         self.json(false)
     }
@@ -289,10 +289,10 @@ impl Data {
         }
     }
 
-    /// The text of a field whose type is one: other scalars are written as texts.
+    /// Returns the text of a string field: other scalars are converted to strings.
     ///
     /// # Errors
-    /// It is a list or a mapping; the message names the field, such as `SimpleHead.kind`.
+    /// If it is a list or a mapping; the message contains the field, such as `SimpleHead.kind`.
     pub(crate) fn to_text(&self, field: &str) -> Result<String, Error> {
         Ok(match self {
             Data::Null => String::new(),

@@ -2,19 +2,19 @@
 
 /// The finalizer of custom resources.
 pub(crate) const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
-/// The annotation of a custom resource that is to be left alone.
+/// The annotation that pauses reconciliation of a custom resource.
 pub(crate) const PAUSED: &str = "helm.sdk.operatorframework.io/pause-reconcile";
-/// The annotation of a custom resource that says how often its release is looked at without a change.
+/// The annotation of a custom resource with the reconcile period of its release.
 pub(crate) const PERIOD: &str = "helm.sdk.operatorframework.io/reconcile-period";
-/// The annotation of a custom resource that is to stay until all objects of its release are gone.
+/// The annotation of a custom resource that keeps it until all objects of its release are deleted.
 pub(crate) const WAITS: &str = "helm.sdk.operatorframework.io/uninstall-wait";
-/// The annotation of an object with the custom resource that it belongs to but that cannot own it.
+/// The annotation of an object with the custom resource that it belongs to, if that cannot be its owner reference.
 pub(crate) const OWNER: &str = "operator-sdk/primary-resource";
-/// The annotation of such an object with the kind of that.
+/// The annotation of such an object with the kind of that custom resource.
 pub(crate) const OWNER_KIND: &str = "operator-sdk/primary-resource-type";
-/// Helm's annotation of an object with its release.
+/// Helm's annotation of an object with the name of its release.
 pub(crate) const RELEASE: &str = "meta.helm.sh/release-name";
 /// Helm's annotation of an object with the namespace of its release.
 pub(crate) const NAMESPACE: &str = "meta.helm.sh/release-namespace";
-/// The annotation with the groups that an object waits for, as a list in JSON.
+/// The annotation with the groups that an object depends on, as a JSON list.
 pub(crate) const DEPENDS_ON: &str = "helm.sh/depends-on/resource-groups";

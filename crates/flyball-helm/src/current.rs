@@ -1,5 +1,4 @@
-//! The chart of an entry as it is now: read when the operator starts, and again when its files change, if that is
-//! wanted.
+//! The current chart of an entry: loaded at startup and, if reloading is enabled, again when its files change.
 
 use crate::error::OperatorError;
 use crate::source::Source;
@@ -16,7 +15,7 @@ const MAX_FILES: usize = 20_000;
 /// Nesting depth of folders.
 const DEEPEST: usize = 32;
 
-/// Sizes and times of files.
+/// Sizes and modification times of files.
 type Files = BTreeMap<PathBuf, (u64, Option<SystemTime>)>;
 
 /// The chart of an entry.
@@ -27,23 +26,23 @@ pub(crate) struct Current {
 }
 
 impl Current {
-    /// Opens the chart.
+    /// Loads the chart.
     pub(crate) fn open(watch: &Watch) -> Result<Self, OperatorError> {
         let files = files(&watch.chart);
         let source = RwLock::new(Arc::new(Source::open(watch)?));
         Ok(Self { source, files: Mutex::new(files) })
     }
 
-    /// Returns the chart as it was read last.
+    /// Returns the chart as loaded last.
     pub(crate) fn get(&self) -> Arc<Source> {
         self.source.read().clone()
     }
 
-    /// Reads the chart again if its files are not as they were; returns whether it is another one now.
+    /// Reloads the chart if its files have changed; returns true if its content differs.
     ///
     /// # Errors
     ///
-    /// When it cannot be opened. The chart then stays as it was, until its files change once more.
+    /// If the chart cannot be loaded. The previous chart then stays in use until its files change again.
     pub(crate) fn reload(&self, watch: &Watch) -> Result<bool, OperatorError> {
         let found = files(&watch.chart);
         {
@@ -60,7 +59,7 @@ impl Current {
     }
 }
 
-/// Lists the files of a chart; what cannot be read is not there.
+/// Lists the files of a chart; unreadable files are omitted.
 fn files(chart: &Path) -> Files {
     let (mut found, mut open) = (Files::new(), vec![(chart.to_owned(), 0)]);
     while let Some((path, depth)) = open.pop() {

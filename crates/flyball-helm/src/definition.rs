@@ -1,4 +1,4 @@
-//! The definitions of the custom resources: those of the project, or open ones; and its samples.
+//! The CRDs of a project, from its files or with an open schema; and its samples.
 
 use crate::error::{DEFINITIONS, DefinitionError, MAX_FILE_BYTES, MAX_FILES, OperatorError};
 use crate::watches::Watch;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Folder with samples.
 const SAMPLES: &str = "config/samples";
 
-/// Reads the definitions of a project.
+/// Reads the CRDs of a project.
 pub(crate) fn read(folder: &Path) -> Result<Vec<CustomResourceDefinition>, OperatorError> {
     let mut found = Vec::new();
     for (file, document) in documents(&folder.join(DEFINITIONS))? {
@@ -27,7 +27,8 @@ pub(crate) fn samples(folder: &Path) -> Result<Vec<Value>, OperatorError> {
     Ok(documents(&folder.join(SAMPLES))?.into_iter().map(|(_, document)| document).collect())
 }
 
-/// Reads all documents of a folder's YAML files, in the order of their names; none, if there is no such folder.
+/// Reads all documents of the YAML files in a folder, in the order of the file names; none if the folder does not
+/// exist.
 fn documents(folder: &Path) -> Result<Vec<(PathBuf, Value)>, OperatorError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -42,7 +43,7 @@ fn documents(folder: &Path) -> Result<Vec<(PathBuf, Value)>, OperatorError> {
     for entry in entries {
         let file = entry.map_err(failed(folder))?.path();
         let is_yaml = file.extension().is_some_and(|ending| ending == "yaml" || ending == "yml");
-        // It lists the others, and is no object of the cluster.
+        // `kustomization.yaml` lists the other files and is not a Kubernetes object.
         if is_yaml && file.file_stem().is_none_or(|stem| stem != "kustomization") {
             let size = fs::metadata(&file).map_err(failed(&file))?.len();
             files.push(file);
@@ -64,7 +65,7 @@ fn documents(folder: &Path) -> Result<Vec<(PathBuf, Value)>, OperatorError> {
     Ok(found)
 }
 
-/// Returns the definition of the custom resources of an entry: the project's, or one that takes anything.
+/// Returns the CRD of an entry: the project's, or one with an open schema.
 pub(crate) fn of(
     watch: &Watch,
     definitions: &[CustomResourceDefinition],
@@ -95,7 +96,7 @@ const COLUMNS: [[&str; 3]; 5] = [
     ["Age", "date", ".metadata.creationTimestamp"],
 ];
 
-/// Creates the definition that the operator-sdk makes, with columns: spec and status may be anything.
+/// Creates a CRD as operator-sdk does, with printer columns; spec and status have an open schema.
 fn open(watch: &Watch) -> CustomResourceDefinition {
     let (kind, resource) = (&watch.kind, watch.primary().resource().resource.to_string());
     let anything =
@@ -122,11 +123,11 @@ fn open(watch: &Watch) -> CustomResourceDefinition {
                         "kind": text("The kind of the object."),
                         "metadata": {"type": "object"},
                         "spec": anything("The values of the chart."),
-                        "status": anything("How the release is."),
+                        "status": anything("The status of the release."),
                     },
                 }},
             }],
         },
     });
-    serde_json::from_value(crd).expect("it has all that a definition needs")
+    serde_json::from_value(crd).expect("the CRD has all required fields")
 }

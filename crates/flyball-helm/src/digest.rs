@@ -1,9 +1,9 @@
-//! Digests of texts.
+//! Digests of strings.
 
 use ring::digest::{Context as Digest, SHA256};
 use std::fmt::Write;
 
-/// Returns the SHA-256 of a list of texts as hexadecimal digits. The length of each text is part of it.
+/// Returns the SHA-256 of a list of strings in hexadecimal. The length of each string is part of the input.
 pub(crate) fn hex(texts: &[&[u8]]) -> String {
     let mut digest = Digest::new(&SHA256);
     for text in texts {

@@ -1,14 +1,14 @@
-//! Capabilities of the cluster, as templates see them in `.Capabilities`.
+//! Capabilities of the cluster, as available to templates in `.Capabilities`.
 
 use flyball::{Context, Result};
 use flyball_chart::{Capabilities, HelmVersion};
 use kube::core::DynamicObject;
 use serde_json::Value;
 
-/// Media type that asks the API server for all kinds at once.
+/// Media type that requests aggregated discovery.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Reads the version of the API server and the kinds that it serves.
+/// Reads the version of the API server and the served kinds.
 pub(crate) async fn capabilities(cx: &Context<DynamicObject>, helm: HelmVersion) -> Result<Capabilities> {
     let mut capabilities = Capabilities::of(helm);
     let version = get(cx, "/version", "application/json").await?;
@@ -26,7 +26,7 @@ async fn get(cx: &Context<DynamicObject>, path: &str, accept: &str) -> Result<Va
     Ok(cx.client().request(request).await?)
 }
 
-/// Lists versions, and kinds of versions, as Helm names them: `apps/v1` and `apps/v1/Deployment`.
+/// Lists versions, and kinds with their versions, in Helm's notation: `apps/v1` and `apps/v1/Deployment`.
 fn served(discovered: &Value, found: &mut Vec<String>) {
     let list = |of: &Value, field: &str| of[field].as_array().cloned().unwrap_or_default();
     for group in list(discovered, "items") {

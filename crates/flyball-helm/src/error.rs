@@ -1,4 +1,4 @@
-//! Errors of a project that make no operator.
+//! Errors in a project that prevent the creation of its operator.
 
 use flyball_chart::ChartError;
 use std::path::PathBuf;
@@ -7,63 +7,63 @@ use std::path::PathBuf;
 pub(crate) const DEFINITIONS: &str = "config/crd/bases";
 /// Files in a folder with CRDs or samples.
 pub(crate) const MAX_FILES: usize = 1000;
-/// Bytes of each file.
+/// Size limit of each file.
 pub(crate) const MAX_FILE_BYTES: u64 = 8 << 20;
 
-/// The error of making an operator of a project.
+/// The error of creating an operator from a project.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
-    /// A chart cannot be opened.
-    #[error("the chart {} of {kind} cannot be opened", chart.display())]
+    /// A chart cannot be loaded.
+    #[error("cannot load chart {} of {kind}", chart.display())]
     Chart {
         /// The chart.
         chart: PathBuf,
-        /// The kind of the custom resources that it is for.
+        /// The kind of its custom resources.
         kind: String,
-        /// Why not.
+        /// The cause.
         source: ChartError,
     },
-    /// The files of a chart, a definition or a sample cannot be read.
+    /// The files of a chart, a CRD or a sample cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A definition is of no use.
+    /// A CRD is not usable.
     #[error(transparent)]
     Definition(#[from] DefinitionError),
 }
 
-/// Why a definition is of no use.
+/// Why a CRD is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
-    /// A file is no YAML.
-    #[error("{} is no YAML: {why}", file.display())]
+    /// A file is not valid YAML.
+    #[error("{} is not valid YAML: {why}", file.display())]
     Yaml {
         /// The file.
         file: PathBuf,
         /// The problem and its position.
         why: String,
     },
-    /// A document is no definition.
-    #[error("{} is no CustomResourceDefinition: {why}", file.display())]
+    /// A document is not a CRD.
+    #[error("{} is not a CustomResourceDefinition: {why}", file.display())]
     NoDefinition {
         /// The file.
         file: PathBuf,
         /// The problem.
         why: String,
     },
-    /// There are too many files, or one is too large.
-    #[error("{} has more than {MAX_FILES} files, or one larger than {MAX_FILE_BYTES} bytes", folder.display())]
+    /// There are too many files, or a file is too large.
+    #[error("{} has more than {MAX_FILES} files, or a file larger than {MAX_FILE_BYTES} bytes", folder.display())]
     TooMuch {
         /// The folder.
         folder: PathBuf,
     },
-    /// The definition of a kind does not have the version that is asked for.
+    /// The CRD of a kind does not have the version in `watches.yaml`.
     #[error(
-        "the definition of {kind} in {DEFINITIONS} has no version {version}, which watches.yaml asks for: there is {there}"
+        "the CustomResourceDefinition of {kind} in {DEFINITIONS} has no version {version} as in watches.yaml; available: {there}"
     )]
     NoVersion {
         /// The kind.
@@ -73,9 +73,10 @@ pub enum DefinitionError {
         /// Available versions.
         there: String,
     },
-    /// Custom resources live in no namespace.
+    /// The custom resources are cluster-scoped.
     #[error(
-        "the definition of {kind} has scope Cluster: releases need the namespace of their custom resource, so make it Namespaced"
+        "the CustomResourceDefinition of {kind} has scope Cluster: a release needs the namespace of its custom resource; \
+         set scope to Namespaced"
     )]
     ClusterScope {
         /// The kind.

@@ -1,6 +1,6 @@
-//! The revisions of a release, as the Secrets of its namespace hold them.
+//! The revisions of a release, stored in the Secrets of its namespace.
 //!
-//! What is in the metadata of the Secrets is read from the cache; payloads are read from the API server, one at a time.
+//! The metadata of the Secrets are read from the cache; payloads are read from the API server, one at a time.
 
 use crate::rendering::Slots;
 use crate::storage::{HISTORY, PAYLOAD, Revision, SECRET_TYPE, State, secret_name};
@@ -14,13 +14,13 @@ use kube::core::{ObjectMeta, PartialObjectMeta};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Annotation of a Secret with the digest of what the revision was rendered from.
+/// Annotation of a Secret with the digest of the revision's inputs.
 const INPUTS: &str = "flyball.dev/release-inputs";
-/// Annotation of a Secret that says how many steps of the revision are done.
+/// Annotation of a Secret with the number of completed steps of the revision.
 const PROGRESS: &str = "flyball.dev/release-progress";
-/// Annotation of a Secret that says how often the revision has failed.
+/// Annotation of a Secret with the number of failures of the revision.
 const FAILURES: &str = "flyball.dev/release-failures";
-/// Annotation of a Secret with what the random values of the release are drawn from, so that they stay what they are.
+/// Annotation of a Secret with the seed of the release's random values, so that upgrades keep them.
 const SEED: &str = "flyball.dev/release-seed";
 
 /// Secrets with revisions by namespace and release.
@@ -37,7 +37,7 @@ impl Index for ByRelease {
     }
 }
 
-/// A Secret that keeps a revision.
+/// A Secret that stores a revision.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredRevision {
     pub(crate) version: u32,
@@ -45,16 +45,16 @@ pub(crate) struct StoredRevision {
     meta: ObjectMeta,
 }
 
-/// Notes on a revision beside Helm's record.
+/// Annotations of a revision beside Helm's record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
-    /// The digest of what it was rendered from.
+    /// The digest of its inputs.
     pub(crate) inputs: String,
-    /// Number of its steps that are done.
+    /// Number of completed steps.
     pub(crate) progress: usize,
     /// Number of failures.
     pub(crate) failures: u32,
-    /// Seed of random values, if it is known.
+    /// Seed of random values, if known.
     pub(crate) seed: Option<Seed>,
 }
 
@@ -73,7 +73,7 @@ impl StoredRevision {
         self.meta.uid.as_deref().unwrap_or_default()
     }
 
-    /// Returns what is noted of it.
+    /// Returns its annotations.
     pub(crate) fn notes(&self) -> Notes {
         let note = |name: &str| self.meta.annotations.as_ref().and_then(|notes| notes.get(name)).map(String::as_str);
         let number = |name: &str| note(name).and_then(|text| text.parse().ok()).unwrap_or_default();
@@ -85,7 +85,7 @@ impl StoredRevision {
         }
     }
 
-    /// Returns when it was written the last time, in seconds since 1970.
+    /// Returns the time of the last write, in seconds since the Unix epoch.
     pub(crate) fn modified_at(&self) -> i64 {
         let label = |name: &str| self.meta.labels.as_ref()?.get(name)?.parse().ok();
         label("modifiedAt").or_else(|| label("createdAt")).unwrap_or_default()
@@ -96,7 +96,7 @@ impl StoredRevision {
     }
 }
 
-/// The revisions of one release, the oldest first.
+/// The revisions of a release, the oldest first.
 #[derive(Clone, Debug)]
 pub(crate) struct History(pub(crate) Vec<StoredRevision>);
 
@@ -115,7 +115,7 @@ impl History {
         self.0.last()
     }
 
-    /// Returns the revision that is installed. Between the last two writes of an upgrade, it is superseded already.
+    /// Returns the deployed revision. Between the last two writes of an upgrade, it is already superseded.
     pub(crate) fn deployed(&self) -> Option<&StoredRevision> {
         let newest = |state| self.0.iter().rev().find(|kept| kept.state == state);
         newest(State::Deployed).or_else(|| newest(State::Superseded))
@@ -126,7 +126,7 @@ impl History {
         self.last().map_or(1, |kept| kept.version.saturating_add(1))
     }
 
-    /// Deletes old revisions so that there is room for one more, but never the one that is installed.
+    /// Deletes old revisions to make room for one more, but never the deployed one.
     pub(crate) async fn make_room(&mut self, cx: &Context<DynamicObject>) -> Result<()> {
         let deployed = self.deployed().map(|kept| kept.version);
         let mut surplus = (self.0.len() + 1).saturating_sub(HISTORY);
@@ -143,7 +143,7 @@ impl History {
     }
 }
 
-/// Reads a revision; `None` if it is gone.
+/// Reads a revision; `None` if its Secret does not exist.
 pub(crate) async fn load(
     cx: &Context<DynamicObject>,
     slots: &Slots,
@@ -152,15 +152,15 @@ pub(crate) async fn load(
     let key = kept.key();
     let Some(secret) = cx.get::<Secret>(&key).await? else { return Ok(None) };
     let payload = secret.data.and_then(|mut data| data.remove(PAYLOAD));
-    let payload = payload.ok_or_else(|| format!("Secret {key} of a release has no data.{PAYLOAD}: delete it"))?;
+    let payload = payload.ok_or_else(|| format!("release Secret {key} has no data.{PAYLOAD}: delete the Secret"))?;
     let revision = slots
         .offload(move || Revision::decode(&payload.0))
         .await?
-        .map_err(|error| flyball::Error::from(error).context(format_args!("Secret {key} of a release")))?;
+        .map_err(|error| flyball::Error::from(error).context(format_args!("release Secret {key}")))?;
     Ok(Some(revision))
 }
 
-/// Writes a new revision down.
+/// Creates the Secret of a new revision.
 pub(crate) async fn create(
     cx: &Context<DynamicObject>,
     slots: &Slots,
@@ -183,7 +183,7 @@ pub(crate) async fn create(
     kept(cx.create(&secret).await?)
 }
 
-/// Writes down what became of a revision, if nobody else has changed it meanwhile.
+/// Updates the Secret of a revision, unless it has changed meanwhile.
 pub(crate) async fn update(
     cx: &Context<DynamicObject>,
     slots: &Slots,
@@ -202,7 +202,7 @@ async fn encode(slots: &Slots, revision: &Revision) -> Result<ByteString> {
     Ok(ByteString(slots.offload(move || revision.encode()).await??))
 }
 
-/// Notes something of a revision.
+/// Sets annotations of a revision.
 pub(crate) async fn note(
     cx: &Context<DynamicObject>,
     before: &StoredRevision,
@@ -228,7 +228,7 @@ async fn patch(cx: &Context<DynamicObject>, before: &StoredRevision, mut change:
 
 fn kept(secret: Secret) -> Result<StoredRevision> {
     let name = secret.name_any();
-    StoredRevision::of(secret.metadata).ok_or_else(|| format!("Secret {name} lost the labels of a release").into())
+    StoredRevision::of(secret.metadata).ok_or_else(|| format!("Secret {name} has lost its release labels").into())
 }
 
 fn annotations(notes: &Notes) -> BTreeMap<String, String> {

@@ -1,7 +1,8 @@
-//! Hooks: objects that are made at points of a release's life, one after the other, and waited for.
+//! Hooks: objects that are created at points of a release's lifecycle, in sequence, each after the previous one is
+//! done.
 //!
-//! A hook that runs is recognised by an annotation with the revision and the step that it was made for, so that a
-//! restart neither runs it twice nor takes an older one for it. See <https://helm.sh/docs/topics/charts_hooks/>.
+//! An annotation on the object of a hook identifies the revision and the step that created it, so that a restart
+//! neither runs the hook twice nor mistakes an older object for it. See <https://helm.sh/docs/topics/charts_hooks/>.
 
 use crate::kinds::Kinds;
 use crate::places::is_inside;
@@ -11,23 +12,23 @@ use flyball::{Context, Kind, Result};
 use kube::core::DynamicObject;
 use std::fmt;
 
-/// Annotation of a hook's object with what it was made for.
+/// Annotation of a hook's object with the revision and step that created it.
 const STEP: &str = "flyball.dev/release-step";
-/// The policy of hooks that name none.
+/// The delete policy of hooks that set none.
 const BEFORE_CREATION: &str = "before-hook-creation";
 
 /// The result of a hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is done; it began then.
+    /// The hook is done; it started at this time.
     Done(String),
-    /// It is under way.
+    /// The hook is running.
     Waits(String),
-    /// It failed.
+    /// The hook failed.
     Failed(String),
 }
 
-/// Returns the places of the hooks of an event, in the order in which they are run.
+/// Returns the indices of the hooks of an event, in execution order.
 pub(crate) fn of_event(revision: &Revision, event: &str) -> Vec<usize> {
     let mut found: Vec<usize> = Vec::new();
     for (place, hook) in revision.hooks.iter().enumerate() {
@@ -42,7 +43,7 @@ pub(crate) fn of_event(revision: &Revision, event: &str) -> Vec<usize> {
     found
 }
 
-/// Returns true if a hook is deleted by a policy.
+/// Returns true if a policy of the hook deletes its object.
 pub(crate) fn is_deleted(hook: &Hook, policy: &str) -> bool {
     match hook.delete_policies.is_empty() {
         true => policy == BEFORE_CREATION,
@@ -67,24 +68,28 @@ fn is_hook_inside(hook: &Hook, kinds: &Kinds, namespace: &str) -> bool {
     object(hook, kinds).is_ok_and(|(resource, kind)| is_inside(&resource, &kind, namespace))
 }
 
-/// Returns true if there are hooks whose objects are not in the release's namespace.
+/// Returns true if there are hooks whose objects are outside the release's namespace.
 pub(crate) fn any_elsewhere(revision: &Revision, kinds: &Kinds, namespace: &str) -> bool {
     revision.hooks.iter().any(|hook| !is_hook_inside(hook, kinds, namespace))
 }
 
-/// Leaves out the hooks whose objects are not in the release's namespace.
+/// Removes the hooks whose objects are outside the release's namespace.
 pub(crate) fn retain_inside(revision: &mut Revision, kinds: &Kinds, namespace: &str) {
     let release = &revision.name;
     revision.hooks.retain(|hook| {
         let inside = is_hook_inside(hook, kinds, namespace);
         if !inside {
-            tracing::warn!(release, hook = hook.name, "is not run: the chart does not render it, and it is elsewhere");
+            tracing::warn!(
+                release,
+                hook = hook.name,
+                "hook skipped: not rendered by the chart, and outside the namespace"
+            );
         }
         inside
     });
 }
 
-/// Advances a hook: creates its object, or checks the object's state.
+/// Advances a hook: creates its object, or checks the state of its object.
 pub(crate) async fn run(
     cx: &Context<DynamicObject>,
     owner: &Owner<'_>,
@@ -99,7 +104,7 @@ pub(crate) async fn run(
     let live = match found {
         Some(live) if is_of(&live, step) => live,
         Some(live) if !owner.has(&live) => {
-            return Ok(Outcome::Failed(format!("{what} is there already, and no part of release {}", owner.release)));
+            return Ok(Outcome::Failed(format!("{what} already exists and is not part of release {}", owner.release)));
         }
         Some(live) if live.metadata.deletion_timestamp.is_some() => {
             return Ok(Outcome::Waits(format!("{what} of an earlier run is being deleted")));
@@ -118,7 +123,7 @@ pub(crate) async fn run(
     Ok(observe(&what, kind.name(), &live))
 }
 
-/// Deletes the object of a hook if it is the one of this step.
+/// Deletes the object of a hook if this step created it.
 pub(crate) async fn remove(
     cx: &Context<DynamicObject>,
     owner: &Owner<'_>,
@@ -133,7 +138,7 @@ pub(crate) async fn remove(
     }
 }
 
-/// Returns the outcome of a hook's object: jobs and pods must complete, other objects must exist.
+/// Returns the outcome of a hook: Jobs and Pods must complete, other objects must exist.
 fn observe(what: &str, kind: &str, live: &DynamicObject) -> Outcome {
     let status = &live.data["status"];
     let condition = |name: &str| {
@@ -157,7 +162,7 @@ fn observe(what: &str, kind: &str, live: &DynamicObject) -> Outcome {
         "Pod" => match status["phase"].as_str() {
             Some("Succeeded") => Outcome::Done(began),
             Some("Failed") => Outcome::Failed(format!("{what} failed{}", why(status))),
-            _ => Outcome::Waits(format!("{what} is not done")),
+            _ => Outcome::Waits(format!("{what} is not complete")),
         },
         _ => Outcome::Done(began),
     }
@@ -167,7 +172,7 @@ fn is_of(live: &DynamicObject, step: &str) -> bool {
     live.metadata.annotations.as_ref().and_then(|notes| notes.get(STEP)).is_some_and(|made_for| made_for == step)
 }
 
-/// No retry makes something else of a manifest.
+/// The manifest does not change, so a retry cannot succeed.
 fn terminal(error: impl fmt::Display) -> flyball::Error {
     flyball::Error::from(error.to_string()).terminal()
 }
@@ -211,7 +216,7 @@ mod tests {
         check("Job", json!({}), Outcome::Waits("Job a is not complete".into()));
         check("Job", condition("Complete"), Outcome::Done(String::new()));
         check("Job", condition("Failed"), Outcome::Failed("Job a failed: R: m".into()));
-        check("Pod", json!({"phase": "Running"}), Outcome::Waits("Pod a is not done".into()));
+        check("Pod", json!({"phase": "Running"}), Outcome::Waits("Pod a is not complete".into()));
         check("Pod", json!({"phase": "Failed", "reason": "Evicted"}), Outcome::Failed("Pod a failed: Evicted".into()));
         check("Pod", json!({"phase": "Succeeded"}), Outcome::Done(String::new()));
         check("ConfigMap", json!({}), Outcome::Done(String::new()));

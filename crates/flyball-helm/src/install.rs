@@ -1,7 +1,7 @@
-//! The way of one revision: hooks before, objects, hooks after; and back.
+//! The lifecycle of a revision: pre-hooks, objects, post-hooks; and uninstallation.
 //!
-//! Steps are counted, and what is done is noted in the Secret of the revision, so that each reconcile goes on where the
-//! last one, or one before a crash, came to.
+//! Steps are numbered, and the number of completed steps is stored in the Secret of the revision, so that each
+//! reconcile continues after the last completed step, also after a crash.
 
 use crate::history::{self, History, Notes, StoredRevision};
 use crate::hooks::{self, Outcome};
@@ -23,28 +23,28 @@ const BACKOFF: Backoff = Backoff { base_delay: Duration::from_secs(10), max_dela
 /// The progress of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// All is done.
+    /// All steps are done.
     Done,
     /// Waits for the described condition.
     Waits(String),
-    /// It failed.
+    /// The operation failed.
     Failed {
-        /// At what.
+        /// The failed operation.
         failed_operation: FailedOperation,
-        /// Why.
+        /// The cause.
         why: String,
-        /// When it is tried again.
+        /// The delay before the next attempt.
         again: Duration,
     },
 }
 
-/// A revision that is worked on.
+/// A revision in progress.
 pub(crate) struct Work<'a> {
     pub(crate) cx: &'a Context<DynamicObject>,
     pub(crate) owner: Owner<'a>,
     pub(crate) kinds: &'a Kinds,
     pub(crate) slots: &'a Slots,
-    /// CRDs of the chart, which are created before all else.
+    /// CRDs of the chart, which are created first.
     pub(crate) definitions: &'a [Resource],
     pub(crate) history: History,
     pub(crate) kept: StoredRevision,
@@ -60,7 +60,7 @@ enum Hooks {
 }
 
 impl Work<'_> {
-    /// Installs the revision in the place of the one that is deployed, and returns it as it is then.
+    /// Installs the revision in place of the deployed one, and returns its new state.
     pub(crate) async fn advance(mut self, before: Option<&Revision>) -> Result<(Progress, Revision), ReleaseError> {
         let (failed_operation, verb, way) = match before {
             Some(_) => (FailedOperation::Upgrade, "failed to upgrade release", ["pre-upgrade", "post-upgrade"]),
@@ -117,7 +117,7 @@ impl Work<'_> {
         Ok(Hooks::Done)
     }
 
-    /// Runs the hooks of an event, of which the first is the step of this number.
+    /// Runs the hooks of an event; the first one has this step number.
     async fn run_hooks(&mut self, event: &str, first: usize) -> Result<Hooks> {
         let places = hooks::of_event(&self.revision, event);
         for (step, place) in (first..).zip(&places) {
@@ -145,7 +145,7 @@ impl Work<'_> {
         Ok(Hooks::Done)
     }
 
-    /// Deletes the objects of hooks that are to go when they have succeeded.
+    /// Deletes the objects of hooks with policy `hook-succeeded`.
     async fn remove_succeeded(&self, first: usize, places: Vec<usize>) -> Result<()> {
         for (step, place) in (first..).zip(places).collect::<Vec<_>>().into_iter().rev() {
             let hook = &self.revision.hooks[place];
@@ -163,7 +163,7 @@ impl Work<'_> {
         *run = Run { started_at: began, completed_at: now, phase: phase.into() };
     }
 
-    /// Names a step, so that none of another revision is taken for it, nor one on the way back.
+    /// Names a step uniquely among all revisions and among installation and uninstallation.
     fn step(&self, step: usize) -> String {
         let way = if self.revision.info.status == State::Uninstalling { "-uninstall" } else { "" };
         format!("{}/{step}{way}.{}", self.kept.uid(), self.notes.failures)
@@ -174,7 +174,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Deletes what the revision before had and this one has not.
+    /// Deletes the objects that only the previous revision has.
     async fn prune(&self, before: &Revision, resources: &[Resource]) -> Result<()> {
         let namespace = self.owner.namespace;
         let place = |resource: &Resource| {
@@ -182,7 +182,7 @@ impl Work<'_> {
             (kind.gvk().group.to_string(), kind.name().to_owned(), resource.key(&kind, namespace))
         };
         let stays: BTreeSet<_> = resources.iter().map(place).collect();
-        // A revision that cannot be read any more has nothing that could be found.
+        // The objects of an unreadable revision cannot be determined.
         let mut surplus = objects(self.slots, before).await.unwrap_or_default();
         surplus.retain(|resource| !stays.contains(&place(resource)) && !resource.is_kept());
         for resource in surplus.iter().rev() {
@@ -191,11 +191,11 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Deletes an object of the release, unless it is somebody else's by now; returns whether it was still there.
+    /// Deletes an object unless it belongs to another owner now; returns true if it still existed.
     async fn delete(&self, resource: &Resource) -> Result<bool> {
         let Some(known) = self.kinds.get(&resource.api_version, &resource.kind) else {
             let name = resource.name();
-            tracing::warn!(kind = resource.kind, name, "is left alone: the operator was not started for its kind");
+            tracing::warn!(kind = resource.kind, name, "object not deleted: the operator does not watch its kind");
             return Ok(false);
         };
         let key = resource.key(&known.kind, self.owner.namespace);
@@ -207,7 +207,7 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Deletes the objects of a revision, the last ones first; names those that were still there.
+    /// Deletes the objects of a revision in reverse order; returns the names of those that still existed.
     async fn delete_all(&self, revision: &Revision) -> Result<Vec<String>> {
         let resources = objects(self.slots, revision).await?;
         let mut left = Vec::new();
@@ -219,7 +219,7 @@ impl Work<'_> {
         Ok(left)
     }
 
-    /// Writes down that the revision is what is installed.
+    /// Records the revision as deployed.
     async fn finish(&mut self, before: Option<&Revision>) -> Result<()> {
         if let (Some(before), Some(kept)) = (before, self.history.deployed()) {
             let mut before = before.clone();
@@ -241,7 +241,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Writes down why the release is still there.
+    /// Records why the uninstallation failed.
     async fn stays(mut self, why: &str) -> Result<Progress> {
         self.revision.info.description = format!("failed to uninstall release: {why}");
         self.notes.failures = self.notes.failures.saturating_add(1);
@@ -252,7 +252,7 @@ impl Work<'_> {
 
     /// Uninstalls the release, and then deletes its revisions.
     ///
-    /// If `waits`, that is not before all objects are gone.
+    /// With `waits`, the revisions are deleted only after all objects are gone.
     pub(crate) async fn uninstall(mut self, waits: bool) -> Result<Progress> {
         if self.revision.info.status != State::Uninstalling {
             self.revision.info.status = State::Uninstalling;
@@ -275,7 +275,7 @@ impl Work<'_> {
         }
         if self.notes.progress <= first {
             let mut left = self.delete_all(&self.revision).await?;
-            // Of an upgrade that was under way, there may still be what it was to take the place of.
+            // If an upgrade was in progress, objects of the previous revision may still exist.
             if let Some(deployed) = self.history.deployed().filter(|kept| kept.version != self.kept.version)
                 && let Some(deployed) = history::load(self.cx, self.slots, deployed).await?
             {
@@ -294,7 +294,7 @@ impl Work<'_> {
             Hooks::Waits(waits) => return Ok(Progress::Waits(waits)),
             Hooks::Failed(why) => return self.stays(&why).await,
         }
-        // The one that tells how far it came goes last.
+        // The Secret that records the progress is deleted last.
         for kept in &self.history.0 {
             history::delete(self.cx, kept).await?;
         }
@@ -304,14 +304,14 @@ impl Work<'_> {
     }
 }
 
-/// Returns how long a revision is still to be left alone that failed so many times, if it is.
+/// Returns the remaining backoff of a revision with this number of failures.
 pub(crate) fn time_to_retry(cx: &Context<DynamicObject>, kept: &StoredRevision, failures: u32) -> Option<Duration> {
     let since = cx.now().as_second().saturating_sub(kept.modified_at());
     let since = Duration::from_secs(since.try_into().unwrap_or_default());
     if failures == 0 { None } else { BACKOFF.after(failures).checked_sub(since).filter(|rest| !rest.is_zero()) }
 }
 
-/// Corrects the objects of a release, whatever their state is.
+/// Corrects the objects of a release, independently of its progress.
 pub(crate) async fn repair(
     cx: &Context<DynamicObject>,
     owner: &Owner<'_>,
@@ -323,13 +323,13 @@ pub(crate) async fn repair(
     stages::repair(cx, owner, kinds, &resources).await
 }
 
-/// Reads the objects of a revision, which may be many.
+/// Reads the objects of a revision; large manifests are parsed on another thread.
 async fn objects(slots: &Slots, revision: &Revision) -> Result<Vec<Resource>> {
     let manifest = revision.manifest.clone();
     slots.offload(move || resources::of_manifest(&manifest)).await?.map_err(terminal)
 }
 
-/// Finds out whether all of a revision can be made.
+/// Checks that all objects of a revision can be created.
 pub(crate) fn check(revision: &Revision, kinds: &Kinds, namespace: &str) -> Result<(), ManifestError> {
     let mut seen = BTreeSet::new();
     for resource in resources::of_manifest(&revision.manifest)? {
@@ -348,7 +348,7 @@ fn is_kept(live: &DynamicObject) -> bool {
     policy.is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
 }
 
-/// No retry makes something else of a manifest.
+/// The manifest does not change, so a retry cannot succeed.
 fn terminal(error: ManifestError) -> Error {
     Error::from(error).terminal()
 }

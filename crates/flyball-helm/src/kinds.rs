@@ -1,7 +1,8 @@
 //! Kinds in the releases of a chart, as far as they are known before the first release.
 //!
-//! Watches, caches and permissions are declared when the operator starts, so they follow from what the chart renders
-//! with its own values and with the samples of the project, and from the kinds that its templates name literally.
+//! Watches, caches and permissions are declared when the operator starts. So they are derived from the objects that
+//! the chart renders with its default values and the samples of the project, and from the kinds that its templates
+//! name literally.
 
 use crate::resources::{self, ManifestError, Resource};
 use crate::rights;
@@ -13,28 +14,28 @@ use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-/// A call of `lookup` with a literal kind, and perhaps with a literal namespace and name.
+/// A call of `lookup` with a literal kind, and optionally with a literal namespace and name.
 static LOOKUP: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = r#"\blookup\s+["`]([^"`]+)["`]\s+["`]([^"`]+)["`](?:\s+["`]([^"`]*)["`]\s+["`]([^"`]+)["`])?"#;
-    Regex::new(pattern).expect("it is a constant")
+    Regex::new(pattern).expect("the pattern is constant and valid")
 });
 
 /// The kinds that releases of a chart may consist of.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kinds {
     known: BTreeMap<(String, String), CreatedKind>,
-    /// Rules of the roles and bindings among the objects; only those who have these rights may grant them.
+    /// Rules of the Roles and ClusterRoles among the objects, and the bound ones: granting them requires having them.
     pub(crate) rules: Vec<PolicyRule>,
     definitions: Vec<Definition>,
-    /// Kinds that templates look up besides.
+    /// Kinds that templates only look up.
     read: BTreeMap<(String, String), Read>,
 }
 
-/// A kind that is looked up.
+/// A kind in calls of `lookup`.
 #[derive(Clone, Debug)]
 struct Read {
     kind: Kind,
-    /// The names of all that is looked up of it; nothing if there are calls that do not say it.
+    /// The literal names in its lookups; `None` if some call has no literal name.
     names: Option<BTreeSet<String>>,
 }
 
@@ -42,7 +43,7 @@ struct Read {
 #[derive(Clone, Debug)]
 pub(crate) struct CreatedKind {
     pub(crate) kind: Kind,
-    /// The custom resource cannot own some of its objects.
+    /// Some objects of this kind cannot have the custom resource as owner.
     pub(crate) unowned: bool,
 }
 
@@ -56,7 +57,7 @@ struct Definition {
 }
 
 impl Kinds {
-    /// Returns the kind of an object, if the operator was made for it.
+    /// Returns the kind of an object, if the operator declared it.
     pub(crate) fn foreseen(&self, resource: &Resource) -> Result<&Kind, ManifestError> {
         let unforeseen = || ManifestError::Unforeseen {
             path: resource.path.clone(),
@@ -66,7 +67,7 @@ impl Kinds {
         Ok(&self.get(&resource.api_version, &resource.kind).ok_or_else(unforeseen)?.kind)
     }
 
-    /// Returns the kinds of these definitions.
+    /// Returns the kinds that these CRDs define.
     pub(crate) fn defined_by(definitions: &[CustomResourceDefinition]) -> Self {
         let definition = |crd: &CustomResourceDefinition| Definition {
             group: crd.spec.group.clone(),
@@ -85,7 +86,7 @@ impl Kinds {
         self.known.entry(names).or_insert(CreatedKind { kind: found, unowned })
     }
 
-    /// Adds the kinds of objects that a chart rendered to, and what they grant.
+    /// Adds the kinds of the rendered objects of a chart, and the rules that they grant.
     pub(crate) fn add_rendered(&mut self, rendered: &[Resource], namespace: &str) {
         for resource in rendered {
             let elsewhere = resource.namespace().is_some_and(|there| there != namespace);
@@ -99,8 +100,8 @@ impl Kinds {
         }
     }
 
-    /// Adds the kinds that the text of a template names literally: an `apiVersion` and a `kind` at the beginning of
-    /// lines of one document.
+    /// Adds the kinds that the text of a template names literally: an `apiVersion` and a `kind` at line starts of one
+    /// document.
     pub(crate) fn add_literal(&mut self, template: &str) {
         for document in template.split("\n---") {
             let field = |name: &str| {
@@ -130,13 +131,13 @@ impl Kinds {
         }
     }
 
-    /// Returns true if objects of a kind are read by names only that the chart's templates name literally.
+    /// Returns true if all lookups of a kind have literal names.
     pub(crate) fn is_named(&self, api_version: &str, kind: &str) -> bool {
         let names = (api_version.to_owned(), kind.to_owned());
         !self.known.contains_key(&names) && self.read.get(&names).is_some_and(|read| read.names.is_some())
     }
 
-    /// Returns the rules for reading what templates name literally.
+    /// Returns the rules for reading objects that templates look up by literal names.
     pub(crate) fn named_rules(&self) -> impl Iterator<Item = PolicyRule> {
         self.read.iter().filter(|(names, _)| !self.known.contains_key(names)).filter_map(|(_, read)| {
             let resource = read.kind.api_resource();
@@ -150,20 +151,20 @@ impl Kinds {
         })
     }
 
-    /// Returns a kind that may be looked up.
+    /// Returns a kind that templates may look up.
     pub(crate) fn readable(&self, api_version: &str, kind: &str) -> Option<&Kind> {
         let names = (api_version.to_owned(), kind.to_owned());
         self.known.get(&names).map(|known| &known.kind).or_else(|| self.read.get(&names).map(|read| &read.kind))
     }
 
-    /// Returns the kinds that are only looked up, by names that nobody knows beforehand.
+    /// Returns the kinds that are only looked up, by names that are unknown at startup.
     pub(crate) fn read_only(&self) -> impl Iterator<Item = &Kind> {
         let is_only =
             |(names, read): &(&(String, String), &Read)| read.names.is_none() && !self.known.contains_key(*names);
         self.read.iter().filter(is_only).map(|(_, read)| &read.kind)
     }
 
-    /// Returns what is known of a kind; `None` if the operator was not made for it.
+    /// Returns the entry of a kind; `None` if the operator did not declare it.
     pub(crate) fn get(&self, api_version: &str, kind: &str) -> Option<&CreatedKind> {
         self.known.get(&(api_version.to_owned(), kind.to_owned()))
     }
@@ -173,7 +174,7 @@ impl Kinds {
         self.known.values()
     }
 
-    /// Names a kind, with its plural and its scope as far as they can be known.
+    /// Names a kind, with its plural and its scope if they are known.
     pub(crate) fn kind_of(&self, api_version: &str, name: &str) -> Kind {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         let kind = Kind::new(group, version, name);

@@ -1,7 +1,7 @@
-//! Operators made of Helm charts, on the runtime of [`flyball`].
+//! Helm operators on the runtime of [`flyball`].
 //!
-//! An [`operator()`] is made of a `watches.yaml`, as with the operator-sdk: each custom resource becomes a release of a
-//! chart. Releases are recorded as Helm records them, see [`storage`]. [`flyball_chart`] renders the charts.
+//! An [`operator()`] is created from a `watches.yaml`, as in operator-sdk: each custom resource becomes a release of
+//! a chart. Releases are stored in Helm's format, see [`storage`]. [`flyball_chart`] renders the charts.
 
 mod annotation;
 mod current;

@@ -1,10 +1,10 @@
-//! Lookups of templates in the cluster.
+//! The template function `lookup`.
 //!
-//! Templates run without waiting for anything. So a chart is rendered with the answers that are known; if it asked for
-//! more, these are fetched, and it is rendered again.
+//! Templates run synchronously. So a chart is rendered with the answers available; lookups without an answer are
+//! fetched afterwards, and the chart is rendered again.
 //!
-//! Templates look things up with the operator's rights, on behalf of whoever writes the custom resource. So outside of
-//! its namespace, values have no say in what is looked up.
+//! Lookups use the operator's permissions on behalf of the author of the custom resource. So outside of the release's
+//! namespace, values cannot determine the object of a lookup.
 
 use crate::kinds::Kinds;
 use flyball::{Context, Kind, ObjectKey, Result};
@@ -16,9 +16,9 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Renderings of a chart, since answers may lead to further lookups.
+/// Limit of renderings of a chart, since answers may lead to further lookups.
 pub(crate) const ROUNDS: usize = 10;
-/// Lookups of a chart.
+/// Limit of lookups of a chart.
 const MAX_LOOKUPS: usize = 1000;
 
 /// A lookup.
@@ -30,11 +30,11 @@ struct Question {
     name: String,
 }
 
-/// The answers that are known, and the questions that have none yet.
+/// The available answers, and the lookups without an answer.
 #[derive(Debug)]
 pub(crate) struct Answers {
     kinds: Arc<Kinds>,
-    /// That of the release.
+    /// The namespace of the release.
     namespace: String,
     known: BTreeMap<Question, Option<Value>>,
     open: RefCell<BTreeSet<Question>>,
@@ -46,7 +46,7 @@ impl Answers {
         Self { kinds, namespace: namespace.to_owned(), known: BTreeMap::new(), open: RefCell::default() }
     }
 
-    /// Fetches the answers that were asked for; returns whether there were any.
+    /// Fetches the missing answers; returns true if there were any.
     pub(crate) async fn fetch(&mut self, cx: &Context<DynamicObject>) -> Result<bool> {
         let open = self.open.take();
         let asked = !open.is_empty();
@@ -90,7 +90,7 @@ impl Lookup for Answers {
     }
 }
 
-/// Reads an object that the operator may read by its name only.
+/// Reads an object of a kind that the operator may only read by name.
 async fn named(cx: &Context<DynamicObject>, kind: &Kind, namespace: Option<&str>, name: &str) -> Result<Option<Value>> {
     let path = format!("{}/{name}", DynamicObject::url_path(&kind.api_resource(), namespace));
     let request = http::Request::get(path).body(Vec::new())?;
@@ -114,8 +114,8 @@ impl Answers {
         let question = Question { api_version, kind, namespace, name };
         let Some(kind) = self.kinds.readable(&question.api_version, &question.kind) else {
             return Err(format!(
-                "the operator was not started for looking up {} of {}: write both words literally into the call of lookup, then install \
-                 the operator's manifests anew and restart it",
+                "lookup of {} of {}: the operator has no permission for this kind: write API version and kind literally into the call of \
+                 lookup, then reinstall the operator's manifests and restart it",
                 question.kind, question.api_version
             ));
         };
@@ -123,14 +123,14 @@ impl Answers {
         let is_named = !question.name.is_empty() && (!kind.is_namespaced() || !question.namespace.is_empty());
         if !(is_inside || is_literal && is_named) {
             return Err(format!(
-                "{} {:?} in namespace {:?} is not looked up: outside of the release's namespace {:?}, all that is looked up must be named by \
-                 texts that stand in the call of lookup, in a template of the chart",
+                "lookup of {} {:?} in namespace {:?}: outside of the release's namespace {:?}, all arguments of lookup must be string \
+                 literals in a template of the chart",
                 question.kind, question.name, question.namespace, self.namespace
             ));
         }
         if self.kinds.is_named(&question.api_version, &question.kind) && !is_literal {
             return Err(format!(
-                "the operator may look up {} by the names only that stand in the chart",
+                "the operator may look up {} only by names that the chart contains literally",
                 question.kind
             ));
         }
@@ -139,7 +139,7 @@ impl Answers {
         }
         let mut open = self.open.borrow_mut();
         if self.known.len() + open.len() >= MAX_LOOKUPS {
-            return Err(format!("the chart looks up more than {MAX_LOOKUPS} objects"));
+            return Err(format!("the chart makes more than {MAX_LOOKUPS} lookups"));
         }
         open.insert(question);
         Ok(None)

@@ -1,31 +1,31 @@
-//! Operators made of charts: what operator-sdk's Helm operator is, on Flyball's runtime.
+//! Helm operators: the equivalent of operator-sdk's Helm operator, on Flyball's runtime.
 //!
 //! ```text
 //!   watches.yaml ──► chart ──► kinds ──► controllers          once, when the operator starts
 //!   custom resource ──► values ──► revision ──► hooks, objects ──► status       in each reconcile
 //! ```
 //!
-//! Each custom resource becomes a release of its chart, whose values are the custom resource's spec. What is kept of a
-//! release is what Helm keeps, in [`storage`](crate::storage). The words of conditions and annotations are those of the
+//! Each custom resource becomes a release of its chart, with the custom resource's spec as values. Releases are
+//! stored in Helm's format, in [`storage`](crate::storage). Conditions and annotations are those of the
 //! [operator-sdk](https://sdk.operatorframework.io/docs/building-operators/helm/).
 //!
-//! | What | How |
+//! | Topic | Behavior |
 //! |---|---|
-//! | an upgrade | when chart or values are others than before, and give other objects |
-//! | drift | what a release consists of is watched, and put right at once |
-//! | a hook, or a definition that is to be established | is not waited for within a reconcile: it wakes the next one |
-//! | a hook that fails | fails the revision; it is tried again after 10 s, 20 s … 1 h |
-//! | a template that fails | nothing is tried again before the custom resource, or the chart, changes |
-//! | an object that the custom resource cannot own | has annotations that say whose it is, and is deleted with the release |
-//! | random values | are drawn once for a release, and stay what they are in upgrades |
-//! | text of the custom resource | is data: `tpl` does not evaluate it, unless `evaluateTemplates` says so in `watches.yaml` |
-//! | `lookup` | in the release's namespace; elsewhere for a namespace and a name that stand in the call, with a kind that does |
-//! | a revision in a Secret | is made only if the chart renders it: others may write Secrets there, too |
-//! | an object elsewhere | needs version, kind and namespace in the chart's own words, and is not taken over |
-//! | text of the custom resource in it | is a scalar, unless `structureFromValues` says otherwise in `watches.yaml` |
-//! | a rendering | may take some 50 million steps and 64 MiB, on a thread of its own |
+//! | upgrade | if a change of chart or values changes the rendered objects |
+//! | drift | objects of releases are watched, and changes are corrected at once |
+//! | hooks, CRDs to be established | do not block a reconcile: their changes trigger the next one |
+//! | failed hook | fails the revision; it is retried after 10 s, 20 s … 1 h |
+//! | failed template | no retry before the custom resource or the chart changes |
+//! | object that the custom resource cannot own | has annotations with its owner, and is deleted with the release |
+//! | random values | are drawn once for a release; upgrades keep them |
+//! | text of the custom resource | is data: `tpl` does not evaluate it, unless `evaluateTemplates` is set in `watches.yaml` |
+//! | `lookup` | in the release's namespace; outside of it only with literal kind, namespace and name in the call |
+//! | revision in a Secret | is installed only if the chart renders it: others may write Secrets in the namespace |
+//! | object outside of the namespace | needs literal version, kind and namespace in the chart, and is never adopted |
+//! | text of the custom resource in such an object | is a scalar, unless `structureFromValues` is set in `watches.yaml` |
+//! | rendering | is limited to some 50 million steps and 64 MiB, on a thread of its own |
 //!
-//! Annotations of custom resources that are heeded, all with the prefix `helm.sdk.operatorframework.io/`:
+//! Supported annotations of custom resources, all with the prefix `helm.sdk.operatorframework.io/`:
 //! `reconcile-period` (such as `5m`), `uninstall-wait` and `pause-reconcile` (`true`).
 
 use crate::annotation;
@@ -44,15 +44,15 @@ use kube::core::DynamicObject;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Polling interval for changed charts, if they are reloaded.
+/// Polling interval for changed charts, if reloading is enabled.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Creates the operator of a `watches.yaml`: a controller for each entry.
+/// Creates the operator of a `watches.yaml`, with a controller for each entry.
 ///
-/// Its name is that of the project's folder. Its [manifests](Operator::manifests) hold the definitions that are in
-/// `config/crd/bases`, or, of a kind that has none there, one with an open schema. What it watches and may do follows
-/// from the kinds that the charts render with their own values and with the samples in `config/samples`, and that their
-/// templates name literally.
+/// Its name is that of the project's folder. Its [manifests](Operator::manifests) contain the CRDs in
+/// `config/crd/bases`, or, for kinds without a CRD there, one with an open schema. Its watches and permissions are
+/// derived from the kinds that the charts render with their default values and with the samples in `config/samples`,
+/// and from those that their templates name literally.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -63,7 +63,7 @@ const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 ///
-/// When a chart cannot be opened, or a definition is of no use.
+/// If a chart cannot be loaded, or a CRD is not usable.
 pub fn operator(watches: &Watches) -> Result<Operator, OperatorError> {
     let folder = watches.folder();
     let definitions = definition::read(folder)?;
@@ -82,10 +82,10 @@ pub fn operator(watches: &Watches) -> Result<Operator, OperatorError> {
             cache = cache.labels(&watch.selector);
         }
         if watch.evaluate_templates {
-            operator = operator.task(warning("evaluateTemplates", &watch.kind, "runs templates in the operator"));
+            operator = operator.task(warning("evaluateTemplates", &watch.kind, "can run templates in the operator"));
         }
         if watch.structure_from_values {
-            let right = "chooses the structure of objects in other namespaces and of cluster-scoped objects";
+            let right = "can determine the structure of objects in other namespaces and of cluster-scoped objects";
             operator = operator.task(warning("structureFromValues", &watch.kind, right));
         }
         operator = operator.crd(crd).cache(cache).controller(controller(
@@ -100,11 +100,11 @@ pub fn operator(watches: &Watches) -> Result<Operator, OperatorError> {
     Ok(operator)
 }
 
-/// Warns of what a setting in `watches.yaml` allows once the operator runs: before, nothing is logged.
+/// Logs a warning about a setting in `watches.yaml` when the operator starts: before, there is no logger.
 fn warning(setting: &'static str, kind: &GroupVersionKind, right: &'static str) -> Task {
     let kind = kind.clone();
     let warn = move |_| async move {
-        tracing::warn!(%kind, "{setting}: whoever writes such custom resources {right}");
+        tracing::warn!(%kind, "{setting}: any author of these custom resources {right}");
         Ok(())
     };
     Task::new(setting, warn).on_every_replica()
@@ -159,7 +159,7 @@ fn controller(
     }
 }
 
-/// Returns the custom resource of this kind that an object says it belongs to.
+/// Returns the custom resource of this kind in an object's annotation.
 fn belongs_to(object: &DynamicObject, kind: &str) -> Vec<ObjectKey> {
     let note = |name: &str| object.metadata.annotations.as_ref()?.get(name).map(String::as_str);
     let owner = note(annotation::OWNER).filter(|_| note(annotation::OWNER_KIND) == Some(kind));

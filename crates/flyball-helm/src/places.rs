@@ -1,10 +1,10 @@
 //! Namespaces of the objects of a release.
 //!
-//! A custom resource has a say in what is in its own namespace. What is elsewhere, another namespace or none, is up to
-//! the chart: of such an object, version, kind and namespace must stand in the chart, and not be data of the custom
-//! resource, however these got there. All other data must be scalars of it, unless the chart's author lets custom
-//! resources say more. The same holds for objects that give rights, wherever they are: the operator may have to grant
-//! more than the author of a custom resource may.
+//! A custom resource determines the objects in its own namespace. Objects outside of it, in another namespace or
+//! cluster-scoped, are determined by the chart: their version, kind and namespace must be literal in the chart and
+//! must not derive from data of the custom resource. All other data of the custom resource must be scalars of the
+//! object, unless the chart's author allows more. The same holds for objects that grant permissions, in any
+//! namespace: the operator may have to grant more permissions than the author of a custom resource has.
 
 use crate::kinds::Kinds;
 use crate::resources::{ManifestError, Resource};
@@ -12,13 +12,13 @@ use flyball::Kind;
 use flyball_chart::outline_difference;
 use flyball_chart::{Manifest, Rendered};
 
-/// The group of objects that give rights. Ansible operators guard the same kinds.
+/// The API group of objects that grant permissions. Ansible operators guard the same kinds.
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Type of Secrets that get a token of a service account.
+/// Type of Secrets that hold a service account token.
 const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
 
-/// Returns true if an object is where the release of a custom resource is. One that is in no namespace itself may have
-/// objects in all.
+/// Returns true if an object is in the namespace of the release. A cluster-scoped release may have objects in all
+/// namespaces.
 pub(crate) fn is_inside(resource: &Resource, kind: &Kind, namespace: &str) -> bool {
     let is_here = |there: &str| namespace.is_empty() || there == namespace;
     kind.is_namespaced() && resource.namespace().is_none_or(is_here)
@@ -32,8 +32,8 @@ fn is_token(resource: &Resource) -> bool {
     (&*resource.api_version, &*resource.kind) == ("v1", "Secret") && resource.object["type"] == SERVICE_ACCOUNT_TOKEN
 }
 
-/// Refuses objects that are elsewhere or give rights without the chart's own words, or have another structure than
-/// these give them, unless values may choose it.
+/// Rejects objects outside of the namespace or granting permissions whose identity or structure is not literal in the
+/// chart, unless values may determine the structure.
 pub(crate) fn check(
     rendered: &Rendered,
     kinds: &Kinds,
@@ -83,7 +83,7 @@ fn check_one(
             return Err(ManifestError::Elsewhere { path: resource.path, kind: resource.kind, name, place });
         };
         if is_inside && is_rbac {
-            // Labels and annotations of a role or a binding give no rights.
+            // Labels and annotations of a Role or a binding grant no permissions.
             for object in [&mut outline.object, &mut resource.object] {
                 object.as_object_mut().and_then(|fields| fields.remove("metadata"));
             }

@@ -1,14 +1,14 @@
-//! The record of a chart in a revision, as Helm writes it, so that Helm itself can roll back to it.
+//! The record of a chart in a revision, in Helm's format, so that Helm itself can roll back to it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use flyball_chart::{Chart, Dependency, File, Metadata};
 use serde_json::{Map, Value, json};
 
-/// The file that says which versions of subcharts were resolved.
+/// The file with the resolved versions of subcharts.
 const LOCKS: [&str; 2] = ["Chart.lock", "requirements.lock"];
 
-/// Writes down a chart, without its subcharts, as Helm does.
+/// Encodes a chart without its subcharts, as Helm does.
 pub(crate) fn of(chart: &Chart) -> Value {
     let files = |files: &[File]| -> Value {
         match files.is_empty() {
@@ -72,7 +72,7 @@ fn dependency(of: &Dependency) -> Value {
     written
 }
 
-/// Leaves out what Go leaves out: what is empty.
+/// Omits empty values, as Go does with `omitempty`.
 fn given<const N: usize>(fields: [(&str, Value); N]) -> Value {
     let is_given = |value: &Value| match value {
         Value::Null | Value::Bool(false) => false,
@@ -85,7 +85,7 @@ fn given<const N: usize>(fields: [(&str, Value); N]) -> Value {
     Value::Object(fields.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
 }
 
-/// Writes floats that are whole as Go does: without a point.
+/// Encodes whole floats as Go does: without a decimal point.
 pub(crate) fn integral_floats(value: Value) -> Value {
     /// Smallest float that Go writes with an exponent.
     const MIN_EXPONENT_FORM: f64 = 1e15;

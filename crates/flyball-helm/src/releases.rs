@@ -1,8 +1,8 @@
-//! The reconciler: a custom resource becomes a release of a chart, and its spec the values.
+//! The reconciler: a custom resource becomes a release of a chart, with the spec as values.
 //!
-//! All that is known of a release is in the cluster: its revisions in Secrets, its objects, and the custom resource. So
-//! a reconcile begins with looking which revision there is and which there should be, and goes on where the last one
-//! ended. Nothing waits within a reconcile: what is waited for wakes the next one.
+//! All state of a release is in the cluster: its revisions in Secrets, its objects, and the custom resource. So a
+//! reconcile first compares the current revision with the desired one, and continues where the last reconcile ended.
+//! A reconcile never blocks: changes of the awaited objects trigger the next one.
 
 use crate::annotation::{FINALIZER, PAUSED, PERIOD, WAITS};
 use crate::current::Current;
@@ -27,14 +27,14 @@ use std::time::Duration;
 
 /// Polling interval, used when no watch event arrives.
 const POLL_INTERVAL: Duration = Duration::from_secs(15);
-/// Message while other long renderings hold the slots.
-const BUSY: &str = "other releases take long to render; this one is tried again";
+/// Message while other long renderings occupy the slots.
+const BUSY: &str = "waiting for other releases to be rendered";
 
-/// Creates releases of the custom resources of one kind.
+/// Creates releases for the custom resources of one kind.
 #[derive(Debug)]
 pub(crate) struct Releases {
     pub(crate) watch: Watch,
-    /// Random values repeat, for simulations.
+    /// Random values are reproducible, for simulations.
     pub(crate) repeats: bool,
     pub(crate) primary: Kind,
     pub(crate) chart: Arc<Current>,
@@ -43,7 +43,7 @@ pub(crate) struct Releases {
     pub(crate) verified: Verified,
 }
 
-/// The inputs of one reconcile: the chart stays the same, even if it is reloaded meanwhile.
+/// The inputs of one reconcile; reloading the chart does not change them.
 struct Plan<'p> {
     watch: &'p Watch,
     repeats: bool,
@@ -53,7 +53,7 @@ struct Plan<'p> {
     source: &'p Source,
 }
 
-/// The request of a custom resource.
+/// The desired state of a custom resource.
 struct Request<'a> {
     owner: Owner<'a>,
     values: Values,
@@ -141,7 +141,7 @@ impl Reconcile for Releases {
     }
 }
 
-/// Publishes an event about a failure, unless the status told of it before: attempts that fail alike are one event.
+/// Publishes an event about a failure, unless the status already reports it: identical failures are one event.
 fn warn(cx: &Context<DynamicObject>, before: &Value, failed_operation: FailedOperation, why: &str) {
     let condition = failed_operation.condition();
     if !status::says(before, condition, why) {
@@ -149,10 +149,10 @@ fn warn(cx: &Context<DynamicObject>, before: &Value, failed_operation: FailedOpe
     }
 }
 
-/// Writes the status of a failed release. The original error takes precedence over an error of this write.
+/// Writes the status of a failed release. If this write fails as well, the original error is returned.
 async fn write_status(cx: &Context<DynamicObject>, report: &Report<'_>) {
     if let Err(error) = cx.set_status(&report.status()).await {
-        tracing::warn!(%error, "the status cannot be written");
+        tracing::warn!(%error, "cannot write the status");
     }
 }
 
@@ -170,7 +170,7 @@ impl Releases {
 }
 
 impl Plan<'_> {
-    /// Advances the release as far as possible. `deployed` holds the installed revision, even after a failure.
+    /// Advances the release as far as possible. `deployed` is the installed revision, also after a failure.
     async fn converge(
         &self,
         object: &DynamicObject,
@@ -217,7 +217,7 @@ impl Plan<'_> {
                     Some(false) => tracing::warn!(
                         release = owner.release,
                         version = last.version,
-                        "the pending revision is not what the chart renders: it is made anew"
+                        "the pending revision differs from what the chart renders: creating a new one"
                     ),
                     None => return Ok(Progress::Waits(BUSY.to_owned())),
                 }
@@ -232,7 +232,7 @@ impl Plan<'_> {
                     return Ok(Progress::Failed { failed_operation, why, again });
                 }
             }
-            // What did not become anything makes way for the next attempt.
+            // A revision that was never deployed makes room for the next attempt.
             if last.state != State::Superseded {
                 history::delete(cx, &last).await.map_err(failed("failed to delete stale release version"))?;
                 history.0.pop();
@@ -268,8 +268,8 @@ impl Plan<'_> {
             && (is_same(revision, &candidate) || self.verified.has(owner.namespace, owner.release, revision))
         {
             self.verified.add(owner.namespace, owner.release, revision);
-            // Other values, or another chart, and the same objects.
-            history::note(cx, current, &notes).await.map_err(failed("failed to note what the release follows from"))?;
+            // Values or chart changed, but not the rendered objects.
+            history::note(cx, current, &notes).await.map_err(failed("failed to record the inputs of the release"))?;
             return self.repair(cx, &wanted, revision).await;
         }
         for (path, value) in &self.watch.override_values {
@@ -318,10 +318,10 @@ impl Plan<'_> {
         Ok(Progress::Done)
     }
 
-    /// Returns whether a revision in a Secret is what the chart renders of the same inputs; nothing if others take long
-    /// to render.
+    /// Returns true if the revision in a Secret equals what the chart renders from the same inputs; `None` if all
+    /// slots are occupied.
     ///
-    /// What this process rendered itself is not rendered again.
+    /// Revisions that this process rendered are not rendered again.
     async fn is_genuine(
         &self,
         cx: &Context<DynamicObject>,
@@ -344,7 +344,7 @@ impl Plan<'_> {
         Ok(Some(is_genuine))
     }
 
-    /// Returns true if the templates give, with what they find in the cluster by now, what is there.
+    /// Returns true if the templates, with the current results of `lookup`, still render the installed objects.
     async fn is_as_deployed(
         &self,
         cx: &Context<DynamicObject>,
@@ -353,7 +353,7 @@ impl Plan<'_> {
         deployed: &Revision,
         seed: &Seed,
     ) -> bool {
-        // That time passes is not what would make it another release.
+        // The passing of time alone does not make a new revision.
         let at = deployed.info.last_deployed.parse().unwrap_or_else(|_| cx.now());
         let candidate = self
             .candidate(
@@ -363,11 +363,11 @@ impl Plan<'_> {
                 Rendering { version: version.saturating_add(1), seed: seed.clone(), at },
             )
             .await;
-        // What nobody had the time for is seen the next time.
+        // Without a free slot, changes are found by the next reconcile.
         candidate.is_ok_and(|candidate| candidate.is_none_or(|candidate| candidate.manifest == deployed.manifest))
     }
 
-    /// Renders the revision that should be there.
+    /// Renders the desired revision.
     async fn candidate(
         &self,
         cx: &Context<DynamicObject>,
@@ -376,9 +376,9 @@ impl Plan<'_> {
         Rendering { version, seed, at }: Rendering,
     ) -> Result<Option<Revision>> {
         let Owner { release, namespace, .. } = wanted.owner;
-        // What is written down of the time is all that later renderings know.
+        // Later renderings only have the recorded time.
         let at = rfc3339(at).parse().unwrap_or(at);
-        // All that comes after the first is one, also if that is rendered once more.
+        // Every revision after the first is an upgrade, even if the first is rendered again.
         let is_upgrade = version > 1;
         let target = Release { name: release.into(), namespace: namespace.into(), revision: version, is_upgrade };
         target.check_name().map_err(|why| Error::from(why).terminal())?;
@@ -415,19 +415,19 @@ impl Plan<'_> {
             let texts = rendered.manifests.iter().map(|manifest| (manifest.path.as_str(), manifest.text.as_str()));
             revision.manifest = resources::manifest(texts);
             revision.hooks = crate::source::stored_hooks(&rendered.hooks);
-            // Before anything is written, all of it must be something that can be made.
+            // All objects must be valid before anything is written.
             crate::install::check(&revision, &kinds, &revision.namespace)?;
             Ok::<_, resources::ManifestError>(revision)
         };
         self.slots.offload(finish).await?.map(Some).map_err(|error| Error::from(error).terminal())
     }
 
-    /// Returns what a custom resource asks for: its spec, with what `watches.yaml` lays over it.
+    /// Returns the values of a custom resource: its spec, overridden by `overrideValues` in `watches.yaml`.
     fn wanted<'a>(&self, object: &DynamicObject, owner: Owner<'a>) -> Result<Request<'a>> {
         let spec = match &object.data["spec"] {
             Value::Object(spec) => spec.clone(),
             Value::Null => Map::new(),
-            _ => return Err(Error::from("spec is no object: it holds the chart's values").terminal()),
+            _ => return Err(Error::from("spec must be an object: it contains the chart's values").terminal()),
         };
         let mut values = Values::untrusted(spec);
         for (path, value) in &self.watch.override_values {
@@ -440,7 +440,7 @@ impl Plan<'_> {
         Ok(Request { owner, values, inputs })
     }
 
-    /// Refuses a release that another chart made.
+    /// Rejects a release that was created from another chart.
     fn check_chart(&self, release: &str, deployed: Option<&Revision>) -> Result<()> {
         let Some(other) = deployed.and_then(Revision::chart_name).filter(|name| *name != self.source.chart_name())
         else {
@@ -461,14 +461,14 @@ impl Plan<'_> {
         let Some(last) = history.last().cloned() else { return Ok(Progress::Done) };
         let Some(mut revision) = history::load(cx, self.slots, &last).await? else { return Ok(Progress::Done) };
         if self.check_chart(owner.release, Some(&revision)).is_err() {
-            // The release is somebody else's.
+            // The release belongs to another chart.
             return Ok(Progress::Done);
         }
         let notes = last.notes();
         let is_elsewhere = crate::hooks::any_elsewhere(&revision, self.kinds, owner.namespace);
         if is_elsewhere && !self.verified.has(owner.namespace, owner.release, &revision) {
-            // The custom resource may have changed since, or the chart. So what is not known to be theirs stays within
-            // the namespace.
+            // Custom resource and chart may have changed since. So a revision that cannot be verified is limited to
+            // objects in the namespace.
             let seed = notes.seed.clone().unwrap_or_default();
             let genuine = match self.wanted(object, owner) {
                 Ok(wanted) => self.is_genuine(cx, &wanted, last.version, &revision, &seed).await,
@@ -477,7 +477,7 @@ impl Plan<'_> {
             match genuine {
                 Ok(Some(true)) => {}
                 Ok(None) => return Ok(Progress::Waits(BUSY.to_owned())),
-                // That says nothing of the hooks.
+                // The comparison does not cover hooks.
                 Err(error) if error.downcast_ref::<kube::Error>().is_some() => return Err(error),
                 Ok(Some(false)) | Err(_) => crate::hooks::retain_inside(&mut revision, self.kinds, owner.namespace),
             }

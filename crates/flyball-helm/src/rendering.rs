@@ -1,16 +1,16 @@
-//! Runs renderings: on threads of their own, within a budget, and few at once.
+//! Runs renderings: on dedicated threads, within a budget, with limited concurrency.
 //!
-//! The author of a custom resource determines the cost of its rendering. So none may block the runtime's workers, nor
-//! the renderings of others: each begins in one of the quick slots, of which there are as
-//! many as cores. One that takes more than most gives its slot away and goes on in a slow slot, of which there are
-//! fewer. If there is none, it ends, and begins anew when there is one; if others wait for that already, its custom
-//! resource is looked at again later. So whatever is quick waits for what is quick only, and no more than a few
-//! reconciles wait for a slow slot.
+//! The author of a custom resource determines the cost of its rendering, so a rendering must block neither the
+//! runtime's workers nor other renderings. Each rendering starts in a quick slot; there are as many quick slots as
+//! cores. A rendering that exceeds the quick limits releases its slot and continues in a slow slot; there are fewer
+//! slow slots. If no slow slot is free, the rendering is aborted and restarted as soon as one is free; if too many
+//! renderings wait already, its custom resource is requeued instead. So quick renderings only wait for quick ones,
+//! and few reconciles wait for a slow slot.
 //!
-//! Whatever else takes long if a release is large has bounds of its own and goes through the quick slots as well:
-//! packing and unpacking its Secret, and reading its manifest.
+//! Other expensive work on large releases, such as encoding and decoding the Secret and parsing the manifest, is
+//! bounded separately and runs in the quick slots.
 //!
-//! In a simulation, renderings run where they are asked for, one after the other, so that it repeats.
+//! In a simulation, renderings run inline, one after the other, so that runs are reproducible.
 
 use flyball::{Error, Result};
 use flyball_chart::Budget;
@@ -21,14 +21,14 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Steps of a rendering in a quick slot: less than the 3,000,000 of `bcrypt`, which takes 50 ms and cannot be
+/// Step limit of a rendering in a quick slot: less than the 3,000,000 of `bcrypt`, which takes 50 ms and cannot be
 /// interrupted.
 const QUICK_STEPS: u64 = 2_500_000;
-/// The time after which its priority is lowered.
+/// The computation time after which the priority of a rendering is lowered.
 const QUICK_TIME: Duration = Duration::from_millis(10);
-/// Bytes that it may hold there.
+/// Memory limit in a quick slot, in bytes.
 const QUICK_BYTES: usize = 16 << 20;
-/// Reconciles that may wait for a slow slot.
+/// Limit of reconciles that wait for a slow slot.
 const MAX_WAITING: usize = 1;
 
 /// The slots of an operator's renderings.
@@ -40,20 +40,20 @@ pub(crate) struct Slots {
     waiting: AtomicUsize,
 }
 
-/// A rendering that is under way.
+/// A running rendering.
 #[derive(Debug)]
 struct Run {
-    /// Nobody waits for it any more.
+    /// Its reconcile has ended.
     is_abandoned: AtomicBool,
-    /// It ended because there was no slow slot.
+    /// It was aborted because no slow slot was free.
     is_busy: AtomicBool,
     slot: Mutex<Slot>,
 }
 
 #[derive(Debug)]
 enum Slot {
-    Quick(#[allow(dead_code, reason = "it is kept until the rendering ends")] OwnedSemaphorePermit),
-    Slow(#[allow(dead_code, reason = "it is kept until the rendering ends")] OwnedSemaphorePermit),
+    Quick(#[allow(dead_code, reason = "the permit is held until the rendering ends")] OwnedSemaphorePermit),
+    Slow(#[allow(dead_code, reason = "the permit is held until the rendering ends")] OwnedSemaphorePermit),
 }
 
 impl Slots {
@@ -67,7 +67,8 @@ impl Slots {
         }
     }
 
-    /// Runs a job within a budget, and returns the job and its result; `None` if too many others run.
+    /// Runs a job within a budget, and returns the job and its result; `None` if too many reconciles wait for a slow
+    /// slot.
     pub(crate) async fn run<J, R>(&self, mut job: J, work: fn(&J, Budget) -> R) -> Result<(J, Option<R>)>
     where
         J: Send + 'static,
@@ -104,7 +105,7 @@ impl Slots {
         }
     }
 
-    /// Runs bounded work in a slot for short jobs.
+    /// Runs bounded work in a quick slot.
     pub(crate) async fn offload<R: Send + 'static>(&self, work: impl FnOnce() -> R + Send + 'static) -> Result<R> {
         if self.is_simulated {
             return Ok(work());
@@ -121,7 +122,7 @@ impl Slots {
         let (run, slow) = (Arc::clone(run), Arc::clone(&self.slow));
         let guard = move |steps: u64, bytes: usize| {
             if run.is_abandoned.load(Ordering::Relaxed) {
-                return Err("nobody waits for the rendering any more".to_owned());
+                return Err("the rendering was canceled".to_owned());
             }
             if steps <= QUICK_STEPS && bytes <= QUICK_BYTES { Ok(()) } else { run.slow_down(&slow) }
         };
@@ -140,14 +141,14 @@ impl Run {
             Ok(permit) => *slot = Slot::Slow(permit),
             Err(_) => {
                 self.is_busy.store(true, Ordering::Relaxed);
-                return Err("other renderings that take long are under way".to_owned());
+                return Err("no slow slot is free for the rendering".to_owned());
             }
         }
         Ok(())
     }
 }
 
-/// Ends a rendering when its reconcile ends before it, such as at the controller's deadline.
+/// Cancels a rendering whose reconcile ends early, such as at the controller's deadline.
 struct Abandon(Arc<Run>);
 
 impl Drop for Abandon {
@@ -156,7 +157,7 @@ impl Drop for Abandon {
     }
 }
 
-/// One of the few that wait for a slow slot.
+/// A reconcile that waits for a slow slot.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -181,9 +182,9 @@ mod tests {
     use super::*;
     use std::hint::spin_loop;
 
-    /// Runs until `done` is set or the guard ends it.
+    /// Runs until `done` is set or the guard aborts it.
     fn burn(done: &Arc<AtomicBool>, budget: Budget) -> Result<(), String> {
-        let guard = budget.guard.expect("there is one");
+        let guard = budget.guard.expect("the budget has a guard");
         while !done.load(Ordering::Relaxed) {
             guard(QUICK_STEPS + 1, 0)?;
             spin_loop();
@@ -192,7 +193,7 @@ mod tests {
     }
 
     fn quick(_: &(), budget: Budget) -> Result<(), String> {
-        budget.guard.expect("there is one")(1, 1)
+        budget.guard.expect("the budget has a guard")(1, 1)
     }
 
     #[tokio::test]
@@ -202,18 +203,18 @@ mod tests {
         let long: Vec<_> = (0..50)
             .map(|_| {
                 let (slots, done) = (Arc::clone(&slots), Arc::clone(&done));
-                tokio::spawn(async move { slots.run(done, burn).await.expect("it does not panic").1 })
+                tokio::spawn(async move { slots.run(done, burn).await.expect("the job does not panic").1 })
             })
             .collect();
         for _ in 0..100 {
-            assert_eq!(slots.run((), quick).await.expect("it does not panic").1, Some(Ok(())));
+            assert_eq!(slots.run((), quick).await.expect("the job does not panic").1, Some(Ok(())));
         }
         done.store(true, Ordering::Relaxed);
         let mut ended = 0;
         for task in long {
-            ended += usize::from(task.await.expect("it does not panic") == Some(Ok(())));
+            ended += usize::from(task.await.expect("the task does not panic") == Some(Ok(())));
         }
-        assert!((1..50).contains(&ended), "{ended} of 50 had a slow slot, the others are tried again");
+        assert!((1..50).contains(&ended), "{ended} of 50 had a slow slot");
     }
 
     #[tokio::test]
@@ -223,10 +224,10 @@ mod tests {
         let started = slots.run(Arc::clone(&never), burn);
         tokio::select! {
             biased;
-            _ = started => unreachable!("nobody ends it"),
+            _ = started => unreachable!("the rendering is not canceled"),
             () = async { while slots.slow.available_permits() > 0 { tokio::task::yield_now().await; } } => {}
         }
-        // It gives the slot back once it notices.
+        // The slot is released once the guard runs.
         let permits = u32::try_from(slots.slow.available_permits() + 1).expect("few");
         assert!(slots.slow.acquire_many(permits).await.is_ok());
     }
@@ -234,7 +235,7 @@ mod tests {
     #[tokio::test]
     async fn a_simulation_renders_where_it_is() {
         let thread = |(): &(), _: Budget| std::thread::current().id();
-        let (_, found) = Slots::new(true).run((), thread).await.expect("it does not panic");
+        let (_, found) = Slots::new(true).run((), thread).await.expect("the job does not panic");
         assert_eq!(found, Some(std::thread::current().id()));
     }
 }

@@ -6,7 +6,7 @@ use flyball_chart::{BoundedYaml, Budget, YamlError, from_yaml};
 use kube::core::DynamicObject;
 use serde_json::{Map, Value, json};
 
-/// Objects of a release.
+/// Limit of objects of a release.
 const MAX_OBJECTS: usize = 10_000;
 /// Nesting depth of a `List`.
 const DEEPEST: usize = 4;
@@ -18,32 +18,32 @@ const SOURCE: &str = "# Source: ";
 pub(crate) struct Resource {
     pub(crate) api_version: String,
     pub(crate) kind: String,
-    /// The template that it comes from.
+    /// The template that renders it.
     pub(crate) path: String,
     pub(crate) object: Value,
 }
 
-/// Why a manifest is not a list of objects.
+/// Why a manifest is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// A document is no YAML.
-    #[error("{path} gives no YAML: {why}")]
+    /// A document is not valid YAML.
+    #[error("{path} does not render valid YAML: {why}")]
     Yaml {
         /// The template.
         path: String,
         /// The problem.
         why: String,
     },
-    /// A document is no object.
-    #[error("{path} gives something without {field}: give it one")]
+    /// A document is not an object.
+    #[error("{path} renders a document without {field}: add it")]
     Object {
         /// The template.
         path: String,
         /// The missing field.
         field: &'static str,
     },
-    /// The metadata of an object are not such.
-    #[error("{path} gives an object with wrong metadata: {why}")]
+    /// The metadata of an object are invalid.
+    #[error("{path} renders an object with invalid metadata: {why}")]
     Metadata {
         /// The template.
         path: String,
@@ -51,18 +51,18 @@ pub enum ManifestError {
         why: String,
     },
     /// There are too many objects.
-    #[error("the chart renders to more than {MAX_OBJECTS} objects, or to more than fits in the memory of a rendering")]
+    #[error("the chart renders more than {MAX_OBJECTS} objects, or exceeds the memory limit of a rendering")]
     TooMany,
-    /// Lists are in lists.
-    #[error("{path} gives lists in lists, deeper than {DEEPEST}")]
+    /// Lists are nested too deeply.
+    #[error("{path} renders nested Lists, deeper than {DEEPEST}")]
     TooDeep {
         /// The template.
         path: String,
     },
-    /// The operator may not deal with a kind.
+    /// The operator has no permission for a kind.
     #[error(
-        "{path} gives {kind} of {api_version}, which the operator was not started for: write both words literally into the template, or have \
-         a sample in config/samples render it, then install the operator's manifests anew and restart it"
+        "{path} renders {kind} of {api_version}, a kind that was unknown when the operator started: write apiVersion and kind literally \
+         in the template, or add a sample to config/samples that renders it, then reinstall the operator's manifests and restart it"
     )]
     Unforeseen {
         /// The template.
@@ -72,10 +72,10 @@ pub enum ManifestError {
         /// The kind.
         kind: String,
     },
-    /// A custom resource says that there is to be an object outside of its namespace, or one that gives rights.
+    /// A custom resource determines an object outside of its namespace, or one that grants permissions.
     #[error(
-        "{path} gives {kind} {name} in {place}, which the custom resource chooses: outside of its own namespace, and of objects that give \
-         rights, version, kind, namespace and type must stand in the chart itself"
+        "{path} renders {kind} {name} in {place}, determined by the custom resource: for objects outside of its namespace, and \
+         for objects that grant permissions, version, kind, namespace and type must be literal in the chart"
     )]
     Elsewhere {
         /// The template.
@@ -87,11 +87,12 @@ pub enum ManifestError {
         /// Its namespace.
         place: String,
     },
-    /// A custom resource gives an object outside of its namespace, or one that gives rights, another structure.
+    /// A custom resource changes the structure of an object outside of its namespace, or of one that grants
+    /// permissions.
     #[error(
-        "{path} gives {kind} {name} in {place}, where the custom resource makes more than a scalar of {field}: outside of its own \
-         namespace, and of objects that give rights, fields, items and the text around values must be the chart's own. Quote \
-         the values in the template, or set structureFromValues in watches.yaml"
+        "{path} renders {kind} {name} in {place}, where a value of the custom resource is more than a scalar in {field}: for objects \
+         outside of its namespace, and for objects that grant permissions, fields, items and the text around values must be literal in \
+         the chart. Quote the values in the template, or set structureFromValues in watches.yaml"
     )]
     Structure {
         /// The template.
@@ -105,8 +106,8 @@ pub enum ManifestError {
         /// The field.
         field: String,
     },
-    /// Two objects are the same.
-    #[error("{path} gives {kind} {name}, which the chart renders twice")]
+    /// The chart renders an object twice.
+    #[error("{path} renders {kind} {name}, which the chart renders twice")]
     Twice {
         /// The template.
         path: String,
@@ -118,7 +119,7 @@ pub enum ManifestError {
 }
 
 impl Resource {
-    /// Returns the objects of a document: one, or those of a `List`.
+    /// Returns the objects of a document: one, or the items of a `List`.
     pub(crate) fn of(path: &str, document: &Value) -> Result<Vec<Self>, ManifestError> {
         let mut found = Vec::new();
         add(path, document, DEEPEST, &mut found)?;
@@ -137,20 +138,20 @@ impl Resource {
         self.object["metadata"]["annotations"][name].as_str()
     }
 
-    /// Returns true if it stays when the release goes. See
+    /// Returns true if the uninstallation keeps the object. See
     /// <https://helm.sh/docs/howto/charts_tips_and_tricks/#tell-helm-not-to-uninstall-a-resource>.
     pub(crate) fn is_kept(&self) -> bool {
         self.annotation("helm.sh/resource-policy").is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
     }
 
-    /// Returns where it is, for a release in this namespace.
+    /// Returns its key, for a release in this namespace.
     pub(crate) fn key(&self, kind: &Kind, namespace: &str) -> ObjectKey {
         let place = kind.is_namespaced().then(|| self.namespace().unwrap_or(namespace));
         ObjectKey::new(place, self.name())
     }
 }
 
-/// Returns true if objects of a kind are lists of others.
+/// Returns true if objects of the kind are lists of other objects.
 pub(crate) fn is_list(api_version: &str, kind: &str) -> bool {
     (api_version, kind) == ("v1", "List")
 }
@@ -175,7 +176,7 @@ fn add(path: &str, document: &Value, depth: usize, found: &mut Vec<Resource>) ->
 
 /// Reads the objects of a release's manifest, in their order.
 pub(crate) fn of_manifest(manifest: &str) -> Result<Vec<Resource>, ManifestError> {
-    // Not all manifests are what was rendered within a budget: those of releases that end are read as they are.
+    // Not every manifest was rendered within a budget: those of releases being uninstalled are parsed as stored.
     let mut yaml = BoundedYaml::new(Budget::untrusted().bytes);
     let mut found = Vec::new();
     let (mut path, mut text, mut begins) = (String::new(), String::new(), true);
@@ -202,7 +203,7 @@ pub(crate) fn of_manifest(manifest: &str) -> Result<Vec<Resource>, ManifestError
     Ok(found)
 }
 
-/// Reads what a template gave.
+/// Parses the output of a template.
 pub(crate) fn read(path: &str, text: &str) -> Result<Value, ManifestError> {
     from_yaml(text).map_err(|error| unreadable(path, &error))
 }
@@ -211,12 +212,12 @@ fn unreadable(path: &str, error: &YamlError) -> ManifestError {
     ManifestError::Yaml { path: path.to_owned(), why: error.to_string() }
 }
 
-/// Writes the manifest of a release, as Helm does.
+/// Builds the manifest of a release, as Helm does.
 pub(crate) fn manifest<'a>(documents: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     documents.into_iter().map(|(path, text)| format!("---\n{SOURCE}{path}\n{text}\n")).collect()
 }
 
-/// Whose objects are.
+/// The owner of objects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owner<'a> {
     pub(crate) release: &'a str,
@@ -225,7 +226,7 @@ pub(crate) struct Owner<'a> {
 }
 
 impl Owner<'_> {
-    /// Returns true if an object says that it is part of the release.
+    /// Returns true if the object's annotations name the release.
     pub(crate) fn has(&self, live: &DynamicObject) -> bool {
         let notes = live.metadata.annotations.as_ref();
         let says =
@@ -233,8 +234,8 @@ impl Owner<'_> {
         says(annotation::RELEASE, self.release) && says(annotation::NAMESPACE, self.namespace)
     }
 
-    /// Refuses to take over what is part of another release; and outside of the release's namespace, what is not part
-    /// of it.
+    /// Rejects objects of other releases; and outside of the release's namespace, all objects that are not part of
+    /// it.
     pub(crate) fn check(&self, kind: &Kind, live: &DynamicObject, is_inside: bool) -> flyball::Result<()> {
         let note = |annotation: &str| live.metadata.annotations.as_ref()?.get(annotation).cloned();
         match note(annotation::RELEASE) {
@@ -250,7 +251,7 @@ impl Owner<'_> {
                     live.metadata.namespace.as_ref().map_or("no namespace".into(), |at| format!("namespace {at}"));
                 let kind = kind.name();
                 Err(format!(
-                    "{kind} {name} in {place} is there already and no part of release {release}: delete it, or give it the annotations \
+                    "{kind} {name} in {place} already exists and is not part of release {release}: delete it, or set its annotations \
                      {} and {}",
                     annotation::RELEASE,
                     annotation::NAMESPACE
@@ -261,7 +262,7 @@ impl Owner<'_> {
         }
     }
 
-    /// Creates an object of a release: with what Helm adds to it, in its place. Tells whether its custom resource can
+    /// Builds an object of a release with the metadata that Helm adds, and returns whether the custom resource can
     /// own it.
     pub(crate) fn settle(&self, resource: &Resource, kind: &Kind) -> Result<(DynamicObject, bool), ManifestError> {
         let mut object = resource.object.clone();
@@ -298,7 +299,7 @@ impl Owner<'_> {
     }
 }
 
-/// Names a kind as annotations do: with its group.
+/// Names a kind with its group, as in annotations.
 pub(crate) fn qualified(kind: &Kind) -> String {
     match &*kind.gvk().group {
         "" => kind.name().to_owned(),
@@ -306,10 +307,10 @@ pub(crate) fn qualified(kind: &Kind) -> String {
     }
 }
 
-/// Returns the fields of a field, which is made an object if it is none.
+/// Returns the fields of a field, which becomes an object if it is not one.
 fn fields<'a>(object: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
     if !object[field].is_object() {
         object[field] = json!({});
     }
-    object[field].as_object_mut().expect("it was made one")
+    object[field].as_object_mut().expect("the field is an object")
 }

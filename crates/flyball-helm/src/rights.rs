@@ -1,16 +1,16 @@
-//! Rights that an operator needs because it creates roles and bindings that grant them.
+//! Permissions that an operator needs because it creates Roles and bindings that grant them.
 //!
-//! The API server lets nobody grant more than he has. See
+//! The API server prevents privilege escalation: granting a permission requires having it. See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping>.
 
 use crate::resources::Resource;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
 
-/// The group of roles and bindings.
+/// The API group of Roles and bindings.
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Returns the rules that it takes to make these objects: those of all roles, and the right to bind roles that are not
+/// Returns the rules required to create these objects: those of all Roles, and the verb `bind` on roles that are not
 /// among them.
 pub(crate) fn granted(resources: &[Resource]) -> Vec<PolicyRule> {
     let rbac: Vec<&Resource> =
@@ -20,7 +20,7 @@ pub(crate) fn granted(resources: &[Resource]) -> Vec<PolicyRule> {
         match resource.kind.as_str() {
             "Role" | "ClusterRole" => {
                 let given = resource.object["rules"].as_array().into_iter().flatten();
-                // A rule that is none is refused when the role is made.
+                // An invalid rule is rejected when the Role is created.
                 rules.extend(given.filter_map(|rule| serde_json::from_value(rule.clone()).ok()));
             }
             "RoleBinding" | "ClusterRoleBinding" => {

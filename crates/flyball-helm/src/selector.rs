@@ -1,28 +1,28 @@
-//! Label selectors as objects hold them, in the words of a request.
+//! Label selectors of objects, converted to the form of a request.
 
 use serde_json::Value;
 
-/// Writes a selector with `matchLabels` and `matchExpressions`; nothing selects all. See
+/// Formats a selector with `matchLabels` and `matchExpressions`; an empty one selects all. See
 /// <https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors>.
 pub(crate) fn read(selector: Option<&Value>) -> Result<String, String> {
     let selector = match selector {
         None | Some(Value::Null) => return Ok(String::new()),
         Some(Value::Object(selector)) => selector,
-        Some(_) => return Err("it is no mapping with matchLabels or matchExpressions".into()),
+        Some(_) => return Err("must be a mapping with matchLabels or matchExpressions".into()),
     };
     if let Some(unknown) = selector.keys().find(|field| !matches!(field.as_str(), "matchLabels" | "matchExpressions")) {
-        return Err(format!("there is no field {unknown}; there are matchLabels and matchExpressions"));
+        return Err(format!("unknown field {unknown}; expected matchLabels or matchExpressions"));
     }
     let mut terms = Vec::new();
     match selector.get("matchLabels") {
         None | Some(Value::Null) => {}
         Some(Value::Object(labels)) => {
             for (name, value) in labels {
-                let value = value.as_str().ok_or_else(|| format!("matchLabels.{name}: {value} is no text"))?;
+                let value = value.as_str().ok_or_else(|| format!("matchLabels.{name}: {value} must be a string"))?;
                 terms.push(format!("{name}={value}"));
             }
         }
-        Some(_) => return Err("matchLabels is no mapping".into()),
+        Some(_) => return Err("matchLabels must be a mapping".into()),
     }
     match selector.get("matchExpressions") {
         None | Some(Value::Null) => {}
@@ -31,7 +31,7 @@ pub(crate) fn read(selector: Option<&Value>) -> Result<String, String> {
                 terms.push(term(expression).map_err(|why| format!("matchExpressions[{index}]: {why}"))?);
             }
         }
-        Some(_) => return Err("matchExpressions is no list".into()),
+        Some(_) => return Err("matchExpressions must be a list".into()),
     }
     Ok(terms.join(","))
 }
@@ -46,6 +46,6 @@ fn term(expression: &Value) -> Result<String, String> {
         "NotIn" => Ok(format!("{key} notin ({})", values.join(","))),
         "Exists" => Ok(key.to_owned()),
         "DoesNotExist" => Ok(format!("!{key}")),
-        other => Err(format!("{other:?} is none of In, NotIn, Exists and DoesNotExist")),
+        other => Err(format!("{other:?} must be In, NotIn, Exists or DoesNotExist")),
     }
 }

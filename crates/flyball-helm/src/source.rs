@@ -1,4 +1,4 @@
-//! The chart of an entry: what it renders for a custom resource, and what can be known of that beforehand.
+//! The chart of an entry: what it renders for a custom resource, and which kinds it may render.
 
 use crate::digest::hex;
 use crate::discovery;
@@ -24,21 +24,21 @@ use std::time::Duration;
 
 /// Reconcile period of a release whose chart uses `lookup`, unless `watches.yaml` sets one; as in the operator-sdk.
 const PERIOD: Duration = Duration::from_secs(60);
-/// Name and namespace of a release in renderings before the first custom resource.
+/// Name and namespace of the release when a chart is rendered at startup.
 const NOBODY: (&str, &str) = ("release-name", "default");
 
-/// A release that is to be rendered.
+/// A release to render.
 #[derive(Debug)]
 pub(crate) struct RenderRequest {
     pub(crate) values: Values,
     pub(crate) release: Release,
     pub(crate) seed: Seed,
     pub(crate) at: Timestamp,
-    /// Templates in texts of the custom resource are evaluated.
+    /// `tpl` evaluates text of the custom resource.
     pub(crate) evaluates: bool,
 }
 
-/// The same with all that it takes.
+/// The same with owned data.
 struct Job {
     chart: Arc<Chart>,
     asked: RenderRequest,
@@ -62,20 +62,20 @@ impl Job {
     }
 }
 
-/// A chart that releases are made of.
+/// A chart and the settings of its releases.
 #[derive(Debug)]
 pub(crate) struct Source {
     chart: Arc<Chart>,
     helm: HelmVersion,
     digest: String,
     definitions: Vec<CustomResourceDefinition>,
-    /// The same as they are written.
+    /// The same before decoding.
     crds: Vec<Resource>,
     templates: Vec<String>,
 }
 
 impl Source {
-    /// Opens the chart of an entry.
+    /// Loads the chart of an entry.
     pub(crate) fn open(watch: &Watch) -> Result<Self, OperatorError> {
         let failed =
             |source| OperatorError::Chart { chart: watch.chart.clone(), kind: watch.kind.kind.to_string(), source };
@@ -101,12 +101,12 @@ impl Source {
         &self.digest
     }
 
-    /// Returns the definitions that come with the chart.
+    /// Returns the CRDs in the chart's folder `crds`.
     pub(crate) fn definitions(&self) -> &[CustomResourceDefinition] {
         &self.definitions
     }
 
-    /// Returns the definitions that come with the chart, as they are written.
+    /// Returns the CRDs in the chart's folder `crds`, not decoded.
     pub(crate) fn crds(&self) -> &[Resource] {
         &self.crds
     }
@@ -115,22 +115,22 @@ impl Source {
         self.chart.name()
     }
 
-    /// Returns how often releases are to be looked at without a change.
+    /// Returns the reconcile period of releases.
     pub(crate) fn period(&self) -> Option<Duration> {
         self.looks_up().then_some(PERIOD)
     }
 
-    /// Returns true if what it renders depends on what there is in the cluster.
+    /// Returns true if the chart calls `lookup`.
     pub(crate) fn looks_up(&self) -> bool {
         self.templates().any(|text| text.contains("lookup"))
     }
 
-    /// Returns what a revision keeps of the chart.
+    /// Returns the record of the chart in a revision.
     pub(crate) fn stored(&self) -> Value {
         record::of(&self.chart)
     }
 
-    /// Returns the digest of all that a revision follows from, but for what templates look up in the cluster.
+    /// Returns the digest of all inputs of a revision, except answers of `lookup`.
     pub(crate) fn inputs(&self, values: &Values, watch: &Watch) -> String {
         let values = Value::Object(values.as_map().clone()).to_string();
         let mut texts = vec![self.digest.as_bytes(), values.as_bytes()];
@@ -146,8 +146,7 @@ impl Source {
         hex(&texts)
     }
 
-    /// Renders a release, with this seed for what is random and as if it were this time. Returns nothing if others take
-    /// long to render.
+    /// Renders a release with this seed for random values and this time. Returns `None` if all slots are occupied.
     pub(crate) async fn render(
         &self,
         cx: &Context<DynamicObject>,
@@ -166,16 +165,16 @@ impl Source {
             let (back, rendered) = slots.run(job, Job::render).await?;
             job = back;
             let Some(rendered) = rendered else { return Ok(None) };
-            // A template that failed may have done so for want of an answer.
+            // A missing answer may be the cause of a template error.
             if !job.answers.fetch(cx).await? {
-                // No retry makes a template something else.
+                // The inputs of the template do not change, so a retry cannot succeed.
                 return rendered.map(Some).map_err(|error| Error::from(error.brief()).terminal());
             }
         }
-        Err(Error::from(format!("the chart looks up more and more: it was rendered {ROUNDS} times")).terminal())
+        Err(Error::from(format!("the chart still makes new lookups after {ROUNDS} renderings")).terminal())
     }
 
-    /// Finds out which kinds releases of the chart may consist of.
+    /// Determines the kinds that releases of the chart may consist of.
     pub(crate) fn kinds(&self, watch: &Watch, definitions: &[CustomResourceDefinition], samples: &[Value]) -> Kinds {
         let mut kinds = Kinds::defined_by(definitions);
         for text in self.templates() {
@@ -203,14 +202,16 @@ impl Source {
         let mut values = Values::from(values);
         for (path, value) in &watch.override_values {
             if let Err(error) = values.set_string(&format!("{path}={value}")) {
-                tracing::warn!(kind = %watch.kind, %error, "overrideValues.{path} cannot be set");
+                tracing::warn!(kind = %watch.kind, %error, "cannot set overrideValues.{path}");
             }
         }
         let release = Release { name: name.into(), namespace: namespace.into(), revision: 1, is_upgrade: false };
         let rendered = match self.chart.render(&values, &release, &Capabilities::of(self.helm)) {
             Ok(rendered) => rendered,
-            // A chart may ask for values that it has no defaults for.
-            Err(error) => return tracing::debug!(kind = %watch.kind, name, %error, "cannot be rendered beforehand"),
+            // A chart may require values without defaults.
+            Err(error) => {
+                return tracing::debug!(kind = %watch.kind, name, %error, "cannot render the chart at startup");
+            }
         };
         let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
         let objects = rendered.manifests.iter().chain(hooks).filter(|manifest| !manifest.object.is_null());
@@ -219,7 +220,7 @@ impl Source {
         kinds.add_rendered(&found, namespace);
     }
 
-    /// Returns the texts of all templates, those of subcharts too.
+    /// Returns the texts of all templates, including those of subcharts.
     fn templates(&self) -> impl Iterator<Item = &str> {
         self.templates.iter().map(String::as_str)
     }
@@ -239,7 +240,7 @@ fn digest_of(chart: &Chart) -> String {
     hex(&texts)
 }
 
-/// Returns what a revision keeps of hooks.
+/// Returns the record of hooks in a revision.
 pub(crate) fn stored_hooks(hooks: &[Hook]) -> Vec<storage::Hook> {
     let stored = |hook: &Hook| storage::Hook {
         name: hook.manifest.object["metadata"]["name"].as_str().unwrap_or_default().into(),

@@ -1,11 +1,11 @@
-//! In which order the objects of a release are made.
+//! Creation order of the objects of a release.
 //!
-//! Objects come in Helm's order of kinds, each sent without waiting for the one before to be ready, as by `helm
-//! install`. Definitions of custom resources are waited for, because objects of theirs cannot be made before. And a
-//! chart may say that more is to be waited for, in the words of
+//! Objects are created in Helm's order of kinds, each without waiting for the previous one to be ready, as by `helm
+//! install`. CRDs are waited for, because their custom resources cannot be created before. A chart may declare
+//! further dependencies, as in
 //! [HIP-0025](https://github.com/helm/community/blob/main/hips/hip-0025.md): objects with the annotation
-//! `helm.sh/resource-group` are made together, and after those of all groups that `helm.sh/depends-on/resource-groups`
-//! names are ready. (That second annotation is for us only: it is no name that the API server takes.)
+//! `helm.sh/resource-group` are created together, after all groups in `helm.sh/depends-on/resource-groups` are ready.
+//! (The API server rejects the name of that second annotation, so it is removed before objects are sent.)
 
 use crate::annotation::DEPENDS_ON;
 use crate::kinds::Kinds;
@@ -18,17 +18,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The annotation with the group of an object.
 const GROUP: &str = "helm.sh/resource-group";
-/// The stage of definitions.
+/// The stage of CRDs.
 const DEFINITIONS: &str = "definitions";
-/// The stage of objects that are in no group.
+/// The stage of objects without a group.
 const REST: &str = "objects";
 
 /// Stages of a release.
 const MAX_STAGES: usize = 1_000;
-/// Groups that a message names in a circle.
+/// Limit of groups in the message about a cycle.
 const NAMED_IN_CIRCLE: usize = 20;
 
-/// A stage: its name, what it waits for, and what is in it.
+/// A stage: its name, its dependencies, and its objects.
 #[derive(Debug, PartialEq)]
 struct Stage<'a> {
     name: String,
@@ -36,7 +36,7 @@ struct Stage<'a> {
     resources: Vec<&'a Resource>,
 }
 
-/// Creates the objects of a release as far as their stages permit, and returns what it waits for.
+/// Creates the objects of a release as far as their stages permit, and returns the condition that it waits for.
 pub(crate) async fn apply(
     cx: &Context<DynamicObject>,
     owner: &Owner<'_>,
@@ -54,7 +54,7 @@ pub(crate) async fn apply(
     Ok((!all_made).then(|| rollout.waiting().join("; ")))
 }
 
-/// Corrects the objects of a release in their order, without waiting.
+/// Corrects the objects of a release in order, without waiting.
 pub(crate) async fn repair(
     cx: &Context<DynamicObject>,
     owner: &Owner<'_>,
@@ -66,8 +66,8 @@ pub(crate) async fn repair(
     cx.apply_all(&children).await.map(drop)
 }
 
-/// Creates the definitions that come in a chart's folder `crds`, unless there are such already; says which is waited
-/// for. They are neither changed nor deleted afterwards, as by
+/// Creates the CRDs in a chart's folder `crds` that do not exist; returns the CRD that is not established. They are
+/// neither changed nor deleted afterwards, as by
 /// [Helm](https://helm.sh/docs/chart_best_practices/custom_resource_definitions/).
 pub(crate) async fn define(
     cx: &Context<DynamicObject>,
@@ -114,7 +114,7 @@ async fn declare(
     Ok(children)
 }
 
-/// Sorts objects into stages, each after those that it waits for.
+/// Sorts objects into stages, each after its dependencies.
 fn stages(resources: &[Resource]) -> Result<Vec<Stage<'_>>, String> {
     let mut stages: BTreeMap<String, Stage<'_>> = BTreeMap::new();
     for resource in resources {
@@ -129,12 +129,12 @@ fn stages(resources: &[Resource]) -> Result<Vec<Stage<'_>>, String> {
         stage.resources.push(resource);
         if let Some(depends_on) = resource.annotation(DEPENDS_ON).filter(|_| !is_definition) {
             let groups: Vec<String> = serde_json::from_str(depends_on).map_err(|error| {
-                format!("{}: annotation {DEPENDS_ON} is no list of texts in JSON: {error}", resource.path)
+                format!("{}: annotation {DEPENDS_ON} must be a JSON list of strings: {error}", resource.path)
             })?;
             stage.after.extend(groups.into_iter().map(|group| format!("group {group}")));
         }
     }
-    // Who depends on nothing that there is waits for nobody, as the proposal says.
+    // Dependencies on groups that do not exist are ignored, as in the proposal.
     let names: BTreeSet<String> = stages.keys().cloned().collect();
     for stage in stages.values_mut() {
         stage.after.retain(|name| names.contains(name) && *name != stage.name);
@@ -143,7 +143,7 @@ fn stages(resources: &[Resource]) -> Result<Vec<Stage<'_>>, String> {
         }
     }
     if stages.len() > MAX_STAGES {
-        return Err(format!("there are more than {MAX_STAGES} groups of annotation {GROUP}"));
+        return Err(format!("more than {MAX_STAGES} groups of annotation {GROUP}"));
     }
     let mut next: BTreeSet<String> =
         stages.values().filter(|stage| stage.after.is_empty()).map(|stage| stage.name.clone()).collect();
@@ -168,7 +168,7 @@ fn stages(resources: &[Resource]) -> Result<Vec<Stage<'_>>, String> {
     }
     if !stages.is_empty() {
         let circle: Vec<&str> = stages.keys().map(String::as_str).take(NAMED_IN_CIRCLE).collect();
-        return Err(format!("annotations {DEPENDS_ON} go round in a circle: {}", circle.join(", ")));
+        return Err(format!("annotations {DEPENDS_ON} form a cycle: {}", circle.join(", ")));
     }
     Ok(ordered)
 }
@@ -232,12 +232,12 @@ mod tests {
         );
         check(
             &[("A", "a", "a", r#"["b"]"#), ("A", "b", "b", r#"["a"]"#)],
-            Err("annotations helm.sh/depends-on/resource-groups go round in a circle: group a, group b"),
+            Err("annotations helm.sh/depends-on/resource-groups form a cycle: group a, group b"),
         );
         check(
             &[("A", "a", "a", "b")],
             Err(
-                "t.yaml: annotation helm.sh/depends-on/resource-groups is no list of texts in JSON: expected value at line 1 column 1",
+                "t.yaml: annotation helm.sh/depends-on/resource-groups must be a JSON list of strings: expected value at line 1 column 1",
             ),
         );
     }

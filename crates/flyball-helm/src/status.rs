@@ -4,30 +4,30 @@ use crate::storage::Revision;
 use flyball::Error;
 use serde_json::{Value, json};
 
-/// The longest message of a condition, in characters.
+/// Length limit of a condition's message, in characters.
 const MAX_MESSAGE: usize = 4096;
 
 /// The operation that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailedOperation {
-    /// It could not be compared with what is there, or what is there could not be repaired.
+    /// Comparing the release with the cluster, or repairing it.
     Reconcile,
-    /// It could not be installed.
+    /// Installing it.
     Install,
-    /// It could not be brought to another revision.
+    /// Upgrading it.
     Upgrade,
-    /// It could not be uninstalled.
+    /// Uninstalling it.
     Uninstall,
 }
 
-/// The error of a release, with the condition that shows it.
+/// The error of a release, with the condition for it.
 pub(crate) struct ReleaseError {
     pub(crate) failed_operation: FailedOperation,
     pub(crate) error: Error,
 }
 
 impl ReleaseError {
-    /// Adds the operation that failed to the message.
+    /// Adds the failed operation to the message.
     pub(crate) fn of(failed_operation: FailedOperation, what: &str) -> impl Fn(Error) -> Self {
         move |error| Self { failed_operation, error: error.context(what) }
     }
@@ -47,7 +47,7 @@ pub(crate) struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Builds its status.
+    /// Builds the status.
     pub(crate) fn status(&self) -> Value {
         let mut conditions = vec![json!({"type": "Initialized", "status": "True"})];
         if let Some((failed_operation, message)) = &self.failed_operation {
@@ -74,7 +74,7 @@ impl Report<'_> {
         status
     }
 
-    /// Sums up the release as `helm list` does, for the columns of `kubectl get`.
+    /// Summarizes the release as `helm list` does, for the columns of `kubectl get`.
     fn release(&self) -> Value {
         let revision = self.deployed.filter(|_| !self.uninstalled);
         let (status, reason) = match (&self.failed_operation, &self.waits, revision) {
@@ -94,16 +94,16 @@ impl Report<'_> {
     }
 }
 
-/// The reason of a release that is gone.
+/// The reason of an uninstalled release.
 pub(crate) const UNINSTALLED: &str = "UninstallSuccessful";
 
-/// Returns the reason of a revision that is deployed.
+/// Returns the reason of a deployed revision.
 pub(crate) fn installed(revision: &Revision) -> &'static str {
     if revision.version == 1 { "InstallSuccessful" } else { "UpgradeSuccessful" }
 }
 
 impl FailedOperation {
-    /// Returns the type and the reason of its condition.
+    /// Returns the type and the reason of the condition.
     pub(crate) fn condition(self) -> (&'static str, &'static str) {
         match self {
             FailedOperation::Reconcile => ("Irreconcilable", "ReconcileError"),
@@ -114,7 +114,7 @@ impl FailedOperation {
     }
 }
 
-/// Returns true if a status has this message in a condition of this type already.
+/// Returns true if a status already has this message in a condition of this type.
 pub(crate) fn says(status: &Value, (kind, reason): (&str, &str), message: &str) -> bool {
     let conditions = status["conditions"].as_array().into_iter().flatten();
     let message = shortened(message);
@@ -127,7 +127,7 @@ fn shortened(message: &str) -> String {
     message.chars().take(MAX_MESSAGE).collect()
 }
 
-/// Creates the status of a custom resource that is left alone.
+/// Builds the status of a paused custom resource.
 pub(crate) fn paused(known: &Value) -> Value {
     let mut conditions: Vec<Value> = known["conditions"].as_array().cloned().unwrap_or_default();
     conditions.retain(|condition| condition["type"] != "Paused");

@@ -1,6 +1,7 @@
 //! Secrets of releases, in the format of Helm 3: one for each revision.
 //!
-//! So `helm list`, `helm history` and `helm rollback` see what the operator did, and the operator sees what they did.
+//! So `helm list`, `helm history` and `helm rollback` work on releases of the operator, and the operator follows
+//! their changes.
 //! The payload of such a Secret is base64 of gzip of JSON; see
 //! <https://helm.sh/docs/topics/advanced/#storage-backends>.
 
@@ -14,17 +15,17 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
-/// The type of the Secrets.
+/// Type of the Secrets.
 pub const SECRET_TYPE: &str = "helm.sh/release.v1";
 /// The key of the payload in the data of a Secret.
 pub const PAYLOAD: &str = "release";
-/// Revisions of a release that are kept, as by Helm.
+/// Limit of stored revisions of a release, as in Helm.
 pub const HISTORY: usize = 10;
-/// Bytes of an unpacked payload.
+/// Size limit of an uncompressed payload.
 const MAX_UNPACKED_BYTES: u64 = 32 << 20;
-/// Items of its JSON: an item counts as one, an object as [`OBJECT`].
+/// Limit of items in its JSON: an item counts as one, an object as [`OBJECT`].
 const HEAVIEST: usize = 2 << 20;
-/// Weight of an object: it takes some hundred bytes of memory even if it is empty.
+/// Weight of an object: even an empty one takes some hundred bytes of memory.
 const OBJECT: usize = 16;
 /// Magic number of gzip. Helm 2 wrote payloads without it, and Helm still reads them.
 const GZIP: [u8; 3] = [0x1f, 0x8b, 0x08];
@@ -35,13 +36,13 @@ pub struct Revision {
     /// The name of the release.
     #[serde(default)]
     pub name: String,
-    /// Its state and times.
+    /// Its state and timestamps.
     #[serde(default)]
     pub info: Info,
     /// The chart: metadata, templates, values, schema and files.
     #[serde(default)]
     pub chart: Value,
-    /// The values that went over those of the chart.
+    /// The values that override those of the chart.
     #[serde(default, deserialize_with = "or_default")]
     pub config: Map<String, Value>,
     /// Manifests without hooks and notes, in the order of installation.
@@ -58,16 +59,16 @@ pub struct Revision {
     pub namespace: String,
 }
 
-/// The state of a revision and its times.
+/// The state of a revision and its timestamps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Info {
-    /// When the first revision of the release was begun.
+    /// Start of the first revision of the release.
     #[serde(default)]
     pub first_deployed: String,
-    /// When this one was.
+    /// Start of this revision.
     #[serde(default)]
     pub last_deployed: String,
-    /// When the release was uninstalled.
+    /// Uninstallation of the release.
     #[serde(default)]
     pub deleted: String,
     /// Description of the state.
@@ -85,23 +86,23 @@ pub struct Info {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It is what is installed.
+    /// Deployed.
     Deployed,
-    /// It is not any more.
+    /// Uninstalled, with its history kept.
     Uninstalled,
-    /// A later one took its place.
+    /// A later revision took its place.
     Superseded,
-    /// It could not be installed.
+    /// The operation failed.
     Failed,
-    /// It is on its way out.
+    /// Being uninstalled.
     Uninstalling,
-    /// It is on its way, as the first one.
+    /// Being installed, as the first revision.
     PendingInstall,
-    /// It is on its way, in the place of another.
+    /// Being upgraded to.
     PendingUpgrade,
-    /// It is on its way, as an earlier one was.
+    /// Being rolled back to.
     PendingRollback,
-    /// None of the others.
+    /// Any other state.
     #[default]
     #[serde(other)]
     Unknown,
@@ -123,18 +124,18 @@ impl State {
         }
     }
 
-    /// Returns what Helm calls so.
+    /// Returns the state of a word of Helm.
     pub fn of(word: &str) -> Self {
         serde_json::from_value(word.into()).unwrap_or_default()
     }
 
-    /// Returns true if it is on its way in.
+    /// Returns true if its installation, upgrade or rollback is in progress.
     pub fn is_pending(self) -> bool {
         matches!(self, Self::PendingInstall | Self::PendingUpgrade | Self::PendingRollback)
     }
 }
 
-/// An object that is made at a point of the release's life.
+/// An object that is created at a point of the release's lifecycle.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Hook {
     /// The name of the object.
@@ -149,16 +150,16 @@ pub struct Hook {
     /// The rendered manifest.
     #[serde(default)]
     pub manifest: String,
-    /// When it is run, such as `pre-install`.
+    /// The events that run it, such as `pre-install`.
     #[serde(default, deserialize_with = "or_default")]
     pub events: Vec<String>,
     /// The last run.
     #[serde(default)]
     pub last_run: Run,
-    /// The lower, the earlier.
+    /// The weight: lower weights run first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub weight: i32,
-    /// When it is deleted, such as `hook-succeeded`.
+    /// The delete policies, such as `hook-succeeded`.
     #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub delete_policies: Vec<String>,
 }
@@ -166,31 +167,31 @@ pub struct Hook {
 /// The phase of a hook.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// When it began.
+    /// Start of the run.
     #[serde(default)]
     pub started_at: String,
-    /// When it ended.
+    /// End of the run.
     #[serde(default)]
     pub completed_at: String,
-    /// `Unknown`, `Running`, `Succeeded`, `Failed`, or nothing if it never ran.
+    /// `Unknown`, `Running`, `Succeeded`, `Failed`, or empty before the first run.
     #[serde(default)]
     pub phase: String,
 }
 
-/// Why what a Secret holds is no release.
+/// Why the payload of a Secret is not a release.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
-    /// It is no base64.
-    #[error("the payload is no base64")]
+    /// The payload is not valid base64.
+    #[error("the payload is not valid base64")]
     Base64(#[source] base64::DecodeError),
-    /// It cannot be unpacked.
-    #[error("the payload cannot be unpacked")]
+    /// The payload cannot be decompressed.
+    #[error("cannot decompress the payload")]
     Gzip(#[source] std::io::Error),
     /// It is too large.
-    #[error("the payload is larger than {MAX_UNPACKED_BYTES} bytes when it is unpacked")]
+    #[error("the uncompressed payload is larger than {MAX_UNPACKED_BYTES} bytes")]
     TooLarge,
-    /// It consists of too much.
-    #[error("the payload consists of too many objects and items")]
+    /// It has too many objects and items.
+    #[error("the payload has too many objects and items")]
     TooMany,
     /// It is not the JSON of a release.
     #[error("the payload is not the JSON of a release")]
@@ -198,11 +199,11 @@ pub enum StorageError {
 }
 
 impl Revision {
-    /// Reads the payload of a Secret.
+    /// Decodes the payload of a Secret.
     ///
     /// # Errors
     ///
-    /// When it is no release, or is too large.
+    /// If the payload is not a release, or is too large.
     pub fn decode(payload: &[u8]) -> Result<Self, StorageError> {
         let packed = BASE64.decode(payload.trim_ascii()).map_err(StorageError::Base64)?;
         if !packed.starts_with(&GZIP) {
@@ -217,11 +218,11 @@ impl Revision {
         }
     }
 
-    /// Writes the payload of a Secret. Equal revisions make equal payloads.
+    /// Encodes the payload of a Secret. Equal revisions have equal payloads.
     ///
     /// # Errors
     ///
-    /// When it is too large to be read again.
+    /// If the payload is too large to be decoded again.
     pub fn encode(&self) -> Result<Vec<u8>, StorageError> {
         let json = serde_json::to_vec(self).map_err(StorageError::Json)?;
         if json.len() as u64 > MAX_UNPACKED_BYTES {
@@ -233,40 +234,40 @@ impl Revision {
         Ok(BASE64.encode(packer.finish().map_err(StorageError::Gzip)?).into_bytes())
     }
 
-    /// Returns the name of the Secret that keeps it.
+    /// Returns the name of its Secret.
     pub fn secret_name(&self) -> String {
         secret_name(&self.name, self.version)
     }
 
-    /// Returns the labels by which Helm finds the Secret, but for its times.
+    /// Returns the labels by which Helm finds the Secret, except timestamps.
     pub fn labels(&self) -> BTreeMap<String, String> {
         let (status, version) = (self.info.status.as_str(), self.version.to_string());
         let labels = [("name", &*self.name), ("owner", "helm"), ("status", status), ("version", &*version)];
         labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
-    /// Returns the name of the chart, if the revision tells.
+    /// Returns the name of the chart, if the revision contains it.
     pub fn chart_name(&self) -> Option<&str> {
         self.chart["metadata"]["name"].as_str()
     }
 
-    /// Returns name and version of the chart, as `helm list` shows them.
+    /// Returns name and version of the chart, as in `helm list`.
     pub(crate) fn chart_label(&self) -> String {
         let text = |field: &str| self.chart["metadata"][field].as_str().unwrap_or_default().to_owned();
         format!("{}-{}", text("name"), text("version"))
     }
 }
 
-/// Reads the JSON of a release, if what it becomes in memory is not many times its size.
+/// Decodes the JSON of a release within a memory limit.
 fn read(json: &[u8]) -> Result<Revision, StorageError> {
     check_weight(json)?;
     serde_json::from_slice(json).map_err(StorageError::Json)
 }
 
-/// Counts objects and items before there are any.
+/// Counts objects and items before they are allocated.
 ///
-/// Not [`flyball_core::memory::of_text`]: that weighs JSON values, in which an empty object takes nothing. A release is
-/// read into types, in which an empty hook takes some hundred bytes.
+/// Not [`flyball_core::memory::of_text`]: that weighs JSON values, where an empty object takes no memory. A release
+/// is decoded into types, where an empty hook takes some hundred bytes.
 fn check_weight(json: &[u8]) -> Result<(), StorageError> {
     let (mut weight, mut in_text, mut is_escaped) = (0_usize, false, false);
     for byte in json {
@@ -282,7 +283,7 @@ fn check_weight(json: &[u8]) -> Result<(), StorageError> {
     if weight > HEAVIEST { Err(StorageError::TooMany) } else { Ok(()) }
 }
 
-/// Returns the name of the Secret that keeps a revision.
+/// Returns the name of the Secret of a revision.
 pub fn secret_name(release: &str, version: u32) -> String {
     format!("sh.helm.release.v1.{release}.v{version}")
 }
@@ -292,7 +293,7 @@ fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserial
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde requires")]
 fn is_zero(weight: &i32) -> bool {
     *weight == 0
 }
@@ -302,7 +303,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Secrets as the real Helm 3.21.4 wrote them, and what is in them.
+    /// Secrets written by Helm 3.21.4, and their contents.
     const SECRETS: &str = include_str!("../tests/release-secret/secrets.json");
     const DECODED: [&str; 3] = [
         include_str!("../tests/release-secret/decoded-1.json"),
@@ -331,9 +332,9 @@ mod tests {
     #[test]
     fn what_is_no_release_says_so() {
         let error = |payload: &[u8]| Revision::decode(payload).unwrap_err().to_string();
-        assert_eq!(error(b"%"), "the payload is no base64");
+        assert_eq!(error(b"%"), "the payload is not valid base64");
         assert_eq!(error(BASE64.encode("{").as_bytes()), "the payload is not the JSON of a release");
-        assert_eq!(error(BASE64.encode([0x1f, 0x8b, 0x08, 0]).as_bytes()), "the payload cannot be unpacked");
+        assert_eq!(error(BASE64.encode([0x1f, 0x8b, 0x08, 0]).as_bytes()), "cannot decompress the payload");
         let sparse = BASE64.encode(json!({"name": "a", "hooks": null, "info": {"status": "odd"}}).to_string());
         let revision = Revision::decode(sparse.as_bytes()).unwrap();
         assert_eq!((revision.info.status, revision.hooks.len()), (State::Unknown, 0));
@@ -358,7 +359,7 @@ mod tests {
         }
         let long = packed(&format!("{{\"manifest\":\"{}\"}}", "x".repeat(33 << 20)));
         assert!(matches!(Revision::decode(long.as_bytes()).unwrap_err(), StorageError::TooLarge));
-        // What cannot be read again is not written; what is in texts counts for nothing.
+        // Revisions that could not be decoded again are rejected; text does not count.
         let config: Map<String, Value> =
             [("a".to_owned(), Value::from(vec![json!({}); 200_000]))].into_iter().collect();
         assert!(Revision { config, ..Revision::default() }.encode().is_err());

@@ -1,8 +1,7 @@
-//! Verification that revisions in Secrets are what the chart renders.
+//! Verifies that the chart renders the revisions in Secrets.
 //!
-//! The Secrets lie in the namespace of their custom resource, where others may write Secrets too. So what a Secret says
-//! that a release consists of is compared with a rendering before the operator makes it, once in the life of the
-//! process.
+//! The Secrets are in the namespace of their custom resource, where others may write Secrets. So the operator
+//! compares a stored revision with a rendering before it installs the revision, once per process.
 
 use crate::digest::hex;
 use crate::storage::Revision;
@@ -15,13 +14,13 @@ use std::fmt::Write;
 pub(crate) struct Verified(Mutex<BTreeMap<(String, String), String>>);
 
 impl Verified {
-    /// Returns true if the operator would make of a revision what the chart renders.
+    /// Returns true if the chart renders the same objects as the revision.
     pub(crate) fn has(&self, namespace: &str, release: &str, revision: &Revision) -> bool {
         let digests = self.0.lock();
         digests.get(&(namespace.to_owned(), release.to_owned())).is_some_and(|known| *known == digest(revision))
     }
 
-    /// Notes what the chart renders.
+    /// Records what the chart renders.
     pub(crate) fn add(&self, namespace: &str, release: &str, rendered: &Revision) {
         let mut digests = self.0.lock();
         digests.insert((namespace.to_owned(), release.to_owned()), digest(rendered));
@@ -34,7 +33,7 @@ impl Verified {
     }
 }
 
-/// Returns true if the operator would make the same of two revisions.
+/// Returns true if two revisions install the same objects.
 pub(crate) fn is_same(one: &Revision, other: &Revision) -> bool {
     digest(one) == digest(other)
 }

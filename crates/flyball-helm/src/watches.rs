@@ -1,4 +1,4 @@
-//! `watches.yaml`: which custom resources become releases of which charts.
+//! `watches.yaml`: the chart of each kind of custom resources.
 
 use crate::selector;
 use flyball::{GroupVersionKind, Kind};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Bytes of `watches.yaml`.
+/// Size limit of `watches.yaml`.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The fields of an entry.
 const FIELDS: [&str; 12] = [
@@ -44,8 +44,8 @@ const FIELDS: [&str; 12] = [
 ///   reconcilePeriod: 5m
 /// ```
 ///
-/// Paths of charts are relative to the file's folder, which is that of the project: `config/crd/bases` and
-/// `config/samples` are looked for in it.
+/// Chart paths are relative to the file's folder, which is the project folder: it may contain `config/crd/bases` and
+/// `config/samples`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watches {
     folder: PathBuf,
@@ -59,30 +59,31 @@ pub struct Watches {
 pub struct Watch {
     /// The kind of the custom resources.
     pub kind: GroupVersionKind,
-    /// The chart: a folder, or an archive.
+    /// The chart: a folder or an archive.
     pub chart: PathBuf,
-    /// Changes of objects of a release trigger a reconcile; they do, unless the entry disables it.
+    /// If changes of objects of a release trigger a reconcile; the default is true.
     pub watch_dependent_resources: bool,
-    /// Values that override those of all custom resources, as `--set-string` takes them. Variables are replaced.
+    /// Values that override those of all custom resources, in the syntax of `--set-string`. Environment variables are
+    /// replaced.
     pub override_values: BTreeMap<String, String>,
-    /// Label selector of custom resources; all if empty.
+    /// Label selector of custom resources; empty selects all.
     pub selector: String,
     /// Reconcile period of each release.
     pub reconcile_period: Option<Duration>,
-    /// Custom resources that are reconciled at the same time.
+    /// Limit of concurrent reconciles.
     pub max_concurrent_reconciles: Option<usize>,
-    /// `tpl` evaluates texts of custom resources, and of objects that are looked up. Otherwise they are data: whoever
-    /// writes a custom resource would run templates in the operator.
+    /// `tpl` evaluates text of custom resources and of objects from `lookup`. Otherwise such text is data, since
+    /// evaluation would allow any author of a custom resource to run templates in the operator.
     pub evaluate_templates: bool,
-    /// Texts of custom resources may be more than scalars of objects outside of their namespace: fields, items of
-    /// lists, and what replaces the text around them. Whoever writes a custom resource would choose what such objects
-    /// consist of.
+    /// Values of custom resources may determine the structure of objects outside of their namespace: fields, items of
+    /// lists, and the text around values. Otherwise they are limited to scalars, since the author of a custom
+    /// resource would determine these objects.
     pub structure_from_values: bool,
-    /// The version of Helm that the chart is rendered as: 3, unless the entry says 4.
+    /// The Helm version that charts are rendered with: 3, unless the entry sets 4.
     pub helm_version: HelmVersion,
 }
 
-/// Why a `watches.yaml` is of no use.
+/// Why a `watches.yaml` is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchesError {
     /// It cannot be read.
@@ -90,7 +91,7 @@ pub enum WatchesError {
     Read {
         /// The file.
         file: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
     /// It is too large.
@@ -99,22 +100,22 @@ pub enum WatchesError {
         /// The file.
         file: PathBuf,
     },
-    /// It is no list in YAML.
-    #[error("{} is no list of watches in YAML: {why}", file.display())]
+    /// It is not a YAML list.
+    #[error("{} is not a valid YAML list of watches: {why}", file.display())]
     Syntax {
         /// The file.
         file: PathBuf,
         /// The problem and its position.
         why: String,
     },
-    /// An entry is wrong.
+    /// An entry is invalid.
     #[error("{}: entry {number}{}: {field}: {why}", file.display(), if kind.is_empty() { String::new() } else { format!(" ({kind})") })]
     Entry {
         /// The file.
         file: PathBuf,
         /// The entry, from 1 on.
         number: usize,
-        /// Its kind, as far as it says it.
+        /// Its kind, if it has one.
         kind: String,
         /// The field.
         field: String,
@@ -124,11 +125,11 @@ pub enum WatchesError {
 }
 
 impl Watches {
-    /// Reads a `watches.yaml`. Variables in `overrideValues` are those of the process.
+    /// Reads a `watches.yaml`. Variables in `overrideValues` are environment variables of the process.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or an entry has a field that there is not, lacks one, or names a chart that does
+    /// If the file cannot be read, or an entry has an unknown field, lacks a required one, or names a chart that does
     /// not exist.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, WatchesError> {
         let file = path.as_ref();
@@ -140,8 +141,8 @@ impl Watches {
         Self::parse(&text, file, |name| std::env::var(name).ok())
     }
 
-    /// Reads the text of a `watches.yaml`, with these variables. The file names it in errors; its folder is where
-    /// charts are looked for.
+    /// Parses the text of a `watches.yaml` with these variables. Errors contain the path of the file; chart paths are
+    /// relative to its folder.
     ///
     /// # Errors
     ///
@@ -166,22 +167,25 @@ impl Watches {
             };
             let watch = Watch::read(entry, &folder, &variable).map_err(wrong)?;
             if !seen.insert(watch.kind.clone()) {
-                return Err(wrong(("kind".into(), format!("an entry before it is of {} too: join them", watch.kind))));
+                return Err(wrong((
+                    "kind".into(),
+                    format!("an earlier entry has kind {} as well: merge the entries", watch.kind),
+                )));
             }
             watches.push(watch);
         }
         Ok(Self { folder, entries: watches, reloads: false, repeats: false })
     }
 
-    /// Reads charts again when their files change, once the operator runs: each second is looked whether they have.
-    /// Releases are upgraded then. For new kinds the operator has to be started anew, which the custom resources say.
+    /// Reloads charts when their files change; the files are checked every second. Changed charts upgrade their
+    /// releases. New kinds require a restart of the operator, as reported in the status of custom resources.
     pub fn reloading(mut self, reloads: bool) -> Self {
         self.reloads = reloads;
         self
     }
 
-    /// Draws random values of templates from the operator's own source, so that simulations repeat. They are not good
-    /// for secrets then; otherwise they come from the operating system.
+    /// Draws random values of templates from the operator's own source, so that simulations are reproducible. Such
+    /// values are not secure as secrets; by default, they come from the operating system.
     pub fn repeatable(mut self) -> Self {
         self.repeats = true;
         self
@@ -200,7 +204,7 @@ impl Watches {
         &self.folder
     }
 
-    /// Returns the name of the project: that of its folder, as far as it can be a name in a cluster.
+    /// Returns the name of the project: that of its folder, reduced to a valid name in a cluster.
     pub fn name(&self) -> String {
         let folder = self.folder.canonicalize().unwrap_or_else(|_| self.folder.clone());
         let name = folder.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
@@ -220,44 +224,39 @@ impl Watches {
 impl Watch {
     fn read(entry: &Value, folder: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, (String, String)> {
         let Some(entry) = entry.as_object() else {
-            return Err(("entry".into(), "it is no mapping with group, version, kind and chart".into()));
+            return Err(("entry".into(), "must be a mapping with group, version, kind and chart".into()));
         };
         if let Some(unknown) = entry.keys().find(|field| !FIELDS.contains(&field.as_str())) {
-            return Err((unknown.clone(), format!("there is no such field; there are {}", FIELDS.join(", "))));
+            return Err((unknown.clone(), format!("unknown field; expected one of {}", FIELDS.join(", "))));
         }
         let needed = |field: &str| match text(entry, field)? {
             Some(text) => Ok(text),
             None => {
                 let remedy = match field {
-                    "version" => "write the version of the custom resources, such as v1alpha1",
-                    "kind" => "write the kind of the custom resources, such as Memcached",
-                    _ => "write the path of a chart, a folder or an archive, from the folder of this file on",
+                    "version" => "set the version of the custom resources, such as v1alpha1",
+                    "kind" => "set the kind of the custom resources, such as Memcached",
+                    _ => "set the path of a chart (a folder or an archive), relative to this file",
                 };
-                Err((field.to_owned(), format!("it is missing: {remedy}")))
+                Err((field.to_owned(), format!("required field is missing: {remedy}")))
             }
         };
         let group = text(entry, "group")?.unwrap_or_default();
         let (version, kind) = (needed("version")?, needed("kind")?);
         let chart = folder.join(needed("chart")?);
         if !chart.exists() {
-            let why = format!(
-                "there is no chart at {}, neither a folder nor an archive: write its path from the folder of this file on",
-                chart.display()
-            );
+            let why = format!("no chart folder or archive at {}: set its path relative to this file", chart.display());
             return Err(("chart".into(), why));
         }
         let flag = |field: &str, otherwise: bool| match entry.get(field) {
             None | Some(Value::Null) => Ok(otherwise),
             Some(Value::Bool(flag)) => Ok(*flag),
-            Some(other) => {
-                Err((field.to_owned(), format!("{other} is neither true nor false: write one of them, without quotes")))
-            }
+            Some(other) => Err((field.to_owned(), format!("{other} must be true or false, without quotes"))),
         };
         let max_concurrent_reconciles = match entry.get("maxConcurrentReconciles") {
             None | Some(Value::Null) => None,
             Some(number) => match number.as_u64().filter(|number| (1..=1000).contains(number)) {
                 Some(number) => Some(number as usize),
-                None => return Err(("maxConcurrentReconciles".into(), "it is no number from 1 to 1000".into())),
+                None => return Err(("maxConcurrentReconciles".into(), "must be a number from 1 to 1000".into())),
             },
         };
         Ok(Self {
@@ -274,7 +273,7 @@ impl Watch {
         })
     }
 
-    /// Returns the kind as the runtime knows it, with the regular plural.
+    /// Returns the kind with the regular plural.
     pub(crate) fn primary(&self) -> Kind {
         Kind::new(&self.kind.group, &self.kind.version, &self.kind.kind)
     }
@@ -285,7 +284,7 @@ fn text(entry: &Map<String, Value>, field: &str) -> Result<Option<String>, (Stri
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if text.is_empty() => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(other) => Err((field.to_owned(), format!("{other} is no text; put it in quotes"))),
+        Some(other) => Err((field.to_owned(), format!("{other} must be a string: put it in quotes"))),
     }
 }
 
@@ -300,11 +299,12 @@ fn helm_version(entry: &Map<String, Value>) -> Result<HelmVersion, (String, Stri
 fn reconcile_period(entry: &Map<String, Value>) -> Result<Option<Duration>, (String, String)> {
     let field = "reconcilePeriod";
     let Some(text) = text(entry, field)?.filter(|text| parse_duration(text) != Ok(0)) else { return Ok(None) };
-    let wrong = || (field.to_owned(), format!("{text:?} is no duration of a second or more, such as 30s, 5m or 1h30m"));
+    let wrong =
+        || (field.to_owned(), format!("{text:?} must be a duration of at least a second, such as 30s, 5m or 1h30m"));
     period(&text).map(Some).ok_or_else(wrong)
 }
 
-/// Reads a period as Go writes it; none that is shorter than a second.
+/// Parses a duration in Go's format, of at least a second.
 pub(crate) fn period(text: &str) -> Option<Duration> {
     parse_unsigned_duration(text).filter(|period| *period >= Duration::from_secs(1))
 }
@@ -319,18 +319,18 @@ fn override_values(
         Some(_) => {
             return Err((
                 "overrideValues".into(),
-                "it is no mapping of paths to texts, such as image.tag: \"1.6\"".into(),
+                "must be a mapping of paths to strings, such as image.tag: \"1.6\"".into(),
             ));
         }
     };
     let expanded = values.iter().map(|(path, value)| match value {
         Value::String(text) => Ok((path.clone(), expand(text, variable))),
-        _ => Err((format!("overrideValues.{path}"), format!("{value} is no text; put it in quotes"))),
+        _ => Err((format!("overrideValues.{path}"), format!("{value} must be a string: put it in quotes"))),
     });
     expanded.collect()
 }
 
-/// Replaces `$NAME` and `${NAME}` as Go's `os.Expand` does; a variable that is not set is empty.
+/// Replaces `$NAME` and `${NAME}` as Go's `os.Expand` does; unset variables are empty.
 fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     let (mut out, mut rest) = (String::new(), text);
     while let Some(at) = rest.find('$') {
@@ -339,7 +339,7 @@ fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
         let (name, width) = name_of(after);
         match name {
             "" if width == 0 => out.push('$'),
-            // A brace that names nothing is taken out.
+            // An invalid `${` is removed.
             "" => {}
             name => out.push_str(&variable(name).unwrap_or_default()),
         }
@@ -348,7 +348,7 @@ fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     out + rest
 }
 
-/// Returns the name that follows a `$`, and how much of the text that takes.
+/// Returns the name after a `$`, and its length in the text.
 fn name_of(text: &str) -> (&str, usize) {
     let special = |c: char| matches!(c, '*' | '#' | '$' | '@' | '!' | '?' | '-') || c.is_ascii_digit();
     let Some(first) = text.chars().next() else { return ("", 0) };
@@ -413,57 +413,53 @@ mod tests {
         let entry = |more: &str| format!("- {{version: v1, kind: Memcached, chart: src, {more}}}");
         check(
             "- {kind: A, chart: src, version: v1}\n- {version: v1, kind: B}",
-            "FILE: entry 2 (B): chart: it is missing: write the path of a chart, a folder or an archive, from the folder of this file on",
+            "FILE: entry 2 (B): chart: required field is missing: set the path of a chart (a folder or an archive), relative to this file",
         );
         check(
             "- {kind: A, chart: src}",
-            "FILE: entry 1 (A): version: it is missing: write the version of the custom resources, such as v1alpha1",
+            "FILE: entry 1 (A): version: required field is missing: set the version of the custom resources, such as v1alpha1",
         );
         check(
             "- {version: v1, kind: A, chart: nowhere}",
-            "FILE: entry 1 (A): chart: there is no chart at FOLDER/nowhere, neither a folder nor an archive: write its path from the \
-             folder of this file on",
+            "FILE: entry 1 (A): chart: no chart folder or archive at FOLDER/nowhere: set its path relative to this file",
         );
-        check("- 1", "FILE: entry 1: entry: it is no mapping with group, version, kind and chart");
+        check("- 1", "FILE: entry 1: entry: must be a mapping with group, version, kind and chart");
         check(
             &entry("role: x"),
-            "FILE: entry 1 (Memcached): role: there is no such field; there are group, version, kind, chart, \
+            "FILE: entry 1 (Memcached): role: unknown field; expected one of group, version, kind, chart, \
              watchDependentResources, overrideValues, selector, reconcilePeriod, maxConcurrentReconciles, evaluateTemplates, \
              structureFromValues, helmVersion",
         );
         check(
             &entry("evaluateTemplates: 'yes'"),
-            "FILE: entry 1 (Memcached): evaluateTemplates: \"yes\" is neither true nor false: write one of them, without quotes",
+            "FILE: entry 1 (Memcached): evaluateTemplates: \"yes\" must be true or false, without quotes",
         );
         check(
             &entry("structureFromValues: 1"),
-            "FILE: entry 1 (Memcached): structureFromValues: 1 is neither true nor false: write one of them, without quotes",
+            "FILE: entry 1 (Memcached): structureFromValues: 1 must be true or false, without quotes",
         );
-        check(
-            &entry("helmVersion: 5"),
-            "FILE: entry 1 (Memcached): helmVersion: 5 is no version of Helm: there are 3 and 4",
-        );
+        check(&entry("helmVersion: 5"), "FILE: entry 1 (Memcached): helmVersion: 5 must be 3 or 4");
         check(
             &entry("overrideValues: {size: 3}"),
-            "FILE: entry 1 (Memcached): overrideValues.size: 3 is no text; put it in quotes",
+            "FILE: entry 1 (Memcached): overrideValues.size: 3 must be a string: put it in quotes",
         );
         check(
             &entry("reconcilePeriod: soon"),
-            "FILE: entry 1 (Memcached): reconcilePeriod: \"soon\" is no duration of a second or more, such as 30s, 5m or 1h30m",
+            "FILE: entry 1 (Memcached): reconcilePeriod: \"soon\" must be a duration of at least a second, such as 30s, 5m or 1h30m",
         );
         check(
             &entry("maxConcurrentReconciles: 0"),
-            "FILE: entry 1 (Memcached): maxConcurrentReconciles: it is no number from 1 to 1000",
+            "FILE: entry 1 (Memcached): maxConcurrentReconciles: must be a number from 1 to 1000",
         );
         check(
             &entry("selector: {matchExpressions: [{key: a, operator: Odd}]}"),
-            "FILE: entry 1 (Memcached): selector: matchExpressions[0]: \"Odd\" is none of In, NotIn, Exists and DoesNotExist",
+            "FILE: entry 1 (Memcached): selector: matchExpressions[0]: \"Odd\" must be In, NotIn, Exists or DoesNotExist",
         );
         check(
             &format!("{}\n{}", entry("group: ''"), entry("group: ''")),
-            "FILE: entry 2 (Memcached): kind: an entry before it is of /v1, Kind=Memcached too: join them",
+            "FILE: entry 2 (Memcached): kind: an earlier entry has kind /v1, Kind=Memcached as well: merge the entries",
         );
-        assert!(parse("a: [").unwrap_err().to_string().contains("is no list of watches in YAML: "));
+        assert!(parse("a: [").unwrap_err().to_string().contains("is not a valid YAML list of watches: "));
     }
 
     #[test]

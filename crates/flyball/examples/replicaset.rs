@@ -1,8 +1,8 @@
-//! A replica set on one page: a `Herd` keeps as many pods as it asks for, as the controller of
-//! [replica sets](https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/) does.
+//! A minimal ReplicaSet controller: a `Herd` keeps the desired number of pods, like the controller of
+//! [ReplicaSets](https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/).
 //!
-//! What that one counts and remembers by itself is the runtime's: pods with generated names are not made twice, however
-//! late the watch is, and a deletion under way is waited for by UID.
+//! The runtime replaces the expectations of that controller: pods with generated names are not created twice,
+//! independent of the delay of the watch, and pending deletions are tracked by UID.
 
 use flyball::{Action, Condition, Context, Controller, Operator, Reconcile, Result, slow_start_batch};
 use k8s_openapi::api::core::v1::Pod;
@@ -17,33 +17,33 @@ use std::collections::BTreeMap;
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[kube(group = "example.com", version = "v1", kind = "Herd", namespaced, status = "HerdStatus")]
 pub struct HerdSpec {
-    /// How many of them.
+    /// The desired number.
     pub replicas: usize,
-    /// What they run.
+    /// Their image.
     pub image: String,
 }
 
-/// What there is of it.
+/// The status of the pods.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 pub struct HerdStatus {
-    /// Pods that are neither over nor going.
+    /// Pods that are neither finished nor being deleted.
     #[serde(default)]
     pub replicas: usize,
-    /// Those of them that are ready.
+    /// The number of ready pods among them.
     #[serde(default)]
     pub ready: usize,
-    /// What is the case with it.
+    /// Conditions.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
-/// The most pods that are made or deleted in one go.
+/// Limit of pods that are created or deleted at once.
 const BURST: usize = 500;
-/// Who costs less is deleted first.
+/// The annotation with the deletion cost: lower costs are deleted first.
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Keeps herds.
+/// The reconciler of herds.
 #[derive(Clone)]
 pub struct Herds;
 
@@ -65,8 +65,7 @@ impl Reconcile for Herds {
     }
 }
 
-/// Makes the pods that are missing, in batches that grow, or deletes those that are too many, the least useful ones
-/// first.
+/// Creates missing pods in growing batches, or deletes surplus ones, the least useful ones first.
 async fn manage_replicas(herd: &Herd, pods: &mut Vec<Pod>, cx: &Context<Herd>) -> Result<()> {
     if pods.len() < herd.spec.replicas {
         let pod: Pod = serde_json::from_value(json!({
@@ -86,8 +85,8 @@ async fn manage_replicas(herd: &Herd, pods: &mut Vec<Pod>, cx: &Context<Herd>) -
     Ok(())
 }
 
-/// Sorts pods by whom to delete first: who is nowhere yet, does not run, is not ready, costs least, shares its node
-/// with most of the others, has been ready for the shortest time, crashed most often, and is youngest.
+/// Sorts pods by deletion order: unscheduled, not running, not ready, lowest deletion cost, most pods of the herd on
+/// the same node, shortest time ready, most restarts, and youngest.
 fn rank(pods: &mut [Pod]) {
     let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
     let mut crowds: BTreeMap<String, usize> = BTreeMap::new();

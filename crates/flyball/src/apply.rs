@@ -30,9 +30,9 @@ use std::sync::Arc;
 use tracing::Instrument;
 
 impl ReconcileSession {
-    /// Applies an object, or a subresource of it, unless that would change nothing; returns the object as it is then.
+    /// Applies an object, or a subresource of it, unless that would change nothing; returns the resulting object.
     ///
-    /// `known` is what it is [known](Self::latest_to_apply) as.
+    /// `known` is its [last known state](Self::latest_to_apply).
     async fn apply_fields(
         &self,
         store: &Store,
@@ -61,8 +61,8 @@ impl ReconcileSession {
         }
         let slash = if subresource.is_empty() { "" } else { "/" };
         let mut path = store.kind().object_path(key)?;
-        // All that field validation looks for in an apply is names that stand twice, and what is written here has
-        // none; kube-apiserver would read it a second time for that.
+        // Field validation of an apply only detects duplicate names, and the object has none; it would make
+        // kube-apiserver parse the object a second time.
         let writer = self.declared.status.as_ref().filter(|_| subresource == "status");
         let manager = writer.map_or(&*self.env.manager, |writer| &writer.encoded);
         let query = ["?fieldManager=", manager, "&force=true&fieldValidation=Ignore"];
@@ -80,7 +80,7 @@ impl ReconcileSession {
         };
         self.env.applies.count(store.kind().name(), outcome);
         let entry = answer?;
-        // What stands there in the same words will be seen to be unchanged; what was applied to no effect has not been.
+        // An identical stored object will be recognized as unchanged; an apply without effect was not recognized.
         let is_seen = outcome == ApplyOutcome::Changed && unchanged::stands_in(entry.raw(), object);
         if !is_seen && !self.would_not_change(store, key, subresource, object, &entry) {
             self.env.normalizations().record(store.id(), key, subresource, object, entry.raw())?;

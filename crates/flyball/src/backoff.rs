@@ -1,12 +1,11 @@
-//! Exponential backoff: the delays of all retries.
+//! Exponential backoff for all retries.
 //!
 //! It reads no clock and does not sleep: the caller counts failures, and waits.
 
 use flyball_core::Rng;
 use std::time::Duration;
 
-/// The exponential backoff of something that fails: `base_delay` after one failure, doubled after each further one, at
-/// most `max_delay`.
+/// Exponential backoff: `base_delay` after the first failure, doubled after each further one, limited to `max_delay`.
 ///
 /// ```
 /// # use flyball::Backoff;
@@ -26,7 +25,7 @@ pub struct Backoff {
 }
 
 impl Default for Backoff {
-    /// 5 ms, 10 ms, 20 ms … 1,000 s, as client-go's controllers wait.
+    /// 5 ms, 10 ms, 20 ms … 1,000 s, as client-go's controllers.
     fn default() -> Self {
         Self { base_delay: Duration::from_millis(5), max_delay: Duration::from_secs(1000) }
     }

@@ -51,14 +51,15 @@ mod tests {
     use futures_util::FutureExt;
     use std::cell::{Cell, RefCell};
 
-    /// Makes `count` calls that fail from `good` on, and checks the sizes of the batches and the number of successes.
+    /// Makes `count` calls, of which those from `good` on fail, and checks the sizes of the batches and the number of
+    /// successes.
     fn check(count: usize, first: usize, good: usize, batches: &[usize], expect: usize) {
         let (sizes, under_way) = (RefCell::new(Vec::new()), Cell::new(0));
         let make = |number: usize| {
             under_way.set(under_way.get() + 1);
             let (sizes, under_way) = (&sizes, &under_way);
             async move {
-                // All futures of a batch are made before the first one runs.
+                // All futures of a batch are created before the first one runs.
                 if under_way.get() > 0 {
                     sizes.borrow_mut().push(under_way.take());
                 }
@@ -80,7 +81,7 @@ mod tests {
         check(10, 1, always, &[1, 2, 4, 3], 10);
         check(10, 5, always, &[5, 5], 10);
         check(3, 0, always, &[1, 2], 3);
-        // The first one fails: it stays the only one.
+        // The first one fails, so no further batch follows.
         check(500, 1, 0, &[1], 0);
         check(500, 1, 5, &[1, 2, 4], 5);
     }

@@ -1,8 +1,8 @@
 //! Caches of objects, from which reconciles read without a request.
 //!
-//! One [`Store`] holds one kind in one scope, whatever the number of controllers that use it. The [`Writer`] of a
-//! store applies the deltas of its watcher and notifies listeners (the controllers' queues) of changes. Objects are
-//! kept as the JSON text that was received, see [`Entry`], and decoded on use.
+//! One [`Store`] holds one kind in one scope, shared by all controllers that use it. The [`Writer`] of a store
+//! applies the deltas of its watcher and notifies listeners (the controllers' queues) of changes. Objects are kept as
+//! the JSON text that was received, see [`Entry`], and decoded on use.
 //!
 //! Invariants: a synced store shows all objects as of one revision, never a mixture of two; an object never goes back
 //! to an older version; listeners are notified of a change after readers can see it.

@@ -1,12 +1,11 @@
 //! The client of the API server: metrics, timeouts and retries around kube's client or our own transport.
 //!
-//! kube's own retries draw jitter from the thread and mix two clocks, so a simulation could not repeat them. Here time
+//! kube's own retries use thread-local randomness and two clocks, so simulations would not be reproducible. Here time
 //! is tokio's and randomness is the operator's [`Rng`].
 //!
-//! A request is retried only if the server did not begin to process it (429, or 503 with `Retry-After`). After a lost
-//! response, the caller has to find out whether the write happened. The client of a leader sends no write, at the
-//! first attempt or a retry, that its [`Gate`] does not let through, and cancels a write under way when the gate
-//! shuts.
+//! A request is retried only if the server did not start to process it (429, or 503 with `Retry-After`). After a lost
+//! response, the caller must determine whether the write was processed. The client of a leader sends no write,
+//! including retries, unless its [`Gate`] is open, and cancels a write in progress when the gate closes.
 
 mod discovery;
 mod endpoint;
@@ -41,32 +40,32 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tower::service_fn;
 use tracing::{Instrument, Span, field};
 
-/// Time for the server to begin a response; [`exchange`] has as long again to receive it.
+/// Timeout of the start of a response; [`exchange`] has the same timeout again for receiving it.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Retries of one request.
+/// Limit of retries of a request.
 const MAX_RETRIES: u32 = 5;
-/// The longest wait before a retry, whatever the server asks for.
+/// Maximum delay before a retry, independent of the server's `Retry-After`.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(30);
 const BACKOFF: Backoff = Backoff { base_delay: Duration::from_millis(150), max_delay: MAX_RETRY_WAIT };
-/// Bytes of an error response that are read.
+/// Size limit of an error response.
 const MAX_STATUS_BYTES: usize = 1 << 20;
-/// Bytes of a response that are read.
+/// Size limit of a response.
 const MAX_RESPONSE_BYTES: usize = 1 << 30;
 
-/// Marks a request that has its own timeout and retries, such as a watch.
+/// Marks a request with its own timeout and retries, such as a watch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoRetry;
 
 /// No response within [`RESPONSE_TIMEOUT`].
 #[derive(Debug, thiserror::Error)]
-#[error("the API server did not answer within {} s", RESPONSE_TIMEOUT.as_secs())]
+#[error("no response from the API server within {} s", RESPONSE_TIMEOUT.as_secs())]
 struct ResponseTimeout;
 
-/// A client that counts, times out and retries requests.
+/// A client with metrics, timeouts and retries.
 #[derive(Clone)]
 pub(crate) struct RetryingClient {
     inner: Arc<Inner>,
-    /// The same as a client of kube, which costs a queue, a task and a few boxes more for each request.
+    /// The same as a client of kube, which adds a queue, a task and several allocations per request.
     kube: kube::Client,
 }
 
@@ -111,7 +110,7 @@ impl HttpService for RetryingClient {
     }
 }
 
-/// Creates the span of a request, which ends with the head of its response; a watch has none.
+/// Creates the span of a request, which ends with the head of its response; watches have none.
 fn span(request: &Request<Body>) -> Span {
     if request.extensions().get::<NoRetry>().is_some() {
         return Span::none();
@@ -120,7 +119,7 @@ fn span(request: &Request<Body>) -> Span {
 }
 
 impl Inner {
-    #[expect(clippy::manual_async_fn, reason = "an async fn keeps room for the request twice")]
+    #[expect(clippy::manual_async_fn, reason = "an async fn would store the request twice")]
     fn send(&self, mut request: Request<Body>) -> impl Future<Output = kube::Result<Response<ResponseBody>>> + Send {
         async move {
             let method = request.method().clone();
@@ -156,7 +155,7 @@ impl Inner {
     }
 }
 
-/// Cancels an exchange that takes too long, and a write when its gate shuts; that closes its connection.
+/// Cancels a request that exceeds its timeout, and a write when its gate closes; this closes the connection.
 async fn while_open<T>(gate: Option<&Gate>, mut exchange: BoxFuture<'_, kube::Result<T>>) -> kube::Result<T> {
     let deadline = Instant::now() + RESPONSE_TIMEOUT;
     loop {
@@ -170,7 +169,7 @@ async fn while_open<T>(gate: Option<&Gate>, mut exchange: BoxFuture<'_, kube::Re
         match timeout_at(end, &mut exchange).await {
             Ok(answer) => return answer,
             Err(_) if end == deadline => return Err(kube::Error::Service(ResponseTimeout.into())),
-            // The lease may have been renewed meanwhile.
+            // The lease may have been renewed in the meantime.
             Err(_) => {}
         }
     }
@@ -186,7 +185,7 @@ fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     Some(copy)
 }
 
-/// Returns the wait that the server asks for, if it did not begin to process the request.
+/// Returns the delay in `Retry-After`, if the server did not start to process the request.
 fn asked_to_wait<B>(answer: &Response<B>) -> Option<Duration> {
     let after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     match answer.status() {
@@ -196,7 +195,7 @@ fn asked_to_wait<B>(answer: &Response<B>) -> Option<Duration> {
     }
 }
 
-/// Sends a request by any client, and reads the response; an error status is an error.
+/// Sends a request with any client, and reads the response; an error status is an error.
 pub(crate) fn exchange(client: &dyn HttpService, request: Request<Vec<u8>>) -> BoxFuture<'_, kube::Result<Vec<u8>>> {
     Box::pin(in_time(client.send(request.map(Body::from)).and_then(read_body)))
 }
@@ -220,7 +219,7 @@ fn date(headers: &HeaderMap) -> Option<Timestamp> {
     DateTimeParser::new().parse_timestamp(headers.get(DATE)?.as_bytes()).ok()
 }
 
-/// Cancels an exchange that takes too long.
+/// Cancels a request that exceeds its timeout.
 fn in_time<T>(exchange: impl Future<Output = kube::Result<T>>) -> impl Future<Output = kube::Result<T>> {
     timeout(2 * RESPONSE_TIMEOUT, exchange)
         .map(|ended| ended.unwrap_or_else(|_| Err(kube::Error::Service(ResponseTimeout.into()))))
@@ -232,7 +231,7 @@ async fn read_body(answer: Response<ResponseBody>) -> kube::Result<Vec<u8>> {
         return Err(kube::Error::Api(Box::pin(refusal(answer)).await.boxed()));
     }
     let mut body = Limited::new(answer.into_body(), MAX_RESPONSE_BYTES);
-    // Copied, as each piece keeps all of a connection's buffer, and the answer may be kept for long.
+    // Copied, since each chunk references the whole buffer of a connection, and the response may be kept for long.
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let Ok(piece) = frame.map_err(kube::Error::Service)?.into_data() else { continue };
@@ -250,7 +249,7 @@ pub(crate) async fn refusal(answer: Response<ResponseBody>) -> Status {
     let mut status: Status = serde_json::from_slice(&body)
         .unwrap_or_else(|_| Status::failure(String::from_utf8_lossy(&body).trim(), "").with_code(code));
     status.code = code;
-    // An overloaded server answers in plain text.
+    // An overloaded server responds with plain text.
     if let Some(wait) = wait {
         let details = status.details.get_or_insert_with(|| StatusDetails {
             name: String::new(),
@@ -265,10 +264,10 @@ pub(crate) async fn refusal(answer: Response<ResponseBody>) -> Status {
     status
 }
 
-/// Returns true if the request may have been carried out although it failed.
+/// Returns true if the request may have been processed although it failed.
 pub(crate) fn is_ambiguous(error: &kube::Error) -> bool {
     match error {
-        // A server that asks to wait has not begun to process the request.
+        // A server that sends `Retry-After` has not started to process the request.
         kube::Error::Api(status) if status.code == 503 => {
             status.details.as_ref().is_none_or(|details| details.retry_after_seconds == 0)
         }
@@ -283,7 +282,7 @@ pub(crate) fn is_ambiguous(error: &kube::Error) -> bool {
 mod tests {
     use super::*;
 
-    /// Answers after this time.
+    /// Responds after this time.
     struct Slow(Duration);
 
     impl HttpService for Slow {
@@ -314,8 +313,8 @@ mod tests {
             "{took} s: {error}"
         );
         gate.open_until(Instant::now() + Duration::from_secs(10));
-        assert!(matches!(ask("GET").await, (Ok(_), 20)), "reads do no harm");
-        // It is renewed in time.
+        assert!(matches!(ask("GET").await, (Ok(_), 20)), "reads are not blocked");
+        // The lease is renewed in time.
         gate.open_until(Instant::now() + Duration::from_secs(10));
         let renew = async {
             sleep(Duration::from_secs(8)).await;

@@ -5,7 +5,7 @@ use flyball_core::Rng;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Attempts at a change.
+/// Limit of attempts.
 const MAX_ATTEMPTS: u32 = 5;
 const BACKOFF: Backoff = Backoff { base_delay: Duration::from_millis(10), max_delay: Duration::from_secs(1) };
 

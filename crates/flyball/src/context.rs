@@ -1,7 +1,7 @@
 //! The context of a reconcile, and the state that reconciles share.
 //!
-//! [`Context`] knows the type of the object; the session behind it is the same for all types, and compiled once. This
-//! module knows neither queues of controllers nor the functions that authors write.
+//! [`Context`] has the type of the object; the session behind it is the same for all types, and compiled once. This
+//! module is independent of the queues of controllers and of authors' functions.
 
 mod drawn_names;
 mod dynamic;
@@ -65,8 +65,7 @@ pub struct Context<K> {
     kind: PhantomData<fn(K)>,
 }
 
-// Types are for authors of operators. Here they only choose the decoder: the session does everything else, once
-// for all types.
+// Types are only used to choose the decoder: the session implements everything else, once for all types.
 impl<K: AnyResource> Context<K> {
     pub(crate) fn of(session: Arc<ReconcileSession>) -> Self {
         Self { session, kind: PhantomData }
@@ -182,7 +181,7 @@ impl<K: AnyResource> Context<K> {
             let found = self.session.latest_list(store, None, index.ty.is_metadata(), Box::new(|_| known));
             for (key, entry) in found.await? {
                 let object = self.caches().decode::<T>(store.kind(), &key, &entry);
-                // What the reconcile wrote itself, or read past the cache, went through no index.
+                // Objects that the reconcile wrote itself, or read past the cache, are not in the index.
                 let holds = |object: &_| {
                     guarded(format_args!("an index, reconcile of {}", self.key()), || values(object))
                         .is_ok_and(|values| values.contains(value))

@@ -2,13 +2,13 @@
 //!
 //! A [`Controller`] declares the kind to reconcile and the kinds that trigger it. Its [`Sources`] map changes in the
 //! caches to keys; its workers take keys from the queue and call [`Reconcile`] with a
-//! [`Context`](crate::context::Context). This module knows neither watches nor HTTP.
+//! [`Context`](crate::context::Context). This module is independent of watches and HTTP.
 //!
-//! [`Controller`] and [`Reconcile`] know the type of the objects. The [`Declaration`] behind them is the same for all
+//! [`Controller`] and [`Reconcile`] have the type of the objects. The [`Declaration`] behind them is the same for all
 //! types, and compiled once.
 //!
-//! Invariants: a worker reads the object from the cache when it begins, never from the event that triggered it; all
-//! writes of a reconcile are handed to the queue, however the reconcile ended; a panic ends one reconcile, not a
+//! Invariants: a worker reads the object from the cache when it starts, never from the event that triggered it; all
+//! writes of a reconcile are passed to the queue, independent of its outcome; a panic ends one reconcile, not a
 //! worker.
 
 mod cleanup;

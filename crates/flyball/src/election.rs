@@ -1,8 +1,8 @@
 //! Leader election among the replicas of an operator, by a Lease.
 //!
 //! See <https://kubernetes.io/docs/concepts/architecture/leases/>. The [`Elector`], a state machine without I/O,
-//! decides what to do with a lease; this file sends its requests and waits. The lease keeps other replicas from
-//! leading; the [`Gate`] keeps this one from writing when it does not lead.
+//! makes the decisions; this file sends requests and waits. The lease prevents other replicas from leading; the
+//! [`Gate`] prevents this one from writing while it is not the leader.
 
 mod elector;
 mod metrics;
@@ -113,13 +113,13 @@ impl LeaderElection {
     }
 }
 
-/// The state of an election that other parts of the operator read.
+/// The state of an election that other modules read.
 #[derive(Debug)]
 pub(crate) struct LeadershipState {
     /// `namespace/name`.
     pub(crate) lease: ObjectKey,
     pub(crate) gate: Arc<Gate>,
-    /// Opens when this replica leads.
+    /// Opens when this replica becomes the leader.
     pub(crate) leads: Arc<Latch>,
     seen: Mutex<(String, Option<LastError>)>,
 }
@@ -159,7 +159,7 @@ pub(crate) struct Election {
     notify: Arc<Notify>,
 }
 
-/// The end of an election for this replica.
+/// How an election ended for this replica.
 #[derive(Debug)]
 pub(crate) enum Ended {
     Stopped,
@@ -185,7 +185,7 @@ impl Election {
     /// Creates a store for the lease, whose changes trigger this replica.
     pub(crate) fn watched(&self) -> Writer {
         let namespace = self.leadership.lease.namespace().map(Into::into);
-        // A role can allow this one without allowing the others.
+        // A role can allow access to this object without allowing the others.
         let alone = Portion { selection: Selection::named(self.leadership.lease.name()), ..Portion::default() };
         let (_, mut writer) = Store::of(0, Kind::of::<Lease>(), namespace, alone.into());
         let identity = self.elector.identity().to_owned();
@@ -193,10 +193,10 @@ impl Election {
         writer
     }
 
-    /// Tries to lead once `warm` completes, and leads until it is told to stop, which releases the lease, or has lost
-    /// it.
+    /// Competes for the lease once `warm` completes, and leads until the shutdown, which releases the lease, or until
+    /// the lease is lost.
     pub(crate) async fn run(mut self, warm: impl Future<Output = ()>, stop: Arc<Latch>) -> Ended {
-        // Whose caches are filled is the better successor. But what keeps one cache empty must not keep all from work.
+        // Replicas with filled caches are preferred. But a cache that cannot be filled must not block the election.
         tokio::select! {
             biased;
             () = stop.wait() => return Ended::Stopped,
@@ -214,10 +214,10 @@ impl Election {
     }
 
     async fn lead(&mut self, stop: &Latch) -> Ended {
-        let unrenewed = || Ended::Lost("it could not be renewed in time".into());
+        let unrenewed = || Ended::Lost("not renewed in time".into());
         loop {
             let until = self.elector.until();
-            // Half of it, so that one request that hangs leaves time for another.
+            // Half of the remaining time, so that a hanging request leaves time for another one.
             let round_timeout = self.settings.renew_deadline / 2;
             let round = tokio::select! {
                 biased;
@@ -225,10 +225,10 @@ impl Election {
                 () = expired(until) => return unrenewed(),
                 round = timeout(round_timeout, self.round()) => round,
             };
-            self.took_part(round.unwrap_or_else(|_| Err(kube::Error::Service("no answer in time".into()))));
+            self.took_part(round.unwrap_or_else(|_| Err(kube::Error::Service("the request timed out".into()))));
             let leads = self.elector.until();
             if until.is_some() && leads.is_none() {
-                return Ended::Lost(format!("it is held by {:?}", self.elector.holder()));
+                return Ended::Lost(format!("held by {:?}", self.elector.holder()));
             }
             let jitter = if leads.is_some() { 0.0 } else { JITTER_FACTOR * self.rng.fraction() };
             let now = Instant::now();
@@ -244,7 +244,7 @@ impl Election {
         }
     }
 
-    /// Reads the lease unless it is known, and acquires or renews it if possible.
+    /// Reads the lease unless its state is known, and acquires or renews it if possible.
     async fn round(&mut self) -> kube::Result<()> {
         let mut known = self.elector.is_current();
         loop {
@@ -262,9 +262,9 @@ impl Election {
                 Err(error) => {
                     self.elector.failed();
                     match (std::mem::take(&mut known), &error) {
-                        // What was known may not be so any more: it has to be looked at.
+                        // The known state may be stale: read the lease again.
                         (true, _) => {}
-                        // Somebody was faster.
+                        // Another replica was faster.
                         (false, kube::Error::Api(status)) if status.code == 409 => return Ok(()),
                         (false, _) => return Err(error),
                     }
@@ -273,7 +273,7 @@ impl Election {
         }
     }
 
-    /// Acts on what came of a round.
+    /// Handles the result of a round.
     fn took_part(&mut self, round: kube::Result<()>) {
         let failure = round.err().map(|error| {
             self.elector.failed();
@@ -294,12 +294,12 @@ impl Election {
         if self.leadership.observe(self.elector.holder(), failure.clone()) {
             match failure {
                 Some(error) => tracing::warn!(%lease, error, "leader election failed, trying again"),
-                None => tracing::info!(%lease, leader = self.elector.holder(), "leader is known"),
+                None => tracing::info!(%lease, leader = self.elector.holder(), "observed the leader"),
             }
         }
     }
 
-    /// Publishes an event about the lease, which `kubectl describe lease` shows.
+    /// Publishes an event about the lease, for `kubectl describe lease`.
     fn publish_event(&self, reason: &str, what: &str) {
         let event = Event::normal(reason, format!("{} {what}", self.elector.identity())).action("LeaderElection");
         let kind = Kind::of::<Lease>();
@@ -308,7 +308,7 @@ impl Election {
 
     /// Releases the lease, after the last write.
     async fn release(&mut self) {
-        // A write whose answer was not waited for may have taken it.
+        // A write without a response may have acquired the lease.
         if self.elector.next(Instant::now(), self.clock.now()).is_none() {
             return;
         }
@@ -331,9 +331,9 @@ impl Election {
         let lease = &self.leadership.lease;
         match released {
             Ok(true) => tracing::info!(%lease, "released"),
-            Ok(false) => tracing::debug!(%lease, "was not held any more"),
+            Ok(false) => tracing::debug!(%lease, "the lease was no longer held"),
             Err(error) => {
-                tracing::warn!(%lease, error = chain(&error), "not released: others have to wait for its end")
+                tracing::warn!(%lease, error = chain(&error), "cannot release the lease: other replicas wait until it expires")
             }
         }
     }
@@ -351,7 +351,7 @@ impl Election {
         }
     }
 
-    /// Creates the lease, or replaces the state that it was made of.
+    /// Creates the lease, or replaces the state that the write is based on.
     async fn write(&self, mut lease: Value) -> kube::Result<Value> {
         let name = self.leadership.lease.name();
         match lease["metadata"]["resourceVersion"].is_string() {
@@ -374,7 +374,7 @@ impl Election {
     }
 }
 
-/// Waits until leadership ends, if there is any.
+/// Waits until this replica loses leadership; never completes without an election.
 async fn expired(until: Option<Instant>) {
     match until {
         Some(until) => sleep_until(until).await,
@@ -382,8 +382,9 @@ async fn expired(until: Option<Instant>) {
     }
 }
 
-/// Wakes a replica when another one changes the lease. So a follower knows the time of the last renewal, acquires a
-/// released lease at once, and a leader detects the loss of its lease early. Polling covers what the watch misses.
+/// Triggers a replica when another one changes the lease. So a follower knows the time of the last renewal and
+/// acquires a released lease immediately, and a leader detects the loss of its lease early. Polling covers events
+/// that the watch misses.
 #[derive(Debug)]
 struct LeaseListener {
     identity: String,

@@ -1,4 +1,4 @@
-//! Errors of reconciles, and the retries that they ask for.
+//! Errors of reconciles, and their retries.
 
 use crate::kind::InvalidName;
 use std::backtrace::Backtrace;
@@ -6,7 +6,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-/// An error of a reconcile, with the retry that it asks for.
+/// An error of a reconcile, with its retry.
 ///
 /// `?` converts any error, strings included, to one that is retried with exponential backoff. Other retries are set on
 /// the error:
@@ -27,18 +27,18 @@ struct Inner {
     source: Box<dyn StdError + Send + Sync>,
     context: Vec<String>,
     retry: Retry,
-    /// The backtrace of a request that was forbidden.
+    /// The backtrace of a forbidden request.
     way: Option<Backtrace>,
 }
 
 /// The retry after a failed reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retry {
-    /// Once more, after the backoff of the object.
+    /// After the backoff of the object.
     Backoff,
-    /// Once something changes.
+    /// After an external change.
     Wait,
-    /// Once something changes, after a correction.
+    /// After a change that corrects the object.
     Terminal,
 }
 
@@ -55,14 +55,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Error {
     fn from(error: E) -> Self {
         let source = error.into();
-        // Nothing can be made in a namespace that is going, and the object will go with it.
+        // No object can be created in a namespace that is being deleted, and this object will be deleted as well.
         let retry = match source.downcast_ref() {
             Some(error) if is_namespace_terminating(error) => Retry::Wait,
             _ if is_invalid_name(&*source) => Retry::Terminal,
             _ => Retry::Backoff,
         };
         let denied = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.is_forbidden());
-        // It takes its time, and tells nothing without the names of functions.
+        // Capturing is slow, and useless without symbols.
         let traced = cfg!(debug_assertions) && source.downcast_ref().is_some_and(denied);
         let way = traced.then(Backtrace::force_capture);
         Self(Box::new(Inner { source, context: Vec::new(), retry, way }))
@@ -103,8 +103,8 @@ impl Error {
         }
     }
 
-    /// Returns the place in the source of a request that was forbidden, such as `src/operator.rs:41`; `None` for any
-    /// other error, and in release builds.
+    /// Returns the source location of a forbidden request, such as `src/operator.rs:41`; `None` for other errors, and
+    /// in release builds.
     ///
     /// It is the innermost frame of the backtrace that is neither in this crate nor in a dependency.
     pub fn call_site(&self) -> Option<String> {
@@ -124,7 +124,7 @@ impl Error {
 
     /// Creates the error of a missed deadline.
     pub(crate) fn deadline(after: Duration) -> Self {
-        format!("the reconcile was not done within {} s", after.as_secs_f64()).into()
+        format!("the reconcile exceeded its deadline of {} s", after.as_secs_f64()).into()
     }
 }
 
@@ -134,7 +134,7 @@ fn call_site(trace: &str, folder: &str) -> Option<String> {
     let libraries = ["/rustc/", "/library/std/", "/.cargo/", concat!(env!("CARGO_MANIFEST_DIR"), "/src/")];
     let places = trace.lines().filter_map(|line| line.trim_start().strip_prefix("at "));
     let place = places.into_iter().find(|place| !libraries.iter().any(|library| place.contains(library)))?;
-    // The column says nothing that a reader needs.
+    // The column is not needed.
     let line = place.rsplit_once(':').map_or(place, |(line, _)| line);
     let seen = line.strip_prefix(folder).map(|rest| rest.trim_start_matches('/'));
     Some(seen.unwrap_or(line).trim_start_matches("./").to_owned())
@@ -151,7 +151,7 @@ fn call_site(trace: &str, folder: &str) -> Option<String> {
 /// # use kube::{Api, api::PostParams};
 /// async fn publish(api: &Api<ConfigMap>, page: &ConfigMap) -> Result<()> {
 ///     match api.create(&PostParams::default(), page).await {
-///         Err(error) if is_namespace_terminating(&error) => Ok(()), // nobody will read it
+///         Err(error) if is_namespace_terminating(&error) => Ok(()), // the object is not needed any more
 ///         other => Ok(other.map(drop)?),
 ///     }
 /// }
@@ -236,7 +236,7 @@ mod tests {
         let check = || Kind::new("", "v1", "Pod").check(["ns", "../a"]).unwrap_err();
         for error in [Error::from(check()), kube::Error::Service(check().into()).into()] {
             assert_eq!(error.retry(), Retry::Terminal);
-            assert!(error.to_string().contains("\"../a\" is no name"), "{error}");
+            assert!(error.to_string().contains("\"../a\" is not a valid name"), "{error}");
         }
     }
 

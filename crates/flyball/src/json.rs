@@ -1,4 +1,4 @@
-//! Scanners of JSON text that build nothing.
+//! Scanners of JSON text that allocate nothing.
 //!
 //! A cache that decoded every object would spend most of its time and memory on fields that are never read. These
 //! scanners return the end of a value and the positions of an object's members; the caller decodes the piece that it
@@ -10,12 +10,12 @@ use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The text is no JSON, or it ends too early.
+/// The text is not valid JSON, or is truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed JSON at byte {0}")]
 pub(crate) struct Malformed(pub(crate) usize);
 
-/// Returns the position of the first byte from `at` on that is not white space.
+/// Returns the position of the first byte from `at` that is not white space.
 pub(crate) fn blank(json: &[u8], mut at: usize) -> usize {
     while matches!(json.get(at), Some(b' ' | b'\n' | b'\t' | b'\r')) {
         at += 1;
@@ -43,14 +43,14 @@ fn string(json: &[u8], at: usize) -> Result<(usize, bool), Malformed> {
     }
 }
 
-/// Returns the position of the first quote or backslash from `at` on.
+/// Returns the position of the first quote or backslash from `at`.
 #[inline]
 pub(crate) fn quote_or_backslash(json: &[u8], at: usize) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    // The high bit of the first byte that is zero; behind it others may be set as well.
+    // The high bit of the first byte that is zero; bits after it may be set as well.
     let zero = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);
     let mut rest = json.get(at..)?;
-    // Most strings are shorter than what memchr is quick at.
+    // Most strings are too short for memchr to be faster.
     for _ in 0..4 {
         let Some((word, behind)) = rest.split_first_chunk() else { break };
         let word = u64::from_le_bytes(*word);
@@ -63,7 +63,7 @@ pub(crate) fn quote_or_backslash(json: &[u8], at: usize) -> Option<usize> {
     memchr2(b'"', b'\\', rest).map(|found| json.len() - rest.len() + found)
 }
 
-/// Returns the end of the value that begins at `at`.
+/// Returns the end of the value that starts at `at`.
 pub(crate) fn value_end(json: &[u8], at: usize) -> Result<usize, Malformed> {
     match json.get(at) {
         Some(b'"') => string_end(json, at),
@@ -76,7 +76,7 @@ pub(crate) fn value_end(json: &[u8], at: usize) -> Result<usize, Malformed> {
     }
 }
 
-/// Returns the end of the object or array between whose members, or in front of whose end, `at` is.
+/// Returns the end of the object or array that contains `at`, a position between members or before its end.
 pub(crate) fn container_end(json: &[u8], mut at: usize) -> Result<usize, Malformed> {
     let mut depth = 1usize;
     while let Some(byte) = json.get(at) {
@@ -91,7 +91,7 @@ pub(crate) fn container_end(json: &[u8], mut at: usize) -> Result<usize, Malform
     Err(Malformed(at))
 }
 
-/// One member of an object: where its key (without quotes) and its value lie.
+/// A member of an object: the positions of its key (without quotes) and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     /// The key, without its quotes.
@@ -100,9 +100,9 @@ pub(crate) struct Member {
     pub(crate) value: Range<usize>,
 }
 
-/// Steps through the items of the object or array that begins at `at`.
+/// Iterates over the items of the object or array that starts at `at`.
 ///
-/// Positions are those of the whole text, so that pieces can be cut out of it. After an error there is no next item.
+/// Positions are relative to the whole text, so that parts can be cut out of it. After an error, the iteration ends.
 struct Items<'a> {
     json: &'a [u8],
     at: usize,
@@ -119,7 +119,7 @@ impl<'a> Items<'a> {
         Ok(Self { json, at: at + 1, close, first: true })
     }
 
-    /// Moves to the beginning of the next item, `None` behind the last one.
+    /// Moves to the start of the next item, `None` after the last one.
     fn advance(&mut self) -> Result<Option<usize>, Malformed> {
         let mut at = blank(self.json, self.at);
         if self.json.get(at) == Some(&self.close) {
@@ -144,12 +144,12 @@ pub(crate) struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// Starts at the object that begins at `at`.
+    /// Starts at the object that starts at `at`.
     pub(crate) fn new(json: &'a [u8], at: usize) -> Result<Self, Malformed> {
         Ok(Self { items: Items::new(json, at, b'{', b'}')?, escaped: false })
     }
 
-    /// Returns the next member, `None` behind the last one.
+    /// Returns the next member, `None` after the last one.
     pub(crate) fn next(&mut self) -> Result<Option<Member>, Malformed> {
         let Some((key, start)) = self.begin()? else { return Ok(None) };
         let end = value_end(self.items.json, start)?;
@@ -157,7 +157,7 @@ impl<'a> Members<'a> {
         Ok(Some(Member { key, value: start..end }))
     }
 
-    /// Finds where the value of a member begins, and does not look for its end.
+    /// Finds the start of a member's value, without searching its end.
     pub(crate) fn find(mut self, key: &str) -> Result<Option<usize>, Malformed> {
         while let Some((found, start)) = self.begin()? {
             if &self.items.json[found] == key.as_bytes() {
@@ -169,7 +169,7 @@ impl<'a> Members<'a> {
         Ok(None)
     }
 
-    /// Returns the key of the next member and where its value begins; the next one is looked for where that ends.
+    /// Returns the key of the next member and the start of its value; the caller reports the end of the value.
     pub(crate) fn begin(&mut self) -> Result<Option<(Range<usize>, usize)>, Malformed> {
         let Some(at) = self.items.advance()? else { return Ok(None) };
         let json = self.items.json;
@@ -200,12 +200,12 @@ impl<'a> Members<'a> {
 pub(crate) struct Elements<'a>(Items<'a>);
 
 impl<'a> Elements<'a> {
-    /// Starts at the array that begins at `at`.
+    /// Starts at the array that starts at `at`.
     pub(crate) fn new(json: &'a [u8], at: usize) -> Result<Self, Malformed> {
         Items::new(json, at, b'[', b']').map(Self)
     }
 
-    /// Returns where the next element lies, `None` behind the last one.
+    /// Returns the position of the next element, `None` after the last one.
     pub(crate) fn next(&mut self) -> Result<Option<Range<usize>>, Malformed> {
         let Some(at) = self.begin()? else { return Ok(None) };
         let end = value_end(self.0.json, at)?;
@@ -213,7 +213,7 @@ impl<'a> Elements<'a> {
         Ok(Some(at..end))
     }
 
-    /// Returns where the next element begins; the one after it is looked for where that ends.
+    /// Returns the start of the next element; the caller reports its end.
     pub(crate) fn begin(&mut self) -> Result<Option<usize>, Malformed> {
         self.0.advance()
     }
@@ -269,7 +269,7 @@ pub(crate) struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// Returns the next member, `None` behind the last one.
+    /// Returns the next member, `None` after the last one.
     pub(crate) fn next(&mut self) -> Result<Option<(Cow<'a, str>, Raw<'a>)>, Malformed> {
         let Some((name, value)) = self.begin()? else { return Ok(None) };
         let (value, end) = value.read_value()?;
@@ -277,7 +277,7 @@ impl<'a> Named<'a> {
         Ok(Some((name, value)))
     }
 
-    /// Returns the next member; the one after it is looked for where that ends.
+    /// Returns the next member; the caller reports its end.
     pub(crate) fn begin(&mut self) -> Result<Option<(Cow<'a, str>, Cursor<'a>)>, Malformed> {
         let Some((key, at)) = self.members.begin()? else { return Ok(None) };
         let name = match self.members.escaped {
@@ -304,7 +304,7 @@ impl<'a> Raw<'a> {
         self.begun().members()
     }
 
-    /// Forgets where it ends.
+    /// Drops its end.
     pub(crate) fn begun(self) -> Cursor<'a> {
         Cursor { text: self.0, at: 0 }
     }
@@ -320,7 +320,7 @@ impl<'a> Raw<'a> {
         Ok(None)
     }
 
-    /// Returns the elements of an array; `None` if it is none.
+    /// Returns the elements of an array; `None` for other values.
     pub(crate) fn elements(self) -> Option<Vec<Self>> {
         let (mut elements, mut found) = (Elements::new(self.0.as_bytes(), 0).ok()?, Vec::new());
         while let Some(element) = elements.next().ok()? {
@@ -329,7 +329,7 @@ impl<'a> Raw<'a> {
         Some(found)
     }
 
-    /// Returns true if it is this value. Numbers are the same if they are as floats.
+    /// Returns true if the values are equal. Numbers are compared as floats.
     pub(crate) fn is(self, value: &Value) -> bool {
         match value {
             Value::Null => self.0 == "null",
@@ -341,19 +341,19 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// Returns a string; `None` if it is none.
+    /// Returns a string; `None` for other values.
     pub(crate) fn text(self) -> Option<Cow<'a, str>> {
         unquoted(self.0)
     }
 
-    /// Decodes it; `None` if it is no JSON.
+    /// Decodes it; `None` if it is invalid.
     pub(crate) fn decode(self) -> Option<Value> {
         serde_json::from_str(self.0).ok()
     }
 }
 
-/// Decodes what there is of a value in the places that `wanted` names: of objects the members that it has too, all
-/// else whole.
+/// Decodes the parts of a value that are in `wanted`: of objects the members that `wanted` has as well, other values
+/// completely.
 pub(crate) fn decode_like(json: &str, wanted: &Value) -> serde_json::Result<Value> {
     let Value::Object(wanted) = wanted else { return serde_json::from_str(json) };
     let Ok(mut members) = Members::new(json.as_bytes(), 0) else { return serde_json::from_str(json) };
@@ -381,7 +381,7 @@ fn unquoted(value: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Reads an integer value; `None` if it is none.
+/// Reads an integer value; `None` for other values.
 pub(crate) fn integer(value: &[u8]) -> Option<i64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
@@ -464,7 +464,7 @@ mod tests {
             let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
             let text = text.unwrap();
             let bytes = text.as_bytes();
-            // As serde reads it: not every float comes out of a text as it went in.
+            // Parsed as in serde: not every float survives a round trip through text.
             let value: Value = serde_json::from_str(&text).unwrap();
             match &value {
                 Value::Object(map) => {

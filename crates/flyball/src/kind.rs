@@ -70,8 +70,8 @@ mod sealed {
         }
 
         fn is_metadata() -> bool {
-            // No trait tells `PartialObjectMeta<T>` from other resources, and a bound on all resources admits no
-            // second implementation. A test holds the name.
+            // No trait distinguishes `PartialObjectMeta<T>` from other resources, and a bound on all resources does
+            // not permit a second implementation. A test checks the name.
             type_name::<T>().starts_with(type_name::<PartialObjectMeta<()>>().trim_end_matches("()>"))
         }
     }
@@ -85,7 +85,8 @@ mod sealed {
 
         fn decode(json: &str, kind: &Kind) -> serde_json::Result<DynamicObject> {
             let mut object: DynamicObject = serde_json::from_str(json)?;
-            // Lists of built-in kinds do not say of each object what it is, and mere metadata says that it is metadata.
+            // Lists of built-in kinds have no kind in their items, and metadata-only objects have the kind of the
+            // metadata.
             if object.types.as_ref().is_none_or(|types| types.kind == "PartialObjectMetadata") {
                 object.types = Some(kind.types());
             }
@@ -128,7 +129,7 @@ impl Type {
         Self { id, kind: Some(kind.clone()), name, metadata: false }
     }
 
-    /// Returns true if the type reads nothing but metadata.
+    /// Returns true if the type only reads metadata.
     pub(crate) fn is_metadata(&self) -> bool {
         self.metadata
     }
@@ -137,14 +138,14 @@ impl Type {
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Some(kind) if kind.name().is_empty() => f.write_str("an object that does not say its apiVersion and kind"),
+            Some(kind) if kind.name().is_empty() => f.write_str("an object without apiVersion and kind"),
             Some(kind) => write!(f, "{} of {}", kind.name(), kind.gvk().api_version()),
             None => f.write_str(self.name),
         }
     }
 }
 
-/// Returns true if a type reads nothing but metadata.
+/// Returns true if a type only reads metadata.
 pub(crate) fn reads_metadata<T: AnyResource>() -> bool {
     <T::DynamicType as sealed::Decode<T>>::is_metadata()
 }
@@ -178,6 +179,6 @@ mod tests {
             assert_eq!(decode(json), Type::dynamic(&kind), "{json}");
         }
         let nameless: DynamicObject = serde_json::from_str(r#"{"metadata":{}}"#).unwrap();
-        assert_eq!(type_of(&nameless).to_string(), "an object that does not say its apiVersion and kind");
+        assert_eq!(type_of(&nameless).to_string(), "an object without apiVersion and kind");
     }
 }

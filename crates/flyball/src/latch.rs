@@ -1,10 +1,10 @@
-//! A latch: an event that happens once, and that many tasks may wait for.
+//! A latch: an event that occurs once, with many waiting tasks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
-/// A latch that is open for good when [`open`](Self::open) is called. It wakes in the order of waiting, which a `watch`
-/// channel does not.
+/// A latch that stays open after [`open`](Self::open) is called. It wakes tasks in the order of waiting, which a
+/// `watch` channel does not.
 #[derive(Debug, Default)]
 pub(crate) struct Latch {
     open: AtomicBool,

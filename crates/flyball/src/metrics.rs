@@ -20,7 +20,7 @@ pub(crate) type Gauges<const N: usize> = Family<Labels<N>, Gauge>;
 /// Histograms by labels.
 pub(crate) type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
 
-/// Counters by a key that is cheap to compare: their labels are written once, not at each count.
+/// Counters by a key that is cheap to compare: their labels are encoded once, not at each increment.
 #[derive(Debug)]
 pub(crate) struct CounterCache<K>(Mutex<Vec<(K, Counter)>>);
 
@@ -31,7 +31,7 @@ impl<K> Default for CounterCache<K> {
 }
 
 impl<K> CounterCache<K> {
-    /// Increments the counter whose key matches; `create` makes it at the first time.
+    /// Increments the counter with this key; `create` creates it at the first increment.
     pub(crate) fn increment(&self, matches: impl Fn(&K) -> bool, create: impl FnOnce() -> (K, Counter)) {
         let mut counters = self.0.lock();
         let at = counters.iter().position(|(key, _)| matches(key)).unwrap_or_else(|| {
@@ -50,7 +50,7 @@ pub(crate) fn duration_histogram() -> Histogram {
     ])
 }
 
-/// Writes a family of metrics that are read at the time of the scrape; one without members is left out.
+/// Encodes a family of metrics that are read at each scrape; a family without members is omitted.
 pub(crate) fn encode_family<L: EncodeLabelSet, M: EncodeMetric>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,

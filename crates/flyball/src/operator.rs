@@ -1,7 +1,7 @@
-//! The assembly: makes a running process of the declarations of controllers, webhooks and tasks.
+//! The assembly: creates a running process from the declarations of controllers, webhooks and tasks.
 //!
 //! It opens one watch per kind and namespace for all controllers, starts and stops everything, and serves health and
-//! metrics. It knows no objects: those pass from watchers to caches to queues without it. No other module imports it.
+//! metrics. Objects do not pass through it: they go from watchers to caches to queues. No other module imports it.
 
 mod args;
 mod describe;
@@ -73,9 +73,10 @@ use std::time::Duration;
 /// removed, they are deleted for all listeners. So an operator may start before its CRDs, and may use kinds that some
 /// clusters do not have. Writes of such a kind fail, and are retried with backoff.
 ///
-/// A kind counts as removed after the API server has denied it three times in a row, as one of several servers may not
-/// know a new CRD yet. If the cache has objects of the kind, the API server has to deny it for 30 seconds, and
-/// discovery as well: a server that starts, or an aggregated one that is unavailable, deletes nothing.
+/// A kind counts as removed after the API server has reported it as missing three times in a row, as one of several
+/// servers may not serve a new CRD yet. If the cache has objects of the kind, the API server must report it as
+/// missing for 30 seconds, and discovery as well: a starting server, or an unavailable aggregated one, deletes
+/// nothing.
 ///
 /// # Incomplete lists
 ///
@@ -178,7 +179,7 @@ pub enum RunError {
     },
     /// The declaration of a controller is invalid, or its [deferred](Controller::deferred) reconciler could not be
     /// made.
-    #[error("controller {controller} cannot be set up")]
+    #[error("cannot set up controller {controller}")]
     SetUp {
         /// The name of the controller.
         controller: String,
@@ -219,7 +220,7 @@ pub enum RunError {
         source: Box<dyn Error + Send + Sync>,
     },
     /// An internal task of the operator panicked.
-    #[error("a task of the operator stopped")]
+    #[error("an internal task of the operator stopped")]
     Stopped(#[source] tokio::task::JoinError),
 }
 
@@ -560,7 +561,7 @@ impl Operator {
         let (namespace, certificates) =
             (self.namespace.as_deref().unwrap_or("default"), &self.webhook_server.certificates);
         let crd = |crd: &CustomResourceDefinition| {
-            let mut crd = serde_json::to_value(crd).expect("a definition is a JSON object");
+            let mut crd = serde_json::to_value(crd).expect("a CRD is a JSON object");
             crd["apiVersion"] = "apiextensions.k8s.io/v1".into();
             crd["kind"] = "CustomResourceDefinition".into();
             webhook::convert_crd(&mut crd, name, namespace, certificates, &self.webhooks);

@@ -1,11 +1,10 @@
 //! Caught panics of the author's code, and the hooks that report them.
 //!
-//! A panic concerns one object, one change or one review: it is caught where that code is called, becomes an error
-//! there, and is reported to the operator's [hooks](crate::Operator::on_panic). The hooks belong to the task that
-//! runs, since indexes and predicates know of no operator. This module knows nothing of objects.
+//! A panic affects one object, one change or one review: it is caught at the call of the author's code, becomes an
+//! error there, and is reported to the operator's [hooks](crate::Operator::on_panic). The hooks are task-local, since
+//! indexes and predicates have no reference to an operator. This module is independent of objects.
 //!
-//! What keeps it correct: all futures of an operator that call code of its author run [within](Hooks::within) its
-//! hooks.
+//! Invariant: all futures of an operator that call its author's code run [within](Hooks::within) its hooks.
 
 use crate::error::Result;
 use std::any::Any;
@@ -13,7 +12,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// A hook that gets the place of a panic and its message.
+/// A hook that gets the location of a panic and its message.
 pub(crate) type OnPanic = dyn Fn(&str, &str) + Send + Sync;
 
 tokio::task_local! {
@@ -25,7 +24,7 @@ tokio::task_local! {
 pub(crate) struct Hooks(Arc<[Arc<OnPanic>]>);
 
 impl Hooks {
-    /// Runs a future whose caught panics these hooks are called with.
+    /// Runs a future with these hooks for caught panics.
     pub(crate) fn within<F: Future>(&self, run: F) -> impl Future<Output = F::Output> + use<F> {
         HOOKS.scope(self.clone(), run)
     }
@@ -43,7 +42,7 @@ impl fmt::Debug for Hooks {
     }
 }
 
-/// Runs what the author of the operator wrote, such that a panic is an error.
+/// Runs code of the operator's author, and converts a panic to an error.
 pub(crate) fn guarded<T>(place: fmt::Arguments<'_>, run: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| format!("panicked: {}", caught(place, &*panic)).into())
 }
@@ -51,11 +50,11 @@ pub(crate) fn guarded<T>(place: fmt::Arguments<'_>, run: impl FnOnce() -> T) -> 
 /// Reports a panic that was caught, and returns its message.
 pub(crate) fn caught(place: fmt::Arguments<'_>, panic: &(dyn Any + Send)) -> String {
     let text = panic_text(panic);
-    // Outside of an operator nobody has asked for them.
+    // Outside of an operator there are no hooks.
     let hooks = HOOKS.try_with(Hooks::clone).unwrap_or_default();
     for hook in hooks.0.iter() {
         if catch_unwind(AssertUnwindSafe(|| hook(&place.to_string(), &text))).is_err() {
-            tracing::error!("a hook for panics panicked");
+            tracing::error!("the on_panic hook panicked");
         }
     }
     text

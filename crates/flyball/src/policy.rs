@@ -1,26 +1,27 @@
-//! Rules that the API server itself keeps: admission policies, written in CEL, for which no process has to run.
+//! Admission policies in CEL, which the API server evaluates without a running operator.
 //!
-//! A [`Policy`] says for one kind what its objects must be and what they are by default. The operator's `manifests`
-//! hold a `ValidatingAdmissionPolicy` and a `MutatingAdmissionPolicy` made of it, each with its binding; the API
-//! server evaluates them. See <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/>
+//! A [`Policy`] declares rules and defaults for the objects of one kind. The operator's `manifests` contain the
+//! resulting `ValidatingAdmissionPolicy` and `MutatingAdmissionPolicy`, each with its binding; the API server
+//! evaluates them. See <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/>
 //! and <https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/>.
 //!
-//! # Which of the three
+//! # Schema, policy or webhook
 //!
-//! - What an object's own fields tell belongs into the schema of a custom resource, as constants, ranges and
-//!   `x-kubernetes-validations`.
-//! - A policy is for kinds of others, and for what depends on who asks (`request`, `authorizer`), on the namespace
-//!   (`namespaceObject`) or on labels that select. It needs no certificate and holds while the operator is down.
-//! - A [webhook](crate::webhook) is for what CEL cannot say, such as what other objects tell.
+//! - Rules that depend only on an object's own fields belong in the schema of a custom resource, as constants, ranges
+//!   and `x-kubernetes-validations`.
+//! - A policy is for other kinds, and for rules that depend on the user (`request`, `authorizer`), on the namespace
+//!   (`namespaceObject`) or on label selectors. It needs no certificate and is enforced while the operator is down.
+//! - A [webhook](crate::webhook) is for rules that cannot be expressed in CEL, such as those that depend on other
+//!   objects.
 //!
-//! # Who may install them
+//! # Installation
 //!
-//! The operator needs no permission for its policies. Whoever applies the manifests must be allowed to `create` and
-//! `patch` `validatingadmissionpolicies`, `mutatingadmissionpolicies` and the `…bindings` of both, in
-//! `admissionregistration.k8s.io`. API servers know the former from 1.30 on, the latter from 1.36; on those before,
-//! the same has to be said by a webhook, because this crate evaluates no CEL. A mistake in an expression is found by
-//! the API server when the policy is applied. A default for a kind that is new has its writes refused for some
-//! seconds, with 503, until the API server knows the kind everywhere; a retry is enough.
+//! The operator needs no permission for its policies. The user who applies the manifests must be allowed to `create`
+//! and `patch` `validatingadmissionpolicies`, `mutatingadmissionpolicies` and the `…bindings` of both, in
+//! `admissionregistration.k8s.io`. API servers support the former since 1.30, the latter since 1.36; earlier ones
+//! need a webhook instead, because this crate does not evaluate CEL. The API server rejects invalid expressions when
+//! the policy is applied. For some seconds after a kind is created, writes with a default are rejected with 503,
+//! until all API servers serve the kind; a retry is sufficient.
 
 mod manifests;
 

@@ -1,10 +1,10 @@
-//! HTTP proxies: which connections go through one, and how.
+//! HTTP proxies: which connections use one, and how.
 //!
 //! The rules are those of Go's `httpproxy` package, and so of kubectl and client-go: `HTTPS_PROXY`, `HTTP_PROXY`,
 //! `ALL_PROXY` and `NO_PROXY`, in upper or lower case; loopback addresses are always connected to directly. The
-//! `proxy-url` of a kubeconfig outranks the environment and applies to every address. This module knows nothing of
-//! requests or of the API server: a proxy is asked for a tunnel by `CONNECT`, whatever is spoken through it, so that
-//! TLS ends at the server and never at the proxy.
+//! `proxy-url` of a kubeconfig overrides the environment and applies to every address. This module is independent of
+//! requests and of the API server: all connections use a `CONNECT` tunnel, so that TLS ends at the server and never
+//! at the proxy.
 
 mod exclusions;
 #[cfg(test)]
@@ -42,7 +42,7 @@ const KEEPALIVE_PROBES: u32 = 3;
 
 /// An invalid proxy setting.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{source_name} names the proxy {proxy:?}, {problem}: name it like http://proxy.example.com:3128")]
+#[error("{source_name}: invalid proxy {proxy:?}: {problem}: use a URL such as http://proxy.example.com:3128")]
 pub struct ProxyError {
     source_name: String,
     proxy: String,
@@ -85,7 +85,7 @@ impl Proxies {
             let found = |name: &&'static str| Some((*name, variable(name).filter(|value| !value.trim().is_empty())?));
             names.iter().find_map(found)
         };
-        // In a CGI program HTTP_PROXY is a header of the request, and so the client's to choose.
+        // In a CGI program HTTP_PROXY is a header of the request, controlled by the client.
         let is_cgi = first(&["REQUEST_METHOD"]).is_some();
         let http = if is_cgi { first(&HTTP_VARIABLES[1..]) } else { first(&HTTP_VARIABLES) };
         let parse = |(name, value): (&'static str, String)| Proxy::parse(name, &value);
@@ -99,7 +99,7 @@ impl Proxies {
     /// Returns the proxies for the API server of a configuration: the `proxy-url` of its kubeconfig, or those of the
     /// environment.
     pub fn of_config(config: &kube::Config) -> Self {
-        // kube takes over HTTPS_PROXY as if it were the kubeconfig's.
+        // kube treats HTTPS_PROXY like the proxy of the kubeconfig.
         let from_env = |proxy: &Uri| {
             let parsed = |name| std::env::var(name).ok().and_then(|value| value.parse::<Uri>().ok());
             ["HTTPS_PROXY", "https_proxy"].into_iter().any(|name| parsed(name).is_some_and(|value| value == *proxy))
@@ -137,17 +137,17 @@ impl Proxy {
         let text = text.trim();
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
         let (user, host) = rest.rsplit_once('@').map_or((None, rest), |(user, host)| (Some(user), host));
-        // Whatever is wrong with it, its password is shown to nobody.
+        // The password is never shown, even in errors.
         let proxy = format!("{scheme}://{host}");
         let error = |problem| ProxyError { source_name: source_name.into(), proxy: proxy.clone(), problem };
         if !scheme.eq_ignore_ascii_case("http") {
-            return Err(error("and only proxies that speak plain HTTP are supported"));
+            return Err(error("only plain HTTP proxies are supported"));
         }
         let url: Uri = proxy
             .parse()
             .ok()
             .filter(|url: &Uri| url.host().is_some_and(|host| !host.is_empty()))
-            .ok_or_else(|| error("which is not a URL"))?;
+            .ok_or_else(|| error("not a URL"))?;
         let authorization = user.map(|user| {
             let user = if user.contains(':') { percent_decoded(user) } else { percent_decoded(&format!("{user}:")) };
             let mut value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(user)))
@@ -198,12 +198,12 @@ impl Connector {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        // A watch may be silent for minutes: only this shows that its other end is not there any more, and did not say
-        // so.
+        // A watch may be silent for minutes: only keepalive probes detect that its peer is gone without closing the
+        // connection.
         tcp.set_keepalive(Some(KEEPALIVE_PERIOD));
         tcp.set_keepalive_interval(Some(KEEPALIVE_PERIOD));
         tcp.set_keepalive_retries(Some(KEEPALIVE_PROBES));
-        // The same for what was sent and is not acknowledged, when there are no such probes.
+        // The same for data that is not acknowledged, when no probes are sent.
         #[cfg(target_os = "linux")]
         tcp.set_tcp_user_timeout(Some(KEEPALIVE_PERIOD * (KEEPALIVE_PROBES + 1)));
         Self { tcp, proxies: Arc::new(proxies) }
@@ -237,7 +237,7 @@ impl Service<Uri> for Connector {
         }
         let proxy = proxy.to_string();
         let target = address.authority().map(ToString::to_string).unwrap_or_default();
-        // A tunnel leads to port 443 unless it is told otherwise.
+        // A tunnel uses port 443 by default.
         let address = match (address.port(), address.scheme() == Some(&Scheme::HTTP), address.host()) {
             (None, true, Some(host)) => format!("http://{host}:80").parse().unwrap_or(address),
             _ => address,

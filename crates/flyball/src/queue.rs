@@ -1,12 +1,12 @@
 //! The work queue of one controller.
 //!
-//! It takes keys from the listeners of caches and from the clock, and gives each to one worker at a time. [`State`]
-//! decides the order, [`Barrier`] which keys wait for their own writes: plain structures without tasks and clock. This
-//! file puts a lock around them and wakes workers.
+//! Listeners of caches and timers add keys; each key is passed to one worker at a time. [`State`] decides the order,
+//! [`Barrier`] which keys wait for their own writes: plain structures without tasks and clock. This file adds a lock
+//! and wakes workers.
 //!
 //! Invariants: both structures change under one lock, so that the end of a run and the event of its write cannot miss
-//! each other; added keys are sorted in before later changes, so that everything happens in order; a ready key passes
-//! no timer. No worker is woken without need and no lock is taken for each key, which would be most of the time of a
+//! each other; added keys are processed before later changes, so that the order is preserved; ready keys need no
+//! timer. Workers are only woken if needed and the lock is not taken for each key, which would dominate the cost of a
 //! busy queue.
 
 mod barrier;
@@ -40,13 +40,13 @@ use tokio::time::{Instant, sleep_until};
 /// The queue of one controller, with the barrier that holds keys until their own writes are observed.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// Keys that were added and are not sorted in yet, so that adding a key does not wait for workers.
+    /// Keys that were added and are not processed yet, so that adding a key does not wait for workers.
     intake: Mutex<Intake>,
     inner: Mutex<Inner>,
     salt: Salt,
-    /// Wakes one worker for each key that became ready, the one that waited longest first.
+    /// Wakes one worker for each key that became ready, in the order of waiting.
     ready: Notify,
-    /// Wakes the task that watches the clock, when there is an earlier time to wait for.
+    /// Wakes the timer task when the next deadline moves forward.
     timer: Notify,
     /// Notified when the queue is closed.
     closing: Notify,
@@ -69,9 +69,9 @@ struct IncomingKey {
     since: Instant,
 }
 
-/// Runs that may end before the intake is sorted in, while there are other keys.
+/// Limit of runs that may end before the intake is processed, while there are other keys.
 const MAX_UNSORTED_RUNS: u32 = 16;
-/// Keys in the intake beyond which adding a key sorts it in.
+/// Limit of keys in the intake; beyond it, adding a key processes the intake.
 const MAX_INTAKE: usize = 512;
 /// Capacity that an idle queue keeps.
 const MAX_IDLE_CAPACITY: usize = 32;
@@ -80,24 +80,24 @@ const MAX_IDLE_CAPACITY: usize = 32;
 struct Inner {
     state: State,
     barrier: Barrier,
-    /// Changes while a worker has the key; at the end of the run those of the worker itself are known.
+    /// Changes during a run of a key; at the end of the run its own writes are known.
     meanwhile: BTreeMap<ObjectKey, Vec<(Trigger, Priority)>>,
-    /// Workers that wait for a key, or are about to.
+    /// Number of workers that wait for a key, or are about to.
     waiting: usize,
-    /// The time until which the task that watches the clock sleeps.
+    /// The time until which the timer task sleeps.
     alarm: Option<Instant>,
     closed: bool,
     stats: QueueStats,
-    /// Runs that ended since the intake was sorted in.
+    /// Number of runs that ended since the intake was processed.
     unsorted: u32,
-    /// Buffer for sorting in, which is reused.
+    /// Buffer for processing the intake, which is reused.
     sorting: Vec<IncomingKey>,
 }
 
-/// Changes that are kept while a worker has a key; more of them cause another run in any case.
+/// Limit of stored changes during a run; more of them cause another run in any case.
 const MAX_CONCURRENT_CHANGES: usize = 100;
 
-/// A key to work on.
+/// A key to reconcile.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) item: Item,
@@ -112,15 +112,15 @@ pub(crate) struct QueueStats {
     pub(crate) adds: u64,
     pub(crate) retries: u64,
     pub(crate) depth: usize,
-    /// Keys that failed and wait because so many others did.
+    /// Keys that failed and wait because of the rate limit.
     pub(crate) throttled: usize,
     pub(crate) running: usize,
     /// Total time of all running keys.
     pub(crate) unfinished: Duration,
     pub(crate) longest: Duration,
-    /// Changes that caused no reconcile, since the key itself had made them.
+    /// Changes that caused no reconcile, since they were the key's own writes.
     pub(crate) echoes: u64,
-    /// Keys that went on before a cache had shown their writes.
+    /// Keys that were released before a cache had observed their writes.
     pub(crate) overdue: u64,
 }
 
@@ -175,7 +175,7 @@ impl Queue {
             if let Some(found) = self.try_next(false) {
                 return found;
             }
-            // Register before the second attempt, so that no key is missed in between.
+            // Registered before the second attempt, so that no key is missed in between.
             let mut ready = pin!(self.ready.notified());
             ready.as_mut().enable();
             if let Some(found) = self.try_next(true) {
@@ -206,7 +206,7 @@ impl Queue {
         writes: Vec<Write>,
         is_gone: impl Fn(StoreId, &ObjectKey, &str) -> bool,
     ) -> Option<Work> {
-        // A change of this key that came in during the run and is sorted in later is known for an echo by the barrier.
+        // The barrier recognizes later changes of this run as echoes.
         self.change_after(Inner::has_to_sort, |inner, now| {
             for (trigger, priority) in inner.meanwhile.remove(&item.key).unwrap_or_default() {
                 if inner.barrier.is_echo(&item.key, &trigger, &writes) {
@@ -232,8 +232,8 @@ impl Queue {
 
     /// Handles that a list replaced a cache as of this revision; `is_gone` returns true for deleted objects.
     ///
-    /// What a key wrote may have been changed or deleted before the list was made, without the cache ever showing it:
-    /// so these keys look again.
+    /// Objects may have been changed or deleted before the list without an event in the cache: so keys that wrote
+    /// them are reconciled again.
     pub(crate) fn listed(&self, store: StoreId, revision: u64, is_gone: impl Fn(&ObjectKey, &str) -> bool) {
         self.change(|inner, now| {
             let (unsure, free) = inner.barrier.listed(store, revision, is_gone);
@@ -255,7 +255,7 @@ impl Queue {
         });
     }
 
-    /// Drops a key whose object is gone.
+    /// Drops a key whose object does not exist any more.
     pub(crate) fn forget(&self, key: &ObjectKey) {
         self.change(|inner, _| {
             inner.state.forget(key);
@@ -279,7 +279,7 @@ impl Queue {
         }
     }
 
-    /// Watches the clock for the keys that wait for a time.
+    /// Runs the timer of delayed keys.
     pub(crate) async fn watch_clock(&self) {
         loop {
             let earlier = self.timer.notified();
@@ -324,7 +324,7 @@ impl Queue {
         })
     }
 
-    /// Changes the queue after sorting in the intake, and wakes the tasks that have to act.
+    /// Changes the queue after processing the intake, and wakes the required tasks.
     fn change<T>(&self, change: impl FnOnce(&mut Inner, Instant) -> T) -> T {
         self.change_after(|_| true, change)
     }
@@ -335,7 +335,7 @@ impl Queue {
         sort: impl FnOnce(&mut Inner) -> bool,
         change: impl FnOnce(&mut Inner, Instant) -> T,
     ) -> T {
-        // Asked before the lock is taken, which many want.
+        // Checked before the lock is taken, which is contended.
         let now = Instant::now();
         let mut inner = lock(&self.inner);
         let ready = inner.state.ready();
@@ -344,7 +344,7 @@ impl Queue {
         }
         let result = change(&mut inner, now);
         if inner.waiting > 0 {
-            // Whoever waits from now on has not seen what came in meanwhile.
+            // Workers that start to wait from now on have not seen the intake.
             self.sort_in(&mut inner);
         }
         let woken = inner.state.ready().saturating_sub(ready).min(inner.waiting);
@@ -364,11 +364,11 @@ impl Queue {
         result
     }
 
-    /// Processes the intake, and returns whether a worker waits for more.
+    /// Processes the intake, and returns true if a worker waits for more.
     fn sort_in(&self, inner: &mut Inner) {
         inner.unsorted = 0;
         let mut intake = lock(&self.intake);
-        // From now on, whoever brings something sorts it in if it is awaited.
+        // From now on, adding a key processes the intake if a worker waits.
         intake.awaited = inner.waiting > 0;
         if intake.wanted.is_empty() {
             if intake.awaited {
@@ -387,12 +387,12 @@ impl Queue {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while the structures are half changed.
+    // Code that holds the lock does not panic while the structures are inconsistent.
     mutex.lock()
 }
 
 impl Inner {
-    /// Returns true if it is time for what came in, when a run ends.
+    /// Returns true if the intake is to be processed at the end of a run.
     fn has_to_sort(&mut self) -> bool {
         self.unsorted += 1;
         !self.state.has_fresh() || self.unsorted >= MAX_UNSORTED_RUNS

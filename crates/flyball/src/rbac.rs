@@ -38,14 +38,14 @@ impl Grant {
         Self { namespaces: namespaces.clone(), ..self }
     }
 
-    /// Grants what it takes to publish events.
+    /// Grants the permissions to publish events.
     pub(crate) fn events() -> Self {
         let (resource, verbs) = (GroupResource::new("events.k8s.io", "events"), &["create", "patch"]);
         Self { resource, namespaced: true, verbs, namespaces: BTreeSet::new() }
     }
 }
 
-/// Sums grants up to one rule per resource, in the order of group and resource.
+/// Merges grants to one rule per resource, in the order of group and resource.
 pub(crate) fn rules<'a>(grants: impl IntoIterator<Item = &'a Grant>) -> Vec<PolicyRule> {
     let mut verbs: BTreeMap<&GroupResource, BTreeSet<&str>> = BTreeMap::new();
     for grant in grants {
@@ -60,9 +60,10 @@ pub(crate) fn rules<'a>(grants: impl IntoIterator<Item = &'a Grant>) -> Vec<Poli
     verbs.into_iter().map(rule).collect()
 }
 
-/// Creates the roles that grant this: one for the cluster, or one in each namespace and one for what lives in none.
+/// Creates the roles for these grants: one for the cluster, or one in each namespace and one for cluster-scoped
+/// kinds.
 ///
-/// `extra` goes where objects are, `cluster` where there are no namespaces.
+/// `extra` rules are added to the roles for namespaced objects, `cluster` rules to the cluster role.
 pub(crate) fn roles(
     name: &str,
     grants: &[Grant],
@@ -108,11 +109,10 @@ pub(crate) fn roles(
     roles
 }
 
-/// Creates the role that lets an operator elect its leader and tell of it: where the lease is, and nothing but this
-/// lease.
+/// Creates the role for leader election and its events: in the namespace of the lease, and limited to this lease.
 pub(crate) fn election_role(operator: &str, namespace: &str, lease: &str) -> Value {
     let rule = |verbs: Value| json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs});
-    // What does not exist yet has no name that a rule could hold to.
+    // The verb `create` cannot be restricted by name.
     let (create, mut keep) = (rule(json!(["create"])), rule(json!(["get", "list", "update", "watch"])));
     keep["resourceNames"] = json!([lease]);
     json!({

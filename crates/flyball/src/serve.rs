@@ -1,11 +1,11 @@
 //! The HTTP server of an operator: webhooks, metrics and health.
 //!
-//! Every peer that reaches the port may connect, so a listener holds a bounded number of connections, and each of them
-//! has to make progress: see `pace`. A new connection is accepted unless all others wait for answers of the operator.
-//! If the limit is reached, one is closed: of the address with the most connections, an idle one first, then the
-//! slowest.
+//! Every peer that reaches the port may connect, so a listener has a limited number of connections, and each of them
+//! must make progress: see `pace`. At the limit, a new connection replaces another one: of the address with the most
+//! connections, an idle one first, then the slowest. It is rejected only if all connections wait for responses of the
+//! operator.
 //!
-//! Invariant: a connection whose request is complete is never closed for another one.
+//! Invariant: a connection with a complete request is never closed for another one.
 
 mod pace;
 
@@ -32,19 +32,19 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 use tower::BoxError;
 
-/// The wait after a connection could not be accepted, as when there are no file descriptors left.
+/// The delay after an accept failed, such as when no file descriptors are left.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
-/// Bytes that a connection buffers, which bounds the head of a request as well.
+/// Buffer size of a connection, which also limits the head of a request.
 const MAX_BUFFER_BYTES: usize = 64 << 10;
 
-/// A connection that is open.
+/// An open connection.
 struct Open {
     task: AbortHandle,
     pace: Arc<Pace>,
     peer: IpAddr,
 }
 
-/// Accepts connections until it is dropped, at most `limit` at the same time.
+/// Accepts connections until it is dropped, limited to `limit` concurrent ones.
 pub(crate) async fn accept<F>(listener: TcpListener, limit: usize, converse: impl Fn(TcpStream, Arc<Pace>) -> F)
 where
     F: Future<Output = Result<(), BoxError>> + Send + 'static,
@@ -61,7 +61,7 @@ where
             if open.len() < limit || close_one(&mut open) {
                 break;
             }
-            // All of them wait for the operator.
+            // All connections wait for the operator.
             tokio::select! { _ = tasks.join_next() => {}, () = sleep(ACCEPT_BACKOFF) => {} }
         }
         let pace = Arc::new(Pace::new());
@@ -69,7 +69,7 @@ where
         let task = tasks.spawn(async move {
             tokio::select! {
                 ended = conversation => if let Err(error) = ended {
-                    tracing::debug!(error = &*error, "connection broke off");
+                    tracing::debug!(error = &*error, "connection failed");
                 },
                 () = watched.overrun() => tracing::debug!(%peer, "closed a connection that was too slow"),
             }
@@ -78,7 +78,7 @@ where
     }
 }
 
-/// Closes the connection that is needed least, and returns false if there is none.
+/// Closes the least important connection, and returns false if there is none.
 fn close_one(open: &mut Vec<Open>) -> bool {
     let mut held: BTreeMap<IpAddr, usize> = BTreeMap::new();
     for each in open.iter() {
@@ -93,7 +93,7 @@ fn close_one(open: &mut Vec<Open>) -> bool {
     true
 }
 
-/// Answers HTTP requests until the client goes.
+/// Serves HTTP requests until the client disconnects.
 pub(crate) async fn answer<S, F>(
     stream: S,
     pace: Arc<Pace>,
@@ -117,7 +117,7 @@ where
     });
     let stream = TokioIo::new(Paced { stream, pace: pace.clone() });
     let mut server = http1::Builder::new();
-    // The pace has deadlines of its own for heads.
+    // The pace has its own deadlines for request heads.
     server.header_read_timeout(None).max_buf_size(MAX_BUFFER_BYTES);
     Ok(server.serve_connection(stream, service).await?)
 }
@@ -169,7 +169,7 @@ mod tests {
         sleep(Duration::from_millis(50)).await;
         let mut fourth = connect().await.unwrap();
         assert!(ask(&mut fourth, "/").await.contains("hello"));
-        assert!(is_closed(&mut idle).await, "it was between two requests");
+        assert!(is_closed(&mut idle).await, "the connection was idle");
         let mut fifth = connect().await.unwrap();
         assert!(ask(&mut fifth, "/").await.contains("hello"));
         assert!(is_closed(&mut fourth).await);
@@ -190,14 +190,14 @@ mod tests {
                 pace: Arc::new(Pace::new()),
                 peer: Ipv4Addr::new(10, 0, 0, last).into(),
             };
-            // The API server's came first, and is the slowest by that.
+            // The API server's connection came first, and so is the slowest.
             let mut open: Vec<Open> = [1, 2, 2, 3].map(one).into();
             assert!(close_one(&mut open));
             let mut left: Vec<String> = open.iter().map(|each| each.peer.to_string()).collect();
             left.sort();
             assert_eq!(left, ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
             open.iter().for_each(|each| each.pace.asked(false));
-            assert!(!close_one(&mut open), "all wait for answers");
+            assert!(!close_one(&mut open), "all wait for responses");
         });
     }
 
@@ -219,7 +219,7 @@ mod tests {
         let mut took = Vec::new();
         for _ in 0..50 {
             let began = Instant::now();
-            // As the API server does, it tries again when it was cut off.
+            // Like the API server, it retries after its connection was closed.
             loop {
                 let mut stream = TcpStream::connect(address).await.unwrap();
                 stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();

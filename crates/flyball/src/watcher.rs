@@ -1,13 +1,14 @@
 //! Lists and watches one kind in one scope, and recovers from every error.
 //!
-//! It takes the bytes of the API server and gives [`Delta`](crate::cache::Delta)s to the cache; it knows no types,
-//! controllers or queues. The [`Session`], a state machine without I/O, decides the next request, and its
+//! It converts the responses of the API server to [`Delta`](crate::cache::Delta)s for the cache; it is independent of
+//! types, controllers and queues. The [`Session`], a state machine without I/O, decides the next request, and its
 //! [`Schedule`](schedule::Schedule) when to send it; this file sends requests and waits. See
 //! <https://kubernetes.io/docs/reference/using-api/api-concepts/> for the protocol.
 //!
-//! Watches are independent: one that fails, because it is forbidden or its connection is broken, is retried without
-//! end, while the others go on. They share the [`Reachability`] of their server, so that one of them probes it during
-//! an outage. A kind that is not installed is a state of the watch: it has no objects until it is installed.
+//! Watches are independent: a watch that fails, for example because it is forbidden or its connection is broken, is
+//! retried without end, while the others continue. They share the [`Reachability`] of their server, so that only one
+//! of them probes it during an outage. A kind that is not installed is a state of the watch: it has no objects until
+//! it is installed.
 //!
 //! Invariant: no object is deleted because of an incomplete response. A list that lacks many objects is confirmed by a
 //! second one, and a kind that had objects is removed only if discovery denies it, not by a 404.
@@ -50,17 +51,17 @@ const ACCEPT_OBJECTS: &str = "application/json";
 const ACCEPT_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 const ACCEPT_METADATA_EVENTS: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// Time for the server to begin a response.
+/// Timeout of the start of a response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after which a server that has not begun a response is probed.
 const PROMPT_ANSWER: Duration = Duration::from_secs(1);
-/// Minimum rate of a list, after the first half minute.
+/// Minimum transfer rate of a list, after the first half minute.
 const MIN_BYTES_PER_SECOND: u64 = 32 << 10;
-/// Time for which the server has to deny a kind that had objects: a server that starts, or an aggregated one that is
-/// unavailable, may deny it for a while.
+/// Time for which the server must report a kind with known objects as missing: a starting server, or an unavailable
+/// aggregated one, may do so temporarily.
 const ABSENCE_DELAY: Duration = Duration::from_secs(30);
 
-/// One running watch.
+/// A running watch.
 pub(crate) struct Watcher {
     client: Box<dyn HttpService>,
     reach: Arc<Reachability>,
@@ -69,13 +70,13 @@ pub(crate) struct Watcher {
     metrics: WatchCounters,
     /// True if only metadata is requested.
     metadata_only: bool,
-    /// The time since which the server has denied the kind.
+    /// The time since which the server has reported the kind as missing.
     denied: Option<Instant>,
 }
 
 impl Watcher {
-    /// Prepares the watch that fills a store, over a client whose reachability is shared; of all managed fields it
-    /// keeps those of `manager`.
+    /// Prepares the watch that fills a store, with a client and the shared reachability of its server; it keeps the
+    /// managed fields of `manager`.
     pub(crate) fn new(
         client: impl HttpService,
         reach: Arc<Reachability>,
@@ -90,7 +91,7 @@ impl Watcher {
         Self { client: Box::new(client), reach, writer, session, metrics, metadata_only, denied: None }
     }
 
-    /// Watches for ever.
+    /// Watches without end.
     pub(crate) async fn run(mut self) {
         loop {
             if self.session.begins_list() {
@@ -139,7 +140,7 @@ impl Watcher {
         }
     }
 
-    /// Sends a request; returns the body of the answer, or what to wait for before the next one.
+    /// Sends a request; returns the body of the response, or the wait before the next request.
     async fn send(&mut self, request: &Request) -> Result<ResponseBody, Pause> {
         let answer = match self.get(request).await {
             Ok(answer) => answer,
@@ -156,7 +157,7 @@ impl Watcher {
             return Ok(answer.into_body());
         }
         let status = timeout(request.silence, client::refusal(answer)).await;
-        let status = status.unwrap_or_else(|_| Status::failure("the answer broke off", "").with_code(504));
+        let status = status.unwrap_or_else(|_| Status::failure("the response is incomplete", "").with_code(504));
         Err(self.session.refused(&status, Duration::ZERO))
     }
 
@@ -185,14 +186,14 @@ impl Watcher {
         match answered {
             Ok(answer) => answer.map_err(|error| End::Unreachable(chain(&error))),
             Err(_) if self.reach.is_missing() => {
-                Err(End::Unreachable(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs())))
+                Err(End::Unreachable(format!("no response within {} s", ANSWER_TIMEOUT.as_secs())))
             }
             Err(_) => Err(End::Late),
         }
     }
 
-    /// Waits until a request that was not answered promptly is to be given up, because it was sent to a server that has
-    /// gone and come back since: that answers others, and never this one.
+    /// Waits until a late request is to be given up, because the server has been unavailable and is back since: it
+    /// responds to other requests, but will not to this one.
     async fn lost(&self) {
         let was_away = self.reach.reached(&*self.client, self.session.schedule()).await;
         if !was_away && !self.session.is_impatient() {
@@ -200,8 +201,8 @@ impl Watcher {
         }
     }
 
-    /// Returns true if the kind is not installed. Of one that has objects, discovery has to say so as well, after a
-    /// while.
+    /// Returns true if the kind is not installed. For a kind with known objects, discovery must confirm it, after
+    /// some time.
     async fn is_gone(&mut self) -> bool {
         if !self.session.is_absent() {
             self.denied = None;
@@ -258,7 +259,7 @@ impl Watcher {
                     if is_there {
                         break End::Lost;
                     }
-                    self.writer.store().set_last_error(Some("the API server sends nothing and answers no probes"));
+                    self.writer.store().set_last_error(Some("no data from the API server, and no response to probes"));
                     turned.set(reach.turned());
                     continue;
                 }
@@ -297,19 +298,19 @@ impl Watcher {
     }
 }
 
-/// An answer that comes in chunk by chunk, until nothing of use comes for too long. Bytes alone are no progress, or an
-/// answer that trickles would be waited for without end.
+/// A response that is received chunk by chunk, until there is no progress for too long. Bytes alone do not count as
+/// progress, since a trickling response would never end.
 struct Chunks {
     body: ResponseBody,
     silence: Duration,
-    /// Bytes that allow for another second.
+    /// Number of bytes that extend the deadline by a second.
     rate: u64,
-    /// When the answer began, or last made progress.
+    /// Time of the start of the response, or of its last progress.
     last: Instant,
     /// Bytes received since then.
     received: u64,
-    /// Rings at some time at which the silence may have become too long: setting it anew for each chunk would cost more
-    /// than reading the chunk.
+    /// A timer at some time at which the deadline may have passed: resetting it for each chunk would cost more than
+    /// reading the chunk.
     alarm: Pin<Box<Sleep>>,
 }
 
@@ -323,7 +324,7 @@ impl Chunks {
         (self.last, self.received) = (Instant::now(), 0);
     }
 
-    /// Returns when the answer is given up.
+    /// Returns the deadline of the response.
     fn due(&self) -> Instant {
         self.last + self.silence + Duration::from_secs(self.received / self.rate)
     }
@@ -350,7 +351,7 @@ impl Chunks {
     }
 }
 
-/// Carries one step out; returns what to wait for, if that ends the exchange.
+/// Executes a step; returns the wait, if the step ends the exchange.
 fn apply_step(step: Step, session: &mut Session, writer: &mut Writer, metrics: &WatchCounters) -> Option<Pause> {
     match step {
         Step::Apply(delta) => {
@@ -367,19 +368,19 @@ fn apply_step(step: Step, session: &mut Session, writer: &mut Writer, metrics: &
         },
         Step::Lost(error) => {
             metrics.lost.inc();
-            tracing::warn!(kind = %writer.store().kind(), error, "an object of the watch could not be read, passed over");
+            tracing::warn!(kind = %writer.store().kind(), error, "skipping an unreadable object of the watch");
         }
         Step::Nothing | Step::Stop(_) => {}
     }
     None
 }
 
-/// Reads a list that came as a whole.
+/// Reads a complete list.
 pub(crate) fn items(body: &[u8], manager: &str) -> kube::Result<Vec<(ObjectKey, Arc<Entry>)>> {
     let (mut list, mut items) = (List::default(), Vec::new());
     let read = list.push(body, |item| items.push(Entry::parse(item, manager)));
     match read.and_then(|()| list.finish()) {
-        // Nobody goes on from there.
+        // No watch continues from there.
         Ok(_) | Err(Unreadable::NoRevision) => {}
         Err(error) => return Err(kube::Error::Service(error.into())),
     }

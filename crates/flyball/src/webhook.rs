@@ -20,10 +20,10 @@
 //!
 //! # How the API server finds it
 //!
-//! `pages manifests` prints the webhook configuration, a service, and the permissions that follow; whoever deploys the
-//! operator labels its pods `app.kubernetes.io/name: pages`. At start:
+//! `pages manifests` prints the webhook configuration, a service, and the required permissions; the deployment must
+//! label its pods `app.kubernetes.io/name: pages`. At start:
 //!
-//! - The operator issues a certificate authority and a serving certificate, and keeps them in a secret that all its
+//! - The operator issues a certificate authority and a serving certificate, and stores them in a secret that all its
 //!   replicas share. Both are replaced after two thirds of their year, without a failed call: the new authority is
 //!   published an hour before it signs anything. The key of the authority is discarded once it has signed. Replicas
 //!   judge certificates by the API server's clock, not by their own.
@@ -251,7 +251,9 @@ impl<T: Resource + Serialize> Webhook<T> {
         Other: Resource + Serialize + TryFrom<T, Error: Display>,
     {
         let conversions = self.declared.converts.get_or_insert_with(|| Arc::new(Conversions::of::<T>()));
-        Arc::get_mut(conversions).expect("nobody else has it before the webhook is declared").add::<T, Other>();
+        Arc::get_mut(conversions)
+            .expect("there is a single reference before the webhook is declared")
+            .add::<T, Other>();
         self
     }
 

@@ -1,4 +1,4 @@
-# Tells what ansible-playbook does: one line of JSON for each event, in the form of ansible-runner, after a secret of the run.
+# Reports events of ansible-playbook: one line of JSON per event, in the format of ansible-runner, after the run's secret.
 import json
 
 from ansible.plugins.callback import CallbackBase
@@ -23,7 +23,7 @@ class CallbackModule(CallbackBase):
     def result(self, event, result, **data):
         task = result._task
         res = {key: result._result[key] for key in ("msg", "changed", "period") if key in result._result}
-        for key in ("message", "reason"):  # Of include_vars, and of include_tasks.
+        for key in ("message", "reason"):  # Set by include_vars, and by include_tasks.
             if key in result._result:
                 res["msg"] = result._result[key]
         if task.no_log:

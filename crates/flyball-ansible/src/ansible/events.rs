@@ -1,21 +1,21 @@
-//! Events of a run, as ansible-runner writes them.
+//! Events of a run, in the format of ansible-runner.
 
 use crate::job::{MIN_REQUEUE, Outcome, TaskError};
 use flyball_core::time::parse_unsigned_duration;
 use serde_json::Value;
 
-/// The events of a run so far.
+/// The events of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     outcome: Outcome,
-    /// Message of the last task that failed without being ignored.
+    /// Message of the last failed task that was not ignored.
     failed: Option<TaskError>,
     complete: bool,
 }
 
 impl Events {
-    /// Reads a line of output. Only what follows the secret of the run is an event, for users may have a say in the
-    /// rest.
+    /// Parses a line of output. Only lines that start with the secret of the run are events, since users may
+    /// influence the others.
     pub(crate) fn read(&mut self, line: &str, secret: &str) {
         if let Some(Ok(event)) = line.split_once(secret).map(|(_, event)| serde_json::from_str(event)) {
             self.record(&event);
@@ -56,17 +56,17 @@ impl Events {
         }
     }
 
-    /// Returns true if the run came to its end.
+    /// Returns true if the run has finished.
     pub(crate) fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Returns true if a task failed that was not to be ignored.
+    /// Returns true if a task failed that was not ignored.
     pub(crate) fn has_failed(&self) -> bool {
         self.outcome.failures > 0
     }
 
-    /// Returns what became of the run. What a task rescued has not failed.
+    /// Returns the outcome of the run. Rescued tasks have not failed.
     pub(crate) fn outcome(self) -> Outcome {
         let failure =
             self.has_failed().then(|| self.failed.unwrap_or_else(|| TaskError::new("unknown playbook failure")));

@@ -1,4 +1,4 @@
-//! The folder of a run: what `ansible-playbook` is given.
+//! The folder of a run: the input of `ansible-playbook`.
 
 use super::AnsiblePlaybook;
 use super::proxy::Proxy;
@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 const CALLBACK: &str = include_str!("callback.py");
 const GUARD: &str = include_str!("guard.py");
 
-/// A folder that only this user can look into, and that goes when it is dropped.
+/// A folder that only this user can access, removed on drop.
 pub(super) struct Folder {
     work_dir: WorkDir,
-    /// Folders that are searched for roles.
+    /// The roles path.
     roles: Vec<PathBuf>,
     /// Prefix of the events of the run.
     secret: String,
@@ -57,13 +57,13 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Returns what the plugins are told: which names are not computed, as they are no fields either, and from where
-    /// files and roles are read.
+    /// Returns the settings of the plugins: names that must not be computed, since they are not allowed as fields
+    /// either, and the folders of files and roles.
     fn plugin_settings(&self, job: &Job<'_>, ansible: &AnsiblePlaybook, project: &Path) -> Value {
         let (names, prefixes) = magic();
         let named = ansible.elsewhere.iter().map(PathBuf::as_path);
         let folders = self.roles.iter().map(PathBuf::as_path).chain([project, self.path()]).chain(named);
-        // Everything lies below the root.
+        // All paths are below the root.
         let folders: Vec<_> = folders.filter(|folder| folder.parent().is_some()).collect();
         json!({"secret": self.secret, "names": names, "prefixes": prefixes, "own": job.names.own, "allowed": job.names.allowed, "folders": folders})
     }
@@ -85,7 +85,7 @@ impl Folder {
         self.path().join("tmp")
     }
 
-    /// Returns the whole environment of the process.
+    /// Returns the complete environment of the process.
     pub(super) fn environment(&self, watch: &Watch) -> Vec<(String, OsString)> {
         let passed = PASSED.iter().copied().chain(watch.pass_environment.iter().map(String::as_str));
         let mut all: Vec<(String, OsString)> =
@@ -114,14 +114,14 @@ impl Folder {
     }
 }
 
-/// Returns how tasks reach their host. They are passed last, so that nothing but `watches.yaml` says otherwise.
+/// Returns the connection variables. They are passed last, so that only `watches.yaml` can override them.
 fn connection(watch: &Watch) -> Map<String, Value> {
     let own = [("ansible_connection", "local"), ("ansible_python_interpreter", "{{ ansible_playbook_python }}")];
     let is_said = |name: &str| watch.vars.contains_key(name) || watch.allow_variables.contains(name);
     own.into_iter().filter(|(name, _)| !is_said(name)).map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 
-/// Returns the variables of a run. What users wrote is marked such that it is no template.
+/// Returns the variables of a run. Text of users is marked as unsafe, so that it is not a template.
 fn variables(job: &Job<'_>) -> Map<String, Value> {
     let value = |var: &Var| match var {
         Var::Data(value) => unsafe_texts(value),
@@ -135,7 +135,7 @@ fn unsafe_texts(value: &Value) -> Value {
         Value::String(text) => json!({"__ansible_unsafe": text}),
         Value::Array(items) => items.iter().map(unsafe_texts).collect(),
         Value::Object(fields) => {
-            // Such keys stand for types of Ansible's.
+            // Such keys encode Ansible's own types.
             let fields = fields.iter().filter(|(key, _)| !key.starts_with("__ansible_"));
             Value::Object(fields.map(|(key, field)| (key.clone(), unsafe_texts(field))).collect())
         }

@@ -1,5 +1,5 @@
-# Refuses what users might choose where roles compute names: variables that mean something else, and files and roles of others.
-# It is an inventory plugin because no others are loaded before playbooks are read.
+# Rejects computed names that users might influence: reserved variables, and files and roles outside of the project.
+# It is an inventory plugin, because only those are loaded before playbooks.
 import functools
 import json
 import os
@@ -23,10 +23,10 @@ description: [Reads no inventory.]
 
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.json")) as file:
     RUN = json.load(file)
-# What is run, as the author wrote it, before templates became values. A run has one host, so there is one task at a time.
+# The current task as written, before templates are evaluated. A run has one host, so it executes one task at a time.
 ACTION = None
 NAMES = VALUES = frozenset()
-# Folders and files from which YAML is read: those of the project, of collections, and what is named as it is.
+# Folders and files that YAML may be loaded from: those of the project, of collections, and those with literal paths.
 COLLECTIONS = [os.path.join(path, "ansible_collections") for path in AnsibleCollectionConfig.collection_paths]
 PLACES = {known for path in RUN["folders"] + COLLECTIONS for known in (path, os.path.realpath(path))}
 
@@ -48,19 +48,19 @@ def set_facts(original, self, host, facts):
     for name in map(str, facts):
         if ACTION == "set_fact" and name not in NAMES and is_refused(name):
             raise AnsibleError(
-                "set_fact sets %r under a computed name, and Ansible or the role acts on it: write the name literally into "
-                "the task, or into allowVariables in watches.yaml" % name[:64]
+                "set_fact sets %r under a computed name, which is reserved by Ansible or the role: use a literal name in "
+                "the task, or add the name to allowVariables in watches.yaml" % name[:64]
             )
     return original(self, host, facts)
 
 
 def check(path):
-    # The author may have linked something into the project; `..` after a link leads elsewhere.
+    # The project may contain links; `..` after a link refers to the parent of its target.
     known = {os.path.realpath(path)}
     if ".." not in path.split(os.sep):
         known.add(os.path.abspath(path))
     if not any(path == place or path.startswith(os.path.join(place, "")) for path in known for place in PLACES):
-        raise AnsibleError("%r is outside of the project and is reached under a computed name: write its path as it is" % path[-200:])
+        raise AnsibleError("%r is outside of the project and was loaded under a computed name: use a literal path" % path[-200:])
 
 
 def load_file(original, self, file_name, *args, **kwargs):
@@ -70,7 +70,7 @@ def load_file(original, self, file_name, *args, **kwargs):
 
 def load_role_path(original, self, role_name):
     found = original(self, role_name)
-    # A task may name one as it is that did not exist when the operator started.
+    # A literal path may refer to a file that did not exist when the operator started.
     if role_name not in VALUES:
         check(found[1])
     PLACES.add(found[1])
@@ -97,7 +97,7 @@ def wrap(of, name, function):
     setattr(of, name, functools.wraps(original)(lambda *args, **kwargs: function(original, *args, **kwargs)))
 
 
-# Without these, the plugin cannot be loaded, nor the one that reports events, and the run fails.
+# If one of these is missing, neither this plugin nor the callback plugin is loaded, and the run fails.
 wrap(VariableManager, "set_nonpersistent_facts", set_facts)
 wrap(DataLoader, "load_from_file", load_file)
 wrap(RoleDefinition, "_load_role_path", load_role_path)

@@ -1,8 +1,8 @@
-//! The way from `ansible-playbook` to the API server: a proxy on this machine, as the operator, through which what is
-//! made gets its owner.
+//! The proxy between `ansible-playbook` and the API server: it runs on localhost, uses the operator's credentials,
+//! and adds owner references to created objects.
 //!
-//! It is the account of the operator, and no more: a task that asks to be somebody else (`impersonate_user`) may if
-//! that account may, and what it touches is checked all the same.
+//! It grants no more permissions than the operator has: impersonation (`impersonate_user`) requires the permission of
+//! the operator's account, and such requests are checked all the same.
 
 use super::target::Target;
 use crate::job::Job;
@@ -33,15 +33,15 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-/// Bytes of a request body: more than an API server accepts.
+/// Size limit of a request body: more than an API server accepts.
 const MAX_BODY_BYTES: usize = 4 << 20;
 
-/// Simultaneous connections; a task needs one.
+/// Limit of connections; a task needs one.
 const MAX_CONNECTIONS: usize = 64;
-/// Timeout of a handshake, a head, or a body.
+/// Timeout of a handshake, of request headers, or of a body.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Headers that are about one connection, and not about what is sent; see RFC 9110, section 7.6.1.
+/// Hop-by-hop headers; see RFC 9110, section 7.6.1.
 const HOP_BY_HOP: [&str; 9] = [
     "connection",
     "keep-alive",
@@ -54,13 +54,13 @@ const HOP_BY_HOP: [&str; 9] = [
     "upgrade",
 ];
 
-/// The address that the operator and its child share.
+/// The loopback address, shared by the operator and its child process.
 const LOOPBACK: &str = "127.0.0.1";
 
-/// A proxy that serves until it is dropped, for who knows its token.
+/// A proxy that runs until it is dropped, for clients with its token.
 pub(super) struct Proxy {
     url: String,
-    /// The certificate of who signed its own, in PEM.
+    /// The self-signed CA certificate, in PEM.
     authority: String,
     token: String,
     serves: AbortHandle,
@@ -95,10 +95,10 @@ pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
         reach: Reach::of(job),
     });
     let serving = async move {
-        // They end with this task.
+        // The connections end with this task.
         let mut connections = JoinSet::new();
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        // Who finds no place, waits.
+        // Connections beyond the limit wait.
         while let Ok(place) = places.clone().acquire_owned().await {
             let Ok((stream, _)) = listener.accept().await else { break };
             let (forward, tls) = (forward.clone(), tls.clone());
@@ -108,7 +108,7 @@ pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
             });
             connections.spawn(async move {
                 let _place = place;
-                // Who breaks off, has nothing to be told.
+                // A client that disconnects needs no answer.
                 if let Ok(Ok(stream)) = timeout(READ_TIMEOUT, tls.accept(stream)).await {
                     let mut http = hyper::server::conn::http1::Builder::new();
                     http.timer(TokioTimer::new()).header_read_timeout(READ_TIMEOUT);
@@ -121,7 +121,7 @@ pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
     Ok(Proxy { url, authority, token, serves: tokio::spawn(serving).abort_handle() })
 }
 
-/// Creates a certificate authority and a certificate signed by it, valid for this run; no key is stored.
+/// Creates a certificate authority and a server certificate for this run; no key is stored.
 fn identity() -> Result<(String, TlsAcceptor), Box<dyn std::error::Error + Send + Sync>> {
     let authority = Authority::new("flyball ansible authority", Validity::UNLIMITED)?;
     let issued = authority.issue("flyball ansible", Purpose::Server(&[LOOPBACK.to_owned()]), Validity::UNLIMITED)?;
@@ -130,7 +130,7 @@ fn identity() -> Result<(String, TlsAcceptor), Box<dyn std::error::Error + Send 
 }
 
 impl Proxy {
-    /// Returns the kubeconfig that leads to it.
+    /// Returns the kubeconfig for the proxy.
     pub(super) fn kubeconfig(&self, namespace: Option<&str>) -> Value {
         json!({
             "apiVersion": "v1",
@@ -153,10 +153,10 @@ impl Forward {
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let expected = format!("Bearer {}", self.token);
         let given = request.headers().get(AUTHORIZATION).map_or(&[][..], |given| given.as_bytes());
-        // Digests take the same time to compare, however much of them is right.
+        // Comparing digests prevents timing attacks.
         let digest = |text: &[u8]| digest::digest(&digest::SHA256, text);
         if digest(given).as_ref() != digest(expected.as_bytes()).as_ref() {
-            return refuse(StatusCode::UNAUTHORIZED, "Unauthorized", "the token is not that of the run");
+            return refuse(StatusCode::UNAUTHORIZED, "Unauthorized", "invalid token");
         }
         let (mut parts, body) = request.into_parts();
         let target = match Target::of(parts.uri.path()) {
@@ -169,7 +169,7 @@ impl Forward {
                 return refuse(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", "the request is too large");
             }
             Ok(Err(error)) => return refuse(StatusCode::BAD_REQUEST, "BadRequest", &error.to_string()),
-            Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body did not arrive in time"),
+            Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "Timeout", "timeout while reading the request body"),
         };
         let body = match &target {
             Some(target) => match self
@@ -186,7 +186,7 @@ impl Forward {
             parts.headers.remove(header);
         }
         without_hops(&mut parts.headers);
-        // The client knows where the API server is.
+        // The client has the address of the API server.
         if let Some(path) = parts.uri.path_and_query().cloned() {
             parts.uri = path.into();
         }
@@ -199,7 +199,7 @@ impl Forward {
         }
     }
 
-    /// Returns the reason why a request is denied, if it is; see [`Reach`].
+    /// Checks a request; the error is the reason for denial, see [`Reach`].
     async fn allowed(&self, target: &Target, parts: &http::request::Parts) -> Result<(), String> {
         let reads = matches!(parts.method, Method::GET | Method::HEAD);
         if let Some(namespace) = &target.namespace {
@@ -219,19 +219,22 @@ impl Forward {
                 None => self.reach.everywhere(&target.resource),
             };
         }
-        // What an object asks about rights changes nothing.
+        // Access reviews change nothing.
         if target.group.ends_with("authorization.k8s.io") && target.resource.ends_with("reviews") {
             return Ok(());
         }
         let Some(kind) = made else {
             return Err(format!(
-                "{} outside of the object's namespace are changed, and their apiVersion and kind stand nowhere in the role",
+                "changes of {} outside of the namespace of the custom resource require their apiVersion and kind literally in the role",
                 target.resource
             ));
         };
         match &target.name {
             None if parts.method == Method::POST => Ok(()),
-            None => Err(format!("{} outside of the object's namespace are deleted all at once", target.resource)),
+            None => Err(format!(
+                "deletecollection of {} outside of the namespace of the custom resource is not allowed",
+                target.resource
+            )),
             Some(name) => {
                 let live = self.live(target).await?;
                 match live {
@@ -242,7 +245,7 @@ impl Forward {
         }
     }
 
-    /// Returns an object as it is.
+    /// Reads the current state of an object.
     async fn live(&self, target: &Target) -> Result<Option<Value>, String> {
         let request = Request::get(&target.path).body(Vec::new()).map_err(|error| error.to_string())?;
         match self.client.request::<Value>(request).await {
@@ -282,9 +285,9 @@ impl Forward {
     }
 }
 
-/// Returns the reason why a write is denied, if it is; see [`Reach::write`].
+/// Checks a write; the error is the reason for denial, see [`Reach::write`].
 fn writable(reach: &Reach, target: &Target, method: &Method, body: &[u8]) -> Result<(), String> {
-    // What an object asks about rights changes nothing.
+    // Access reviews change nothing.
     let is_review = target.group.ends_with("authorization.k8s.io") && target.resource.ends_with("reviews");
     if is_review || !matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
         return Ok(());
@@ -298,27 +301,27 @@ fn writable(reach: &Reach, target: &Target, method: &Method, body: &[u8]) -> Res
         return write(TOKEN_REQUEST.0, TOKEN_REQUEST.1, &Value::Null);
     }
     let is_it = |kind: &&Kind| *kind.gvk().group == *target.group && kind.api_resource().plural == target.resource;
-    // A kind that stands nowhere is named nowhere; of Secrets it matters what they are for.
+    // Unknown kinds are not named in the role; Secrets are checked because of their type.
     let unknown = if target.group.is_empty() && target.resource == "secrets" { "Secret" } else { &target.resource };
     let kind = kinds.made.iter().find(is_it).map_or(unknown, Kind::name);
     write(&target.group, kind, &Value::Null)?;
-    // Bodies of subresources may be anything: those of a proxy are for a program.
+    // Bodies of subresources may have any format: those of `proxy` are for an application.
     if body.is_empty() || target.subresource.is_some() {
         return Ok(());
     }
     let documents = || yaml::documents(std::str::from_utf8(body).ok()?).ok();
     let objects = serde_json::from_slice(body).ok().map(|object| vec![object]).or_else(documents);
-    let objects = objects.ok_or("the body is neither JSON nor YAML")?;
+    let objects = objects.ok_or("the request body is neither JSON nor YAML")?;
     objects.iter().try_for_each(|object| write(&target.group, kind, object))
 }
 
-/// Returns true if a resource that comes with every cluster has no namespaces.
+/// Returns true if a built-in resource is cluster-scoped.
 fn is_cluster_wide(group: &str, resource: &str) -> bool {
     let mut kinds = CLUSTER_SCOPED.iter().filter(|(known, _)| *known == group);
     kinds.any(|(_, kind)| Kind::new(group, "v1", kind).api_resource().plural == resource)
 }
 
-/// Removes what is said of a connection.
+/// Removes hop-by-hop headers.
 fn without_hops(headers: &mut HeaderMap) {
     let named: Vec<String> =
         headers.get_all("connection").iter().filter_map(|value| value.to_str().ok()).map(str::to_owned).collect();

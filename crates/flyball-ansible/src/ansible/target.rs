@@ -1,9 +1,9 @@
-//! The target of a request to the API server, by its path alone.
+//! The target of a request to the API server, derived from its path alone.
 //!
 //! See <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris>. Invariant: a path that servers
-//! could read in two ways is no target.
+//! could interpret differently is rejected.
 
-/// A resource, as a path names it.
+/// The resource in a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) group: String,
@@ -11,17 +11,17 @@ pub(super) struct Target {
     pub(super) namespace: Option<String>,
     /// `None` for a collection.
     pub(super) name: Option<String>,
-    /// The subresource, such as `status`, with what follows it.
+    /// The subresource, such as `status`, with the rest of the path.
     pub(super) subresource: Option<String>,
-    /// The path of the object, or of the collection. It ends with the name: a longer one may act, such as that of a
-    /// proxy.
+    /// The path of the object, or of the collection, up to the name: longer paths may have side effects, such as
+    /// `proxy`.
     pub(super) path: String,
 }
 
 impl Target {
-    /// Reads a path; `Ok(None)` for one that is about no resource, such as the list of APIs.
+    /// Parses a path; `Ok(None)` if it has no resource, such as the list of APIs.
     pub(super) fn of(path: &str) -> Result<Option<Self>, String> {
-        let ambiguous = || format!("the path {path} can be read in two ways");
+        let ambiguous = || format!("the path {path} is ambiguous");
         let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
         let parts: Option<Vec<String>> = segments.iter().copied().map(decoded).collect();
         let parts = parts.ok_or_else(ambiguous)?;
@@ -46,7 +46,7 @@ impl Target {
         };
         Ok(match rest {
             [] => None,
-            ["watch" | "proxy", ..] => return Err(format!("{path} is of an API that is gone")),
+            ["watch" | "proxy", ..] => return Err(format!("{path} belongs to a removed API")),
             ["namespaces", name, part @ ("status" | "finalize")] if group.is_empty() => {
                 Some(target("namespaces", None, &[name, part]))
             }
@@ -56,7 +56,7 @@ impl Target {
     }
 }
 
-/// Resolves percent-encoding; `None` if that gives no text.
+/// Decodes percent-encoding; `None` if the result is not UTF-8.
 fn decoded(part: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = part.bytes();

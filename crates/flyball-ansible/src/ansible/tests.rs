@@ -1,4 +1,4 @@
-//! Processes of runs: what they get, what is read of them, and that nothing is left of them.
+//! Processes of runs: their environment, their output, and their termination.
 
 use super::*;
 use std::fs;
@@ -32,7 +32,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Waits until the processes whose numbers are in files are gone; a zombie is.
+/// Waits until the processes with IDs in these files are gone; zombies count as gone.
 async fn gone(folder: &Path, files: &[&str]) {
     for file in files {
         let path = folder.join(file);
@@ -52,7 +52,7 @@ async fn gone(folder: &Path, files: &[&str]) {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        assert!(!alive(), "{file} lives on");
+        assert!(!alive(), "the process of {file} is still running");
     }
 }
 
@@ -61,7 +61,7 @@ async fn gone(folder: &Path, files: &[&str]) {
 async fn grandchildren_end_with_their_leader() {
     let folder = folder("leader");
     let at = folder.display();
-    // One in the group, which holds the output open, and one that left it.
+    // One process in the group, which keeps the output open, and one that left it.
     let script = format!(
         "sh -c 'echo $$ >{at}/a.new; mv {at}/a.new {at}/a; exec sleep 1000' & \
          setsid sh -c 'echo $$ >{at}/b.new; mv {at}/b.new {at}/b; exec sleep 1000' & \

@@ -1,8 +1,8 @@
-//! Working directories of runs, below one folder of this user, each with a lock file beside it that its process holds.
+//! Working directories of runs, below a folder of this user, each with a lock file that is held by its process.
 //!
-//! A process that is killed leaves its folders behind, with what users wrote and the token of a proxy in them. Locks
-//! end with their processes, also across containers that share the folder, so a lock that can be had proves that nobody
-//! needs the folder. Invariant: a folder is made, and removed, only by who holds its lock; links are never followed.
+//! A killed process leaves its folders behind, with data of users and the token of a proxy. Locks end with their
+//! processes, also across containers that share the folder, so a free lock means that the folder is unused.
+//! Invariant: a folder is created and removed only while its lock is held; links are never followed.
 
 use super::process::kill_marked;
 use rustix::process::geteuid;
@@ -12,12 +12,12 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-/// The ending of locks.
+/// File extension of locks.
 const LOCK: &str = "lock";
-/// Attempts to draw a new name after somebody removed the folder.
+/// Attempts to choose a new name if the folder is removed concurrently.
 const MAX_TRIES: usize = 10;
 
-/// A working directory that this process has locked. It is removed when this is dropped.
+/// A working directory locked by this process, removed on drop.
 pub(super) struct WorkDir {
     path: PathBuf,
     lock: PathBuf,
@@ -28,7 +28,7 @@ impl WorkDir {
     /// Creates the folder of a run. The first call deletes those of dead processes.
     pub(super) fn new() -> io::Result<Self> {
         static SWEPT: Once = Once::new();
-        // Nobody else can take a name in there.
+        // Other users cannot create files in this folder.
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let runtime = runtime.filter(|path| path.is_absolute() && is_private(path));
         let base = base(&runtime.unwrap_or_else(std::env::temp_dir))?;
@@ -41,7 +41,7 @@ impl WorkDir {
             let name = super::random(16)?;
             let (path, lock) = (base.join(&name), base.join(&name).with_extension(LOCK));
             let held = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock)?;
-            // Who sweeps may have had it first, and removed it.
+            // A concurrent cleanup may have locked the file first, and removed it.
             if held.try_lock().is_ok() && held.metadata()?.nlink() > 0 {
                 DirBuilder::new().mode(0o700).create(&path)?;
                 return Ok(Self { path, lock, _held: held });
@@ -63,8 +63,8 @@ impl Drop for WorkDir {
     }
 }
 
-/// Returns the folder of this user in which those of runs are: the one of the usual name, or, if another user took
-/// that, one whose name nobody can guess.
+/// Returns this user's folder for the folders of runs: the one with the default name, or, if another user owns that,
+/// one with an unpredictable name.
 fn base(temporary: &Path) -> io::Result<PathBuf> {
     let name = format!("flyball-ansible-{}", geteuid().as_raw());
     let usual = temporary.join(&name);
@@ -73,7 +73,7 @@ fn base(temporary: &Path) -> io::Result<PathBuf> {
         _ if is_private(&usual) => return Ok(usual),
         _ => {}
     }
-    // A process before this one may have found it taken as well; what it left is swept there.
+    // A previous process may have used such a folder as well; its remains are cleaned up.
     let prefix = format!("{name}-");
     let entries = fs::read_dir(temporary).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
@@ -85,18 +85,18 @@ fn base(temporary: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns true if a path is a folder, and no link, that only this user can look into.
+/// Returns true if a path is a folder (not a link) that only this user can access.
 fn is_private(path: &Path) -> bool {
     let is_ours =
         |found: fs::Metadata| found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0;
     fs::symlink_metadata(path).is_ok_and(is_ours)
 }
 
-/// Removes what dead processes left, and kills what they started.
+/// Removes the folders of dead processes, and kills their child processes.
 fn sweep(base: &Path) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         let lock = entry.path();
-        // What is a link, or of another user, is none of ours.
+        // Links and files of other users are skipped.
         let is_ours = fs::symlink_metadata(&lock)
             .is_ok_and(|found| found.is_file() && found.uid() == geteuid().as_raw() && found.nlink() == 1);
         if !is_ours || lock.extension().is_none_or(|ending| ending != LOCK) {
@@ -106,7 +106,7 @@ fn sweep(base: &Path) {
         if held.as_ref().is_ok_and(|held| held.try_lock().is_ok()) {
             let folder = lock.with_extension("");
             kill_marked(&folder.display().to_string());
-            // A link in its place is removed, and not what it leads to.
+            // A link in place of the folder is removed, not its target.
             let removed = match fs::symlink_metadata(&folder) {
                 Ok(found) if found.is_dir() => fs::remove_dir_all(&folder),
                 Ok(_) => fs::remove_file(&folder),
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(fs::metadata(&base).unwrap().mode() & 0o777, 0o700);
         let alive = WorkDir::within(&base).unwrap();
         assert_eq!(fs::metadata(alive.path()).unwrap().mode() & 0o777, 0o700);
-        // What a killed process leaves: a lock that nobody holds, and a folder.
+        // The remains of a killed process: a free lock, and a folder.
         let precious = temporary.join("precious");
         fs::create_dir(&precious).unwrap();
         fs::write(precious.join("file"), "kept").unwrap();

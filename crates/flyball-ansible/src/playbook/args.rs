@@ -1,16 +1,16 @@
-//! The modules, under their names, and the arguments that they take.
+//! The modules with their names and arguments.
 
 use super::Module;
 use serde_json::{Map, Value};
 
-/// A module, the collections that have it, and the arguments that it takes.
+/// A module, its collections, and its arguments.
 struct ModuleArguments {
     module: Module,
     names: &'static [&'static str],
     collections: &'static [&'static str],
-    /// `None` if it takes any.
+    /// `None` if all arguments are accepted.
     arguments: Option<&'static [&'static str]>,
-    /// Meaning of a text in place of arguments.
+    /// The argument that a plain string stands for.
     text: Option<&'static str>,
 }
 
@@ -142,12 +142,12 @@ const MODULES: [ModuleArguments; 10] = [
     },
 ];
 
-/// Splits a name into its collection, if it has one, and the rest.
+/// Splits a name into its collection, if any, and the rest.
 fn split(name: &str) -> (Option<&str>, &str) {
     name.rsplit_once('.').map_or((None, name), |(collection, rest)| (Some(collection), rest))
 }
 
-/// Returns true if a key names this action of Ansible's own, such as `include_tasks`.
+/// Returns true if a key names this action of Ansible, such as `include_tasks`.
 pub(super) fn is_builtin(key: &str, name: &str) -> bool {
     let (collection, rest) = split(key);
     rest == name && collection.is_none_or(|collection| BUILTIN.contains(&collection))
@@ -161,17 +161,17 @@ fn find(name: &str) -> Option<&'static ModuleArguments> {
     })
 }
 
-/// Returns true if there is a module of this name.
+/// Returns true if a module of this name exists.
 pub(super) fn is_module(name: &str) -> bool {
     find(name).is_some()
 }
 
-/// Finds a module by its name and checks its arguments.
+/// Finds a module by name and validates its arguments.
 pub(super) fn module(name: &str, arguments: Value) -> Result<(Module, Map<String, Value>), String> {
     let Some(known) = find(name) else {
         let names: Vec<_> = MODULES.iter().map(|known| known.names[0]).collect();
         return Err(format!(
-            "the built-in executor has no module {name}; there are {}, block, include_tasks, import_tasks, include_role, \
+            "the built-in executor does not support module {name}; supported: {}, block, include_tasks, import_tasks, include_role, \
              import_role, include_vars: have the role run by ansible-playbook if it needs others",
             names.join(", ")
         ));
@@ -183,32 +183,30 @@ pub(super) fn module(name: &str, arguments: Value) -> Result<(Module, Map<String
             Some(argument) => [(argument.to_owned(), text.trim().into())].into_iter().collect(),
             None => pairs(&text).map_err(|problem| format!("{name}: {problem}"))?,
         },
-        other => return Err(format!("{name}: its arguments are {}, and a map is expected", crate::yaml::what(&other))),
+        other => return Err(format!("{name}: arguments must be a map, not {}", crate::yaml::what(&other))),
     };
     if let Some(takes) = known.arguments
         && let Some(unknown) = arguments.keys().find(|argument| !takes.contains(&argument.as_str()))
     {
         let problem = match unknown.as_str() {
             "kubeconfig" | "context" | "host" | "api_key" | "username" | "password" | "ca_cert" | "client_cert"
-            | "client_key" | "proxy" => {
-                "it goes to the cluster of the operator, as the operator: leave it out".to_owned()
-            }
-            _ => format!("the built-in executor takes {}", takes.join(", ")),
+            | "client_key" | "proxy" => "tasks use the connection and account of the operator: remove it".to_owned(),
+            _ => format!("the built-in executor supports {}", takes.join(", ")),
         };
-        return Err(format!("{name} has an argument {unknown}: {problem}"));
+        return Err(format!("{name}: unsupported argument {unknown}: {problem}"));
     }
     check(known.module, name, &arguments)?;
     Ok((known.module, arguments))
 }
 
-/// Checks what can be known of arguments without their values.
+/// Validates arguments as far as possible without evaluation.
 fn check(module: Module, name: &str, arguments: &Map<String, Value>) -> Result<(), String> {
     let literal = |argument: &str| {
         arguments.get(argument).and_then(Value::as_str).filter(|text| !crate::template::is_template(text))
     };
     let one_of = |argument: &str, values: &[&str]| match literal(argument) {
         Some(value) if !values.contains(&value) => {
-            Err(format!("{name}: {argument} is {value}, and there are {} here", values.join(", ")))
+            Err(format!("{name}: {argument} is {value}, but must be one of {}", values.join(", ")))
         }
         _ => Ok(()),
     };
@@ -218,14 +216,16 @@ fn check(module: Module, name: &str, arguments: &Map<String, Value>) -> Result<(
             "action",
             &["end_play", "end_host", "end_role", "noop", "flush_handlers", "clear_facts", "refresh_inventory"],
         )?,
-        Module::Assert if !arguments.contains_key("that") => return Err(format!("{name} has no argument that")),
-        Module::RequeueAfter if !arguments.contains_key("time") => return Err(format!("{name} has no argument time")),
+        Module::Assert if !arguments.contains_key("that") => return Err(format!("{name}: missing argument that")),
+        Module::RequeueAfter if !arguments.contains_key("time") => {
+            return Err(format!("{name}: missing argument time"));
+        }
         _ => {}
     }
     Ok(())
 }
 
-/// Reads `key=value` pairs, as a task on one line has them.
+/// Parses `key=value` pairs of a one-line task.
 pub(super) fn pairs(text: &str) -> Result<Map<String, Value>, String> {
     let mut pairs = Map::new();
     let mut rest = text.trim();
@@ -233,7 +233,7 @@ pub(super) fn pairs(text: &str) -> Result<Map<String, Value>, String> {
         let (key, after) = rest
             .split_once('=')
             .filter(|(key, _)| is_word(key.trim()))
-            .ok_or_else(|| format!("{rest} is no argument of the form key=value"))?;
+            .ok_or_else(|| format!("{rest} is not an argument of the form key=value"))?;
         let (value, left) = value(after)?;
         pairs.insert(key.trim().to_owned(), value.into());
         rest = left.trim_start();
@@ -245,7 +245,7 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_')
 }
 
-/// Reads a value up to the next space that is neither in quotes nor in braces.
+/// Parses a value up to the next space outside of quotes and braces.
 fn value(text: &str) -> Result<(String, &str), String> {
     let mut out = String::new();
     let (mut quote, mut depth) = (None, 0_usize);
@@ -266,7 +266,7 @@ fn value(text: &str) -> Result<(String, &str), String> {
             out.push(letter);
         }
     }
-    if quote.is_some() { Err(format!("the quotes in {text} are not closed")) } else { Ok((out, "")) }
+    if quote.is_some() { Err(format!("unclosed quotes in {text}")) } else { Ok((out, "")) }
 }
 
 #[cfg(test)]
@@ -284,10 +284,10 @@ mod tests {
             let found = module(name, arguments).unwrap_err();
             assert!(found.contains(problem), "{found}");
         };
-        check("shell", json!("ls"), "no module shell; there are k8s");
-        check("amazon.aws.k8s", json!({}), "no module amazon.aws.k8s");
-        check("k8s", json!({"host": "x"}), "as the operator");
-        check("k8s", json!({"sate": "x"}), "an argument sate");
+        check("shell", json!("ls"), "not support module shell; supported: k8s");
+        check("amazon.aws.k8s", json!({}), "not support module amazon.aws.k8s");
+        check("k8s", json!({"host": "x"}), "of the operator");
+        check("k8s", json!({"sate": "x"}), "unsupported argument sate");
         check("k8s", json!({"state": "running"}), "state is running");
         check("debug", json!(["a"]), "a list");
     }

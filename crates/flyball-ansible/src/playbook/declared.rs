@@ -1,7 +1,7 @@
-//! Variables that roles and plays declare: parameters, and variables that they set themselves.
+//! Variables that roles and plays declare: inputs, and variables that they set themselves.
 //!
-//! It reads files as they are, for either executor, and follows them to all roles that may be run: what cannot be told
-//! before a run (a name that is a template) stands for all that the project has. It runs nothing and judges nothing.
+//! Files are searched without evaluation, for either executor, including all roles that may run: a name with a
+//! template stands for all files of the project. Nothing is executed or validated.
 
 use super::args::pairs;
 use super::load::{named, normal};
@@ -13,24 +13,24 @@ use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Nesting depth of tasks.
+/// Nesting limit of tasks.
 const MAX_DEPTH: usize = 64;
-/// Roles and files of a project.
+/// Limit of roles and files of a project.
 const MAX_FILES: usize = 10_000;
 
 /// The variables that roles and plays declare, by name.
 #[derive(Debug, Default)]
 pub(crate) struct DeclaredVariables {
-    /// Those that a role has a default or an argument spec for.
+    /// Variables in the defaults or the argument spec of a role.
     pub(crate) inputs: BTreeSet<String>,
-    /// Those that a role or play sets, without a default in the same role.
+    /// Variables that a role or play sets, without a default in the same role.
     pub(crate) own: BTreeSet<String>,
-    /// Roles and files outside of the project that are named as they are, without links.
+    /// Roles and files outside of the project with literal paths, with links resolved.
     pub(crate) elsewhere: BTreeSet<PathBuf>,
 }
 
 impl DeclaredVariables {
-    /// Finds the variables of a role or playbook, and of all roles that it reaches.
+    /// Finds the variables of a role or playbook, and of all roles that it may run.
     pub(crate) fn of(runs: &Runs, project: &Path) -> Result<Self> {
         let mut walk = Walk::of(project);
         let mut seen = BTreeSet::new();
@@ -43,7 +43,7 @@ impl DeclaredVariables {
                 continue;
             }
             if seen.len() > MAX_FILES {
-                return Err(Error::file(project, format_args!("more than {MAX_FILES} roles and files are reached")));
+                return Err(Error::file(project, format_args!("more than {MAX_FILES} roles and files")));
             }
             let (Unit::Role(path) | Unit::File(path)) = &unit;
             walk.reached(path);
@@ -59,11 +59,11 @@ impl DeclaredVariables {
     }
 }
 
-/// Files that are read as one unit: the names in them belong together.
+/// Files that are searched as one unit: their names belong together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Unit {
     Role(PathBuf),
-    /// A playbook, or a file that one includes.
+    /// A playbook, or an included file.
     File(PathBuf),
 }
 
@@ -76,13 +76,13 @@ struct Sets {
 struct Walk<'p> {
     project: &'p Path,
     found: DeclaredVariables,
-    /// Those of the unit that is read.
+    /// The variables of the current unit.
     names: Sets,
-    /// The unit is a role, all files of which are read.
+    /// True if the unit is a role; all of its files are searched.
     in_role: bool,
-    /// The folder of the file of that role that is read.
+    /// The folder of that role.
     beside: PathBuf,
-    /// Files of that role which tasks include, and which are not where its tasks and variables are.
+    /// Files of that role that tasks include from outside of its tasks and variables.
     files: Vec<PathBuf>,
     next: Vec<Unit>,
 }
@@ -111,7 +111,7 @@ impl<'p> Walk<'p> {
         Self { project, found, names, in_role: false, beside: PathBuf::new(), files: Vec::new(), next: Vec::new() }
     }
 
-    /// Notes a path if it is elsewhere. What cannot be resolved cannot be read either.
+    /// Records a path if it is outside of the project. Unresolvable paths cannot be read either.
     fn reached(&mut self, path: &Path) {
         let path = path.canonicalize().ok();
         let is_elsewhere = |path: &PathBuf| !self.project.canonicalize().is_ok_and(|project| path.starts_with(project));
@@ -124,12 +124,12 @@ impl<'p> Walk<'p> {
             Unit::Role(folder) => self.role(folder)?,
             Unit::File(file) => {
                 let folder = file.parent().unwrap_or(self.project).to_owned();
-                // Ansible reads these beside a playbook without being told.
+                // Ansible loads these beside a playbook automatically.
                 for part in ["group_vars", "host_vars"] {
                     self.variables(&folder.join(part))?;
                 }
                 match read(file)? {
-                    // A file of variables.
+                    // A variable file.
                     Value::Object(vars) => self.names.own.extend(vars.into_iter().map(|(name, _)| name)),
                     tasks => self.tasks(&tasks, &folder, 0)?,
                 }
@@ -173,7 +173,7 @@ impl<'p> Walk<'p> {
                 continue;
             }
             if seen.len() > MAX_FILES {
-                return Err(Error::file(folder, format_args!("more than {MAX_FILES} files are included")));
+                return Err(Error::file(folder, format_args!("more than {MAX_FILES} included files")));
             }
             self.reached(&file);
             self.beside = file.parent().unwrap_or(folder).to_owned();
@@ -185,7 +185,7 @@ impl<'p> Walk<'p> {
         Ok(())
     }
 
-    /// Notes the variables in all files of a folder.
+    /// Records the variables in all files of a folder.
     fn variables(&mut self, folder: &Path) -> Result<()> {
         for file in walk(folder)?.iter().filter(|file| is_yaml(file)) {
             if let Value::Object(vars) = read(file)? {
@@ -195,10 +195,10 @@ impl<'p> Walk<'p> {
         Ok(())
     }
 
-    /// Searches plays, blocks and tasks, which differ by their keys alone.
+    /// Searches plays, blocks and tasks, which are distinguished only by their keys.
     fn tasks(&mut self, tasks: &Value, around: &Path, depth: usize) -> Result<()> {
         if depth > MAX_DEPTH {
-            return Err(Error::file(around, format_args!("blocks are more than {MAX_DEPTH} deep")));
+            return Err(Error::file(around, format_args!("blocks are nested deeper than {MAX_DEPTH}")));
         }
         match tasks {
             Value::Array(items) => items.iter().try_for_each(|item| self.tasks(item, around, depth + 1)),
@@ -230,7 +230,7 @@ impl<'p> Walk<'p> {
             }
             "vars_files" => {
                 for file in value.as_array().into_iter().flatten() {
-                    // An item may be a list of files, the first of which is read.
+                    // An item may be a list of files, of which the first existing one is used.
                     let files = file.as_array().map_or(std::slice::from_ref(file), Vec::as_slice);
                     files.iter().try_for_each(|file| self.reach_file(file.as_str(), around))?;
                 }
@@ -256,12 +256,12 @@ impl<'p> Walk<'p> {
         Ok(())
     }
 
-    /// Reads arguments, which may be pairs in a text.
+    /// Parses arguments, which may be pairs in a string.
     fn arguments(&self, value: &Value) -> Map<String, Value> {
         match value {
             Value::Object(arguments) => arguments.clone(),
             Value::String(text) => pairs(text).unwrap_or_else(|_| {
-                // Whatever is wrong with the rest, Ansible may see names there.
+                // Even in an invalid string, Ansible may find names.
                 let names = text
                     .split('=')
                     .filter_map(|before| before.split(|c: char| !c.is_alphanumeric() && c != '_').next_back());
@@ -271,7 +271,7 @@ impl<'p> Walk<'p> {
         }
     }
 
-    /// Notes the roles of a list, and the variables that they are called with.
+    /// Records the roles of a list, and their parameters.
     fn roles(&mut self, roles: &Value, around: &Path) -> Result<()> {
         for role in roles.as_array().into_iter().flatten() {
             let name = [role, &role["role"], &role["name"]].into_iter().find_map(Value::as_str);
@@ -285,14 +285,14 @@ impl<'p> Walk<'p> {
         Ok(())
     }
 
-    /// Searches a role; all roles of the project if its name is unknown.
+    /// Searches a role; all roles of the project if its name is computed.
     fn reach_role(&mut self, name: Option<&str>, around: &Path) -> Result<()> {
         match name.filter(|name| !is_template(name)) {
             Some(name) => {
                 let beside = around.parent().map(|roles| roles.join(name));
                 let mut places: Vec<PathBuf> = beside.into_iter().chain([around.join("roles").join(name)]).collect();
                 places.extend(role_places(self.project, name));
-                // One that is not here is of a collection, and its names are not known.
+                // Missing roles belong to collections, and their names are unknown.
                 let found = places.into_iter().map(|place| normal(&place)).find(|place| place.is_dir());
                 self.next.extend(found.map(Unit::Role));
             }
@@ -307,7 +307,7 @@ impl<'p> Walk<'p> {
         Ok(())
     }
 
-    /// Searches a file beside a playbook; all of them if its name is unknown.
+    /// Searches a file beside a playbook; all of them if its name is computed.
     fn reach_file(&mut self, file: Option<&str>, around: &Path) -> Result<()> {
         if self.in_role {
             return self.reach_role_file(file.unwrap_or_default(), around);
@@ -325,8 +325,8 @@ impl<'p> Walk<'p> {
 }
 
 impl Walk<'_> {
-    /// Searches a file that a role includes, unless it is in the folders of tasks and variables, which are read
-    /// completely; all files of its folder if its name is unknown.
+    /// Searches a file that a role includes, unless it is in its folders of tasks and variables, which are searched
+    /// completely; all files of its folder if its name is computed.
     fn reach_role_file(&mut self, file: &str, folder: &Path) -> Result<()> {
         let paths = [("role_path", folder), ("playbook_dir", self.project)];
         let base = paths.iter().find_map(|(name, base)| {

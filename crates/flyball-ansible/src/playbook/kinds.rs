@@ -1,8 +1,8 @@
 //! Kinds of objects that a role uses, as far as its source names them.
 //!
-//! An operator watches what it makes, and has rights for that and nothing else. So the kinds have to be known before
-//! anything is run: they are those whose `apiVersion` and `kind` stand in tasks, templates, files and variables, as
-//! they are or as templates of the role's own variables.
+//! An operator watches the objects that it creates, and only has permissions for their kinds. So the kinds must be
+//! known before anything runs: they are those with `apiVersion` and `kind` in tasks, templates, files and variables,
+//! either literally or as templates of the role's own variables.
 
 use super::literals::{Literals, VERSION, kind_of};
 use super::{Action, Module, Play, Playbook, Role, Task};
@@ -15,27 +15,27 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Nesting depth of values that are searched.
+/// Nesting limit of values that are searched.
 const DEEPEST: usize = 16;
 
-/// The kinds that a role deals with.
+/// The kinds that a role uses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kinds {
-    /// Those that it makes, changes or deletes.
+    /// Kinds that it creates, changes or deletes.
     pub(crate) made: BTreeSet<Kind>,
-    /// Those that it only reads.
+    /// Kinds that it only reads.
     pub(crate) read: BTreeSet<Kind>,
-    /// It may make objects in other namespaces than that of the reconciled object.
+    /// True if it may create objects in other namespaces than that of the reconciled object.
     pub(crate) elsewhere: bool,
-    /// Namespaces that the role names without help from an object: as they are, or by its own variables.
+    /// Namespaces that the role names independently of an object: literally, or by its own variables.
     pub(crate) namespaces: BTreeSet<String>,
-    /// Kinds and names of objects that it names so.
+    /// Kinds and names of objects that it names that way.
     pub(crate) names: BTreeSet<(String, String)>,
-    /// Kinds of which it lists the objects of all namespaces.
+    /// Kinds that it lists in all namespaces.
     pub(crate) everywhere: BTreeSet<String>,
     /// Literals in its tasks.
     pub(crate) literals: Literals,
-    /// Groups and names of kinds that `watches.yaml` allows however they are named.
+    /// Groups and kinds that `watches.yaml` allows in any case.
     pub(crate) allowed: BTreeSet<(String, String)>,
 }
 
@@ -56,7 +56,7 @@ impl Kinds {
         found
     }
 
-    /// Finds the kinds in the texts of a folder, whatever they are.
+    /// Finds the kinds in all texts of a folder.
     pub(crate) fn of_files(folder: &Path, author: &Map<String, Value>) -> Result<Self> {
         let mut found = Self::default();
         let mut layers = vec![Arc::new(templates(author))];
@@ -73,7 +73,7 @@ impl Kinds {
             let is_text = path
                 .extension()
                 .is_some_and(|ending| ["yml", "yaml", "j2", "json"].iter().any(|known| ending == *known));
-            // Definitions and samples are none of what it makes.
+            // CRDs and samples are not created by the role.
             let is_role =
                 !path.strip_prefix(folder).is_ok_and(|path| path.starts_with("config") || path.starts_with("deploy"));
             if is_text && is_role {
@@ -117,7 +117,7 @@ impl Kinds {
     fn look_through_play(&mut self, play: &Play, author: &Arc<Vars>) {
         let layers = vec![author.clone(), play.vars.clone()];
         let mut search = Search { kinds: self, layers, files: play.files.clone() };
-        // Beside a playbook there may be anything; what is in a role was looked at.
+        // A playbook's folder may contain other files; the roles have already been searched.
         if !play.tasks.iter().all(|task| matches!(task.action, Action::Role { .. })) {
             search.files();
         }
@@ -176,7 +176,7 @@ impl Search<'_> {
             let Some(definition) = arguments.get(argument) else { continue };
             self.value(definition, 0);
             self.place(kind, definition["metadata"].as_object().unwrap_or(&Map::new()));
-            // What does not say its version has that of the module.
+            // A definition without apiVersion has that of the module.
             if let (Value::Object(fields), None) = (definition, definition.get("apiVersion")) {
                 let named = fields.get("kind").map(|kind| ("kind".to_owned(), kind.clone()));
                 let version = arguments.iter().filter(|(name, _)| VERSION.contains(&name.as_str()));
@@ -191,7 +191,7 @@ impl Search<'_> {
         }
     }
 
-    /// Notes that objects of all namespaces are listed.
+    /// Records that objects of all namespaces are listed.
     fn listed(&mut self, arguments: &Map<String, Value>) {
         if !arguments.contains_key("namespace") && !arguments.contains_key("name") {
             let kind = arguments.get("kind").and_then(Value::as_str).and_then(|kind| self.literal(kind));
@@ -206,7 +206,7 @@ impl Search<'_> {
         (!text.is_empty()).then_some(text)
     }
 
-    /// Searches tasks of unknown modules for names of objects.
+    /// Searches tasks of unknown modules for object names.
     fn tasks_as_read(&mut self, value: &Value, depth: usize) {
         if depth > 4 * DEEPEST {
             return;
@@ -234,7 +234,7 @@ impl Search<'_> {
         }
     }
 
-    /// Notes where objects may be, and how they are called.
+    /// Records namespaces and names of objects.
     fn place(&mut self, kind: Option<&Value>, fields: &Map<String, Value>) {
         let namespace = fields.get("namespace").and_then(Value::as_str);
         self.kinds.elsewhere |= namespace.is_some_and(|namespace| !is_own(namespace));
@@ -245,7 +245,7 @@ impl Search<'_> {
         self.kinds.names.extend(name);
     }
 
-    /// The same for a text, by its lines.
+    /// The same for a text, line by line.
     fn places(&mut self, text: &str) {
         let (mut kind, mut names, mut in_metadata) = (None, Vec::new(), false);
         let unquoted =
@@ -267,14 +267,14 @@ impl Search<'_> {
             if let Some(named) = line.strip_prefix("kind:") {
                 kind = self.literal(&unquoted(named));
             }
-            // Deeper ones are names of something else.
+            // Deeper `name` fields belong to something else.
             if let Some(name) = line.strip_prefix("  name:").filter(|_| in_metadata) {
                 names.extend(self.literal(&unquoted(name)));
             }
         }
     }
 
-    /// Searches the arguments of a module that names a kind.
+    /// Searches the arguments of a module with an argument `kind`.
     fn named(&mut self, arguments: &Map<String, Value>, made: bool) {
         let version = VERSION.iter().find_map(|name| arguments.get(*name));
         let version = version.and_then(Value::as_str).unwrap_or("v1");
@@ -293,7 +293,7 @@ impl Search<'_> {
                 (Some(Value::String(_)), Some(Value::String(kind))) if kind == "List" => {
                     fields.get("items").into_iter().for_each(|items| self.value(items, depth + 1));
                 }
-                // What is in an object refers to others, and is none.
+                // Values within an object are references, not objects.
                 (Some(Value::String(version)), Some(Value::String(kind))) => {
                     self.note(version, kind, true);
                     self.place(
@@ -309,7 +309,7 @@ impl Search<'_> {
         }
     }
 
-    /// Searches a text, which may be a YAML template, for objects, by lines with `apiVersion` and `kind`.
+    /// Searches a text, possibly a YAML template, for lines with `apiVersion` and `kind`.
     fn text(&mut self, text: &str) {
         self.places(text);
         let (mut version, mut kind) = (None, None);
@@ -330,7 +330,7 @@ impl Search<'_> {
         }
     }
 
-    /// Searches a text for objects at any depth, by pairs of lines in the same column.
+    /// Searches a text for objects at any depth, by pairs of lines with equal indentation.
     fn nested(&mut self, text: &str) {
         let mut open: Vec<(usize, &str, &str)> = Vec::new();
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -356,7 +356,7 @@ impl Search<'_> {
         }
     }
 
-    /// Notes a kind, unless its names depend on what is known in a run only.
+    /// Records a kind, unless its names are only known in a run.
     fn note(&mut self, version: &str, kind: &str, made: bool) {
         let scope = Scope::new(self.layers.clone(), vec![self.files.clone()]);
         let text = |text: &str| scope.render_text(text).ok().and_then(|text| text.as_str().map(str::to_owned));
@@ -369,7 +369,7 @@ impl Search<'_> {
     }
 }
 
-/// Returns true if a namespace is said to be that of the object that is reconciled.
+/// Returns true if a namespace is that of the reconciled object.
 fn is_own(namespace: &str) -> bool {
     namespace.contains("meta.namespace") || namespace.contains("metadata.namespace")
 }

@@ -1,6 +1,6 @@
-//! Literals in the parameters of a task: the kinds of objects, and Secrets that are tokens.
+//! Literals in the arguments of a task: the kinds of objects, and token Secrets.
 //!
-//! Texts that hold a template do not count, nor does what a template, a file or a variable gives: users may have
+//! Strings with a template do not count, nor does the output of templates, files and variables, since users may have
 //! written a part of it.
 
 use crate::template::is_template;
@@ -10,13 +10,13 @@ use flyball_core::scope::CLUSTER_SCOPED;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// Arguments that say the version of a kind.
+/// Arguments with the API version of a kind.
 pub(super) const VERSION: [&str; 3] = ["api_version", "api", "version"];
 
-/// Nesting depth of definitions that are searched.
+/// Nesting limit of definitions that are searched.
 const MAX_DEPTH: usize = 8;
 
-/// The type of a Secret into which the cluster writes a token of a service account.
+/// The type of Secrets that hold a service account token.
 pub(crate) const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
 
 /// The literals of tasks.
@@ -24,12 +24,12 @@ pub(crate) const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-to
 pub(crate) struct Literals {
     /// Groups and names of kinds.
     pub(crate) kinds: BTreeSet<(String, String)>,
-    /// A definition says that it is a token of a service account.
+    /// True if a definition is literally a service account token.
     pub(crate) tokens: bool,
 }
 
 impl Literals {
-    /// Finds them in the parameters of a module that makes objects, as they stand in the file.
+    /// Finds the literals in the arguments of a module that creates objects.
     pub(crate) fn of(arguments: &Map<String, Value>) -> Self {
         let mut found = Self::default();
         let version = VERSION.iter().find_map(|name| arguments.get(*name)).map_or(Some("v1"), literal);
@@ -85,7 +85,7 @@ fn literal(value: &Value) -> Option<&str> {
     value.as_str().filter(|text| !is_template(text))
 }
 
-/// Returns the kind that an object states.
+/// Returns the kind of an object.
 pub(crate) fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let is_name =

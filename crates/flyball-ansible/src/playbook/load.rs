@@ -1,4 +1,4 @@
-//! Reads roles and playbooks with all that they reach: imported and included files, other roles, variables.
+//! Loads roles and playbooks with their dependencies: imported and included files, other roles, variables.
 
 use super::task::{Resolve, check_all, read_tasks};
 use super::{Action, Play, Playbook, Role, RoleReference, Task};
@@ -12,12 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// Nesting depth of imports.
+/// Nesting limit of imports.
 const DEEPEST: usize = 32;
-/// Files of tasks in a project.
+/// Limit of task files in a project.
 const MAX_TASK_FILES: usize = 2000;
 
-/// Reads a role or a playbook of a project.
+/// Loads a role or a playbook of a project.
 pub(crate) fn load(runs: &Runs, project: &Path) -> Result<Playbook> {
     let mut loader = Loader { project: project.to_owned(), ..Loader::default() };
     let plays = match runs {
@@ -34,13 +34,13 @@ pub(crate) fn load(runs: &Runs, project: &Path) -> Result<Playbook> {
     Ok(Playbook { plays, roles })
 }
 
-/// Returns the paths at which a file that a task names may be.
+/// Returns the possible paths of a file named by a task.
 pub(crate) fn places(name: &str, including: &Path, folder: &Path) -> [PathBuf; 2] {
     let beside = including.parent().unwrap_or(folder);
     [normal(&beside.join(name)), normal(&folder.join(name))]
 }
 
-/// Resolves `.` and `..` without a look at the disk.
+/// Resolves `.` and `..` without file system access.
 pub(crate) fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
@@ -57,19 +57,19 @@ pub(crate) fn normal(path: &Path) -> PathBuf {
 struct Loader {
     project: PathBuf,
     roles: BTreeMap<PathBuf, Role>,
-    /// Files of tasks that are still to be read, each with the folder of its role.
+    /// Task files that remain to be read, each with the folder of its role.
     wanted: Vec<(PathBuf, PathBuf)>,
     seen: BTreeSet<PathBuf>,
 }
 
 impl Loader {
-    /// Notes that a role is run from a file of its tasks.
+    /// Records that a role is run from one of its task files.
     fn want(&mut self, folder: &Path, tasks_from: &str) -> Result<(), String> {
         match named(&folder.join("tasks"), tasks_from) {
             Some(file) => self.wanted.push((folder.to_owned(), file)),
-            // A role may consist of variables and handlers.
+            // A role may have only variables and handlers.
             None if tasks_from == "main" && folder.is_dir() => self.wanted.push((folder.to_owned(), PathBuf::new())),
-            None => return Err(format!("the role {} has no file tasks/{tasks_from}.yml", folder.display())),
+            None => return Err(format!("role {} has no file tasks/{tasks_from}.yml", folder.display())),
         }
         Ok(())
     }
@@ -87,7 +87,7 @@ impl Loader {
                 continue;
             }
             if self.seen.len() > MAX_TASK_FILES {
-                return Err(Error::file(&file, format_args!("more than {MAX_TASK_FILES} files of tasks are included")));
+                return Err(Error::file(&file, format_args!("more than {MAX_TASK_FILES} included task files")));
             }
             let tasks = self.read_file(&file, &folder, 0)?;
             self.role(&folder).tasks.insert(file, tasks);
@@ -99,7 +99,7 @@ impl Loader {
         self.roles.get_mut(folder).expect("it was read first")
     }
 
-    /// Reads all of a role but its tasks.
+    /// Loads a role without its tasks.
     fn read_role(&mut self, folder: &Path) -> Result<Role> {
         let vars = |part: &str| match named(&folder.join(part), "main") {
             Some(file) => read_vars(&file),
@@ -126,25 +126,28 @@ impl Loader {
         Ok(role)
     }
 
-    /// Reads how a role is named in a list of roles: by a name, or with variables.
+    /// Parses an entry in a list of roles: a name, or a map with variables.
     fn read_role_reference(&mut self, reference: Value, around: &Path) -> Result<RoleReference, String> {
         let mut no_log = None;
         let (name, vars) = match reference {
             Value::String(name) => (name, Map::new()),
             Value::Object(mut fields) => {
                 let name = fields.remove("role").or_else(|| fields.remove("name"));
-                let name = name.as_ref().and_then(Value::as_str).ok_or("an entry of roles names no role")?.to_owned();
+                let name =
+                    name.as_ref().and_then(Value::as_str).ok_or("an entry of roles has no role name")?.to_owned();
                 if let Some(Value::Object(vars)) = fields.remove("vars") {
                     fields.extend(vars);
                 }
                 fields.remove("tags");
                 no_log = fields.remove("no_log");
                 if fields.contains_key("when") {
-                    return Err(format!("role {name}: when is not known here: use include_role in a task"));
+                    return Err(format!(
+                        "role {name}: when is not supported in a list of roles: use include_role in a task"
+                    ));
                 }
                 (name, fields)
             }
-            other => return Err(format!("an entry of roles is {}", what(&other))),
+            other => return Err(format!("an entry of roles must be a string or a map, not {}", what(&other))),
         };
         no_log.iter().try_for_each(check_all)?;
         check_all(&Value::Object(vars.clone()))?;
@@ -154,7 +157,7 @@ impl Loader {
     }
 
     fn find_role(&self, name: &str, around: &Path) -> Result<PathBuf, String> {
-        // Beside the role that asks, as Ansible does, or where the project has its roles.
+        // Roles are searched beside the current role, as Ansible does, and in the roles path.
         let beside = around.parent().filter(|roles| roles.ends_with("roles")).map(|roles| roles.join(name));
         let beside_playbook = around.join("roles").join(name);
         let mut places: Vec<_> =
@@ -162,11 +165,11 @@ impl Loader {
         let found = places.iter().position(|place| place.is_dir());
         found.map(|found| normal(&places.swap_remove(found))).ok_or_else(|| {
             let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
-            format!("there is no role {name}; it was looked for at {}", places.join(", "))
+            format!("role {name} not found in {}", places.join(", "))
         })
     }
 
-    /// Reads a file of tasks of a role.
+    /// Reads a task file of a role.
     fn read_file(&mut self, file: &Path, folder: &Path, depth: usize) -> Result<Arc<[Task]>> {
         let tasks = yaml::file(file)?;
         let path = Arc::new(file.to_owned());
@@ -178,7 +181,7 @@ impl Loader {
     fn read_plays(&mut self, file: &Path) -> Result<Vec<Play>> {
         match yaml::file(file)? {
             Value::Array(plays) => plays.into_iter().map(|play| self.read_play(play, file)).collect(),
-            other => Err(Error::file(file, format_args!("it is {}, and a list of plays is expected", what(&other)))),
+            other => Err(Error::file(file, format_args!("must be a list of plays, not {}", what(&other)))),
         }
     }
 
@@ -195,10 +198,10 @@ impl Loader {
         }
         match fields.remove("hosts").as_ref().and_then(Value::as_str) {
             Some("localhost" | "127.0.0.1" | "all") => {}
-            _ => return Err(Error::file(file, "play: hosts: only localhost is known")),
+            _ => return Err(Error::file(file, "play: hosts: only localhost is supported")),
         }
         if fields.remove("become").is_some_and(|become_root| truth(&become_root) != Some(false)) {
-            return Err(Error::file(file, "play: become: there is nobody else to be: leave it out"));
+            return Err(Error::file(file, "play: become is not supported: remove it"));
         }
         let vars = fields.map("vars").map_err(refuse)?;
         check_all(&Value::Object(vars.clone()))
@@ -224,7 +227,7 @@ impl Loader {
             let Some(content) = content else { continue };
             if list == "roles" {
                 let Value::Array(roles) = content else {
-                    return Err(Error::file(file, "play: roles: it is not a list"));
+                    return Err(Error::file(file, "play: roles: must be a list"));
                 };
                 for role in roles {
                     let found = self.read_role_reference(role, &folder);
@@ -288,7 +291,7 @@ fn role_task(role: RoleReference) -> Task {
     }
 }
 
-/// Finds a YAML file by its name without an ending, or with one.
+/// Finds a YAML file by its name, with or without extension.
 pub(crate) fn named(folder: &Path, name: &str) -> Option<PathBuf> {
     let endings = [".yml", ".yaml", ""];
     endings.iter().map(|ending| normal(&folder.join(format!("{name}{ending}")))).find(|path| path.is_file())
@@ -299,7 +302,7 @@ fn read_vars(file: &Path) -> Result<Arc<Vars>> {
         Value::Null => Map::new(),
         Value::Object(vars) => vars,
         other => {
-            return Err(Error::file(file, format_args!("it is {}, and a map of variables is expected", what(&other))));
+            return Err(Error::file(file, format_args!("must be a map of variables, not {}", what(&other))));
         }
     };
     for (name, value) in &vars {
@@ -326,7 +329,7 @@ impl Surroundings<'_> {
     fn find(&self, name: &str) -> Result<PathBuf, String> {
         let places = places(name, self.file, &self.tasks);
         let found = places.iter().find(|place| place.is_file());
-        found.cloned().ok_or_else(|| format!("there is no file {}", places[1].display()))
+        found.cloned().ok_or_else(|| format!("file {} not found", places[1].display()))
     }
 }
 
@@ -334,7 +337,7 @@ impl Resolve for Surroundings<'_> {
     fn import(&mut self, name: &str) -> Result<Arc<[Task]>, String> {
         if self.depth >= DEEPEST {
             return Err(format!(
-                "imports are more than {DEEPEST} deep: does {name} import itself? Use include_tasks with when"
+                "imports are nested deeper than {DEEPEST}: if {name} imports itself, use include_tasks with when"
             ));
         }
         let file = self.find(name)?;
@@ -355,7 +358,7 @@ impl Resolve for Surroundings<'_> {
         let found = match name {
             Some(name) => vec![self.find(name)?],
             None if self.includes.is_some() => {
-                return Err("in a playbook, name the file as it is, without a template".into());
+                return Err("in a playbook, the file name must not contain a template".into());
             }
             None => {
                 let files = walk(&self.tasks).map_err(|error| error.to_string())?;
@@ -373,7 +376,7 @@ impl Resolve for Surroundings<'_> {
 
     fn include_vars(&mut self, name: Option<&str>) -> Result<(), String> {
         if self.includes.is_some() {
-            return Err("in a playbook, put variables under vars, or into a role".into());
+            return Err("include_vars is not supported in a playbook: move the variables to vars, or to a role".into());
         }
         let folder = self.home.join("vars");
         let files = match name {
@@ -381,7 +384,7 @@ impl Resolve for Surroundings<'_> {
                 let places =
                     [folder.join(name), self.home.join(name), self.tasks.join(name)].map(|place| normal(&place));
                 let found = places.iter().find(|place| place.is_file()).cloned();
-                vec![found.ok_or_else(|| format!("there is no file {}", places[0].display()))?]
+                vec![found.ok_or_else(|| format!("file {} not found", places[0].display()))?]
             }
             None => walk(&folder).map_err(|error| error.to_string())?,
         };

@@ -1,4 +1,4 @@
-//! One task, as it stands in a file.
+//! Parses a task.
 
 use super::args::{is_builtin, is_module, module, pairs};
 use super::{Action, Module, Over, Repeat, Task};
@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Nesting depth of blocks.
+/// Nesting limit of blocks.
 const DEEPEST: usize = 32;
 
-/// Keywords that change nothing where there is one host, and no shell on it.
+/// Keywords without effect on a single host without a shell.
 const WITHOUT_EFFECT: [&str; 14] = [
     "tags",
     "run_once",
@@ -30,13 +30,13 @@ const WITHOUT_EFFECT: [&str; 14] = [
     "module_defaults",
 ];
 
-/// References of a task to other files and roles.
+/// Resolves references of a task to other files and roles.
 pub(super) trait Resolve {
-    /// Returns the tasks of a file that is imported.
+    /// Returns the tasks of an imported file.
     fn import(&mut self, file: &str) -> Result<Arc<[Task]>, String>;
-    /// Notes that the tasks of a file may be included; `None` if its name is not known before.
+    /// Records that a task file may be included; `None` if its name is computed.
     fn include(&mut self, file: Option<&str>) -> Result<(), String>;
-    /// Notes that variables may be included.
+    /// Records that variables may be included.
     fn include_vars(&mut self, file: Option<&str>) -> Result<(), String>;
     /// Returns the folder of a role.
     fn role(&mut self, name: &str, tasks_from: &str) -> Result<PathBuf, String>;
@@ -50,7 +50,7 @@ pub(super) fn read_tasks(
     found: &mut dyn Resolve,
 ) -> Result<Vec<Task>> {
     if depth > DEEPEST {
-        return Err(Error::file(file, format_args!("blocks are more than {DEEPEST} deep")));
+        return Err(Error::file(file, format_args!("blocks are nested deeper than {DEEPEST}")));
     }
     match tasks {
         Value::Null => Ok(Vec::new()),
@@ -64,14 +64,14 @@ pub(super) fn read_tasks(
             };
             tasks.into_iter().enumerate().map(read).collect()
         }
-        other => Err(Error::file(file, format_args!("it is {}, and a list of tasks is expected", what(&other)))),
+        other => Err(Error::file(file, format_args!("must be a list of tasks, not {}", what(&other)))),
     }
 }
 
 fn read_task(task: Value, file: &Arc<PathBuf>, place: &str, depth: usize, found: &mut dyn Resolve) -> Result<Task> {
     let refuse = |problem: String| Error::task(file, place, problem);
     let Value::Object(mut fields) = task else {
-        return Err(refuse(format!("it is {}, and a map is expected", what(&task))));
+        return Err(refuse(format!("must be a map, not {}", what(&task))));
     };
     let mut keywords = Keywords { fields: &mut fields, file, place };
     let vars = keywords.map("vars")?;
@@ -97,7 +97,7 @@ fn read_task(task: Value, file: &Arc<PathBuf>, place: &str, depth: usize, found:
     let name = keywords.text("name")?;
     keywords.without_effect()?;
     let args = keywords.map("args")?;
-    // Those within are hidden as the task itself.
+    // `no_log` in `apply` counts as `no_log` of the task itself.
     let applied = fields.values().find_map(|arguments| arguments.get("apply")?.get("no_log").cloned());
     applied.iter().try_for_each(check_all).map_err(&refuse)?;
     task.no_log = task.no_log.or(applied);
@@ -106,12 +106,12 @@ fn read_task(task: Value, file: &Arc<PathBuf>, place: &str, depth: usize, found:
     if matches!(task.action, Action::Block { .. } | Action::Role { is_static: true, .. })
         && (task.repeat.is_some() || task.register.is_some() || !task.until.is_empty() || task.retries.is_some())
     {
-        let remedy = "put loops, register and until on the tasks within, or on include_tasks and include_role";
-        return Err(refuse(format!("what it stands for is read before anything runs: {remedy}")));
+        let remedy = "set loop, register and until on the inner tasks, or on include_tasks and include_role";
+        return Err(refuse(format!("a block or import does not support loop, register and until: {remedy}")));
     }
     match fields.keys().next() {
         None => Ok(task),
-        Some(keyword) => Err(refuse(format!("the built-in executor has no keyword {keyword}: leave it out"))),
+        Some(keyword) => Err(refuse(format!("the built-in executor does not support keyword {keyword}: remove it"))),
     }
 }
 
@@ -134,7 +134,7 @@ fn read_action(
             always: section(always.unwrap_or_default())?,
         });
     }
-    // Whatever is left names the module; of several, one is a keyword that does not exist.
+    // The remaining key is the module; if there are several, one is an unknown keyword.
     let is_action = |key: &String| {
         ["include", "include_tasks", "import_tasks", "include_vars", "include_role", "import_role"]
             .iter()
@@ -142,7 +142,7 @@ fn read_action(
             || is_module(key)
     };
     let Some(key) = fields.keys().find(|key| is_action(key)).or_else(|| fields.keys().next()).cloned() else {
-        return Err(refuse("it names no module: say what is to be done".into()));
+        return Err(refuse("no module: add one".into()));
     };
     let arguments = fields.remove(&key).unwrap_or_default();
     let file_of = |arguments: &Value, what: &str| -> Result<(Value, Map<String, Value>)> {
@@ -153,31 +153,32 @@ fn read_action(
             Value::String(text) => return Ok((text.trim().into(), Map::new())),
             other => other.clone(),
         };
-        let Value::Object(mut options) = arguments else { return Err(refuse(format!("{key} names no {what}"))) };
-        let file = options.remove("file").ok_or_else(|| refuse(format!("{key} names no {what}: say file")))?;
+        let Value::Object(mut options) = arguments else { return Err(refuse(format!("{key} has no {what}"))) };
+        let file = options.remove("file").ok_or_else(|| refuse(format!("{key} has no {what}: set file")))?;
         options.remove("apply");
         Ok((file, options))
     };
     let literal = |value: &Value| value.as_str().filter(|text| !crate::template::is_template(text)).map(str::to_owned);
     let rest = |options: Map<String, Value>| match options.keys().next() {
-        Some(option) => Err(refuse(format!("{key}: the built-in executor has no argument {option}"))),
+        Some(option) => Err(refuse(format!("{key}: the built-in executor does not support argument {option}"))),
         None => Ok(()),
     };
     let is = |name: &str| is_builtin(&key, name);
     if is("import_tasks") {
-        let (name, options) = file_of(&arguments, "file of tasks")?;
+        let (name, options) = file_of(&arguments, "task file")?;
         rest(options)?;
-        let name = literal(&name).ok_or_else(|| refuse("import_tasks takes no template: use include_tasks".into()))?;
+        let name = literal(&name)
+            .ok_or_else(|| refuse("import_tasks does not support templates: use include_tasks".into()))?;
         let tasks = found.import(&name).map_err(&refuse)?;
         Ok(Action::Block { tasks, rescue: Arc::default(), always: Arc::default() })
     } else if is("include_tasks") || is("include") {
-        let (name, options) = file_of(&arguments, "file of tasks")?;
+        let (name, options) = file_of(&arguments, "task file")?;
         rest(options)?;
         check_all(&name).map_err(&refuse)?;
         found.include(literal(&name).as_deref()).map_err(&refuse)?;
         Ok(Action::IncludeTasks(name))
     } else if is("include_vars") {
-        let (name, mut options) = file_of(&arguments, "file of variables")?;
+        let (name, mut options) = file_of(&arguments, "variable file")?;
         let into = options.remove("name").and_then(|name| name.as_str().map(str::to_owned));
         rest(options)?;
         check_all(&name).map_err(&refuse)?;
@@ -190,14 +191,15 @@ fn read_action(
         };
         let name = arguments.get("name").or_else(|| arguments.get("role")).and_then(literal);
         let name =
-            name.ok_or_else(|| refuse(format!("{key} names no role: say its name as it is, without a template")))?;
+            name.ok_or_else(|| refuse(format!("{key} has no literal role name: set name without a template")))?;
         let tasks_from = arguments.get("tasks_from").map_or(Some("main".to_owned()), literal);
-        let tasks_from = tasks_from.ok_or_else(|| refuse("tasks_from takes no template here".into()))?;
+        let tasks_from = tasks_from
+            .ok_or_else(|| refuse("the built-in executor does not support templates in tasks_from".into()))?;
         let known = ["name", "role", "tasks_from", "public", "apply", "allow_duplicates"];
         if let Some(option) =
             arguments.as_object().and_then(|options| options.keys().find(|o| !known.contains(&o.as_str())))
         {
-            return Err(refuse(format!("{key}: the built-in executor has no argument {option}")));
+            return Err(refuse(format!("{key}: the built-in executor does not support argument {option}")));
         }
         let folder = found.role(&name, &tasks_from).map_err(&refuse)?;
         Ok(Action::Role { folder, tasks_from, is_static: is("import_role") })
@@ -212,10 +214,10 @@ fn read_action(
         };
         let (module, arguments) = module(&key, arguments).map_err(&refuse)?;
         if let Some(fact) = arguments.keys().find(|fact| module == Module::SetFact && is_template(fact)) {
-            return Err(refuse(format!("{key}: the name {fact} is computed: write names as they are, or use a map")));
+            return Err(refuse(format!("{key}: the name {fact} must not be a template: use a literal name, or a map")));
         }
         for (name, argument) in &arguments {
-            // Conditions, and the name of a variable, are expressions without braces.
+            // Conditions and variable names are expressions without braces.
             let is_expression = matches!((module, name.as_str()), (Module::Assert, "that") | (Module::Debug, "var"));
             let checked = if is_expression { check_conditions(argument) } else { check_all(argument) };
             checked.map_err(|problem| refuse(format!("{name}: {problem}")))?;
@@ -224,7 +226,7 @@ fn read_action(
     }
 }
 
-/// Checks all texts in a value.
+/// Validates all strings in a value.
 pub(super) fn check_all(value: &Value) -> Result<(), String> {
     match value {
         Value::String(text) => check_text(text),
@@ -244,7 +246,7 @@ fn check_conditions(value: &Value) -> Result<(), String> {
     }
 }
 
-/// The keywords of a task that are not read yet.
+/// The keywords of a task that are not parsed yet.
 struct Keywords<'a> {
     fields: &'a mut Map<String, Value>,
     file: &'a Path,
@@ -267,7 +269,7 @@ impl Keywords<'_> {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(Value::Number(number)) => Ok(Some(number.to_string())),
-            Some(other) => Err(self.refuse(keyword, format_args!("it is {}, and a text is expected", what(&other)))),
+            Some(other) => Err(self.refuse(keyword, format_args!("must be a string, not {}", what(&other)))),
         }
     }
 
@@ -276,7 +278,9 @@ impl Keywords<'_> {
             None | Some(Value::Null) => Ok(Vec::new()),
             Some(Value::String(text)) => Ok(vec![text]),
             Some(Value::Array(items)) => Ok(items.iter().filter_map(Value::as_str).map(str::to_owned).collect()),
-            Some(other) => Err(self.refuse(keyword, format_args!("it is {}, and texts are expected", what(&other)))),
+            Some(other) => {
+                Err(self.refuse(keyword, format_args!("must be a string or a list of strings, not {}", what(&other))))
+            }
         }
     }
 
@@ -284,11 +288,11 @@ impl Keywords<'_> {
         match self.fields.remove(keyword) {
             None | Some(Value::Null) => Ok(Map::new()),
             Some(Value::Object(fields)) => Ok(fields),
-            Some(other) => Err(self.refuse(keyword, format_args!("it is {}, and a map is expected", what(&other)))),
+            Some(other) => Err(self.refuse(keyword, format_args!("must be a map, not {}", what(&other)))),
         }
     }
 
-    /// Reads conditions, all of which are to hold.
+    /// Parses conditions, all of which must hold.
     fn conditions(&mut self, keyword: &str) -> Result<Option<Vec<Value>>> {
         let conditions = match self.fields.remove(keyword) {
             None | Some(Value::Null) => return Ok(None),
@@ -324,16 +328,16 @@ impl Keywords<'_> {
         }
         control.retain(|option, _| !matches!(option.as_str(), "label" | "extended" | "extended_allitems"));
         if let Some(unknown) = control.keys().next() {
-            return Err(self.refuse("loop_control", format_args!("the built-in executor has no {unknown} here")));
+            return Err(self.refuse("loop_control", format_args!("the built-in executor does not support {unknown}")));
         }
         if let Some(other) = self.fields.keys().find(|keyword| keyword.starts_with("with_")) {
-            let remedy = "say it by loop, with_items, with_list or with_dict";
-            return Err(self.refuse(other, format_args!("the built-in executor has no such loop: {remedy}")));
+            let remedy = "use loop, with_items, with_list or with_dict";
+            return Err(self.refuse(other, format_args!("the built-in executor does not support this loop: {remedy}")));
         }
         Ok(repeat)
     }
 
-    /// Drops what has no effect here, and refuses what should have one.
+    /// Removes keywords without effect here, and rejects other values of them.
     fn without_effect(&mut self) -> Result<()> {
         self.fields.retain(|keyword, _| !WITHOUT_EFFECT.contains(&keyword.as_str()));
         for (keyword, harmless) in [("become", "false"), ("delegate_to", "localhost"), ("async", "0"), ("poll", "0")] {
@@ -345,7 +349,7 @@ impl Keywords<'_> {
             };
             if !is_harmless {
                 return Err(
-                    self.refuse(keyword, format_args!("the built-in executor knows {harmless} only: leave it out"))
+                    self.refuse(keyword, format_args!("the built-in executor only supports {harmless}: remove it"))
                 );
             }
         }

@@ -5,7 +5,7 @@ use crate::template::Vars;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Nesting depth of includes, roles and blocks.
+/// Nesting limit of includes, roles and blocks.
 pub(super) const DEEPEST: usize = 32;
 
 /// The context of a task.
@@ -15,9 +15,9 @@ pub(super) struct Frame<'r> {
     pub(super) role: Option<&'r Arc<Role>>,
     /// Variables of blocks and includes, the innermost last.
     pub(super) vars: Vec<Arc<Vars>>,
-    /// Variables that roles are called with, the innermost last.
+    /// Parameters of roles, the innermost last.
     pub(super) params: Vec<Arc<Vars>>,
-    /// Conditions that hold for all tasks within.
+    /// Conditions for all inner tasks.
     pub(super) when: Vec<Value>,
     pub(super) ignore_errors: Option<Value>,
     pub(super) no_log: Option<Value>,
@@ -30,7 +30,7 @@ impl<'r> Frame<'r> {
         Self { play, role: None, vars, params, when, ignore_errors: None, no_log: play.no_log.clone(), depth: 0 }
     }
 
-    /// Enters something that has variables of its own.
+    /// Returns the context of an inner element with its own variables.
     pub(super) fn within(&self, vars: &Arc<Vars>) -> Self {
         let mut inner = self.clone();
         inner.depth += 1;

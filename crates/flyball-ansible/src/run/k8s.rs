@@ -1,8 +1,8 @@
 //! The modules `k8s`, `k8s_info` and `k8s_status`.
 //!
-//! See <https://docs.ansible.com/ansible/latest/collections/kubernetes/core/k8s_module.html>. Objects are made by
-//! server-side apply and belong to the object that is reconciled, so that what the role says of them no more is
-//! removed, and they go with it.
+//! See <https://docs.ansible.com/ansible/latest/collections/kubernetes/core/k8s_module.html>. Objects are created by
+//! server-side apply and owned by the reconciled object, so that fields the role no longer sets are removed, and the
+//! objects are deleted with their owner.
 
 use super::Run;
 use super::modules::{Arguments, text};
@@ -38,7 +38,7 @@ impl Run<'_> {
                 "present" => self.present(&definition, named).await,
                 "patched" => self.patched(&definition, named).await,
                 "absent" => self.absent(&definition, arguments).await,
-                other => Err(TaskError::new(format!("state is {other}, and there are present, patched, absent here"))),
+                other => Err(TaskError::new(format!("state is {other}, but must be present, patched or absent"))),
             };
             let change = match change {
                 Ok(change) => self.waited(change, wait.as_ref(), state == "absent").await,
@@ -69,7 +69,7 @@ impl Run<'_> {
         Ok(Change { object: object.or(change.object), ..change })
     }
 
-    /// Deletes what a definition names, or what has the labels that arguments select.
+    /// Deletes the object of a definition, or the objects selected by labels.
     async fn absent(&mut self, definition: &Value, arguments: &Arguments) -> Result<Change, TaskError> {
         let selector = selector(arguments)?;
         let is_named = definition["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
@@ -80,10 +80,7 @@ impl Run<'_> {
             return self.delete(&kind, &ObjectKey::new(namespace.as_deref(), &name)).await;
         }
         let Some(selector) = selector else {
-            return Err(TaskError::new(format!(
-                "a {} is to be absent, and neither its name nor labels are said",
-                kind.name()
-            )));
+            return Err(TaskError::new(format!("state absent of {} requires a name or labels", kind.name())));
         };
         let found = self.job.cx.dynamic(&kind).list(namespace.as_deref()).await.map_err(TaskError::of)?;
         let mut changed = false;
@@ -97,7 +94,7 @@ impl Run<'_> {
     pub(super) async fn k8s_info(&mut self, arguments: &Arguments) -> Result<Done, TaskError> {
         let (version, kind) = named(arguments).map_err(TaskError::new)?;
         let kind = self.kind(&version, &kind)?;
-        // Without a namespace it looks at all of them, as Ansible does, unless it looks for one object.
+        // Without a namespace it lists all of them, as Ansible does, unless it reads a single object.
         let given = arguments.get("namespace").map(text);
         let name = arguments.get("name").map(text).filter(|name| !name.is_empty());
         let wait = Wait::of(arguments);
@@ -117,7 +114,7 @@ impl Run<'_> {
                     None => self.reach().everywhere(kind.name()).map(|()| None).map_err(TaskError::refused)?,
                 };
                 let found = match self.job.cx.dynamic(&kind).list(namespace.as_deref()).await {
-                    // The cluster does not have this kind, which is an answer as well.
+                    // The cluster does not serve this kind, so there are no objects.
                     Err(error) if error.status().is_some_and(|status| status.code == 404) => {
                         let nothing = json!({"changed": false, "api_found": false, "resources": []});
                         return Ok(Done::with(nothing));
@@ -135,7 +132,7 @@ impl Run<'_> {
         Ok(Done::with(json!({"changed": false, "api_found": true, "resources": resources})))
     }
 
-    /// Notes what is to stand in the status of the object that is reconciled; it is written when the run is over.
+    /// Records status fields of the reconciled object; they are written at the end of the run.
     pub(super) fn k8s_status(&mut self, arguments: &Arguments) -> Result<Done, TaskError> {
         let (version, kind) = named(arguments).map_err(TaskError::new)?;
         let object = self.job.object;
@@ -145,7 +142,7 @@ impl Run<'_> {
             && arguments.get("name").map(text) == object.metadata.name
             && arguments.get("namespace").map(text).is_none_or(|name| Some(name) == object.metadata.namespace);
         if !is_own {
-            let problem = "k8s_status writes the status of the object that is reconciled, and of no other";
+            let problem = "k8s_status only supports the status of the reconciled object";
             return Err(TaskError::new(problem));
         }
         let mut status = match arguments.get("status") {
@@ -153,13 +150,13 @@ impl Run<'_> {
             Some(Value::Object(status)) => status.clone(),
             Some(Value::String(text)) => match yaml::documents(text).map_err(TaskError::new)?.pop() {
                 Some(Value::Object(status)) => status,
-                _ => return Err(TaskError::new("status is not a map")),
+                _ => return Err(TaskError::new("status must be a map")),
             },
-            Some(other) => return Err(TaskError::new(format!("status is {}, and a map is expected", what(other)))),
+            Some(other) => return Err(TaskError::new(format!("status must be a map, not {}", what(other)))),
         };
         if let Some(conditions) = arguments.get("conditions") {
             if !conditions.as_array().is_some_and(|all| all.iter().all(|one| one["type"].is_string())) {
-                return Err(TaskError::new("conditions is not a list of conditions, each with its type"));
+                return Err(TaskError::new("conditions must be a list of conditions, each with a type"));
             }
             status.insert("conditions".into(), conditions.clone());
         }
@@ -171,7 +168,7 @@ impl Run<'_> {
     }
 }
 
-/// Merges a status into another: maps field by field, conditions by their types.
+/// Merges a status into another: maps by field, conditions by type.
 pub(crate) fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
     for (key, value) in from {
         match (into.get_mut(&key), value) {
@@ -193,10 +190,10 @@ fn json_of(object: &DynamicObject) -> Result<Value, TaskError> {
     serde_json::to_value(object).map_err(|error| TaskError::new(error.to_string()))
 }
 
-/// Returns the kind that arguments name.
+/// Returns the kind in the arguments.
 fn named(arguments: &Arguments) -> Result<(String, String), String> {
     let version = ["api_version", "api", "version"].iter().find_map(|name| arguments.get(*name));
-    let kind = arguments.get("kind").map(text).ok_or("it names no kind")?;
+    let kind = arguments.get("kind").map(text).ok_or("missing argument kind")?;
     Ok((version.map_or("v1".to_owned(), text), kind))
 }
 
@@ -216,7 +213,7 @@ fn selector(arguments: &Arguments) -> Result<Option<LabelSelector>, TaskError> {
     LabelSelector::parse(&terms).map(Some).map_err(|error| TaskError::new(format!("label_selectors: {error}")))
 }
 
-/// Returns the objects that a task is about: maps with `apiVersion`, `kind` and names.
+/// Returns the objects of a task: maps with `apiVersion`, `kind` and names.
 fn definitions(arguments: &Arguments, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
     let given = ["definition", "resource_definition", "inline"].iter().find_map(|name| arguments.get(*name));
     let mut found = Vec::new();
@@ -238,12 +235,12 @@ fn definitions(arguments: &Arguments, scope: &Arc<Scope>) -> Result<Vec<Value>, 
     found.into_iter().map(|definition| complete(definition, arguments)).collect()
 }
 
-/// Writes an expression that looks something up.
+/// Returns true if an expression is a lookup.
 fn lookup(what: &str, name: &str) -> String {
     format!("lookup('{what}', {})", Value::from(name))
 }
 
-/// Collects objects from a value: an object, a text with some, a list of them.
+/// Collects objects from a value: an object, a text with objects, or a list of them.
 fn collect(value: Value, found: &mut Vec<Value>, depth: usize) -> Result<(), String> {
     match value {
         Value::String(text) if depth < 4 => {
@@ -258,16 +255,16 @@ fn collect(value: Value, found: &mut Vec<Value>, depth: usize) -> Result<(), Str
             }
         },
         Value::Null => Ok(()),
-        other => Err(format!("definition: {} is not a Kubernetes object", what(&other))),
+        other => Err(format!("definition must be a Kubernetes object, not {}", what(&other))),
     }
 }
 
-/// Completes an object by what stands beside it.
+/// Completes an object with the module's other arguments.
 fn complete(definition: Value, arguments: &Arguments) -> Result<Value, String> {
-    let Value::Object(mut fields) = definition else { return Err("definition is not a map".into()) };
+    let Value::Object(mut fields) = definition else { return Err("definition must be a map".into()) };
     for (field, names) in [("kind", &["kind"][..]), ("apiVersion", &["api_version", "api", "version"])] {
         let beside = names.iter().find_map(|name| arguments.get(*name)).map(text);
-        // The module takes what does not say its version for one of the core group.
+        // As in Ansible, a definition without apiVersion is of the core group.
         let beside = beside.or_else(|| (field == "apiVersion").then(|| "v1".to_owned()));
         if let Some(beside) = beside.filter(|_| fields.get(field).is_none_or(Value::is_null)) {
             fields.insert(field.to_owned(), beside.into());
@@ -277,12 +274,14 @@ fn complete(definition: Value, arguments: &Arguments) -> Result<Value, String> {
         }
     }
     let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
-    let Some(metadata) = metadata.as_object_mut() else { return Err("metadata of the definition is not a map".into()) };
+    let Some(metadata) = metadata.as_object_mut() else {
+        return Err("metadata of the definition must be a map".into());
+    };
     for name in ["name", "namespace"] {
         if let Some(value) = arguments.get(name).filter(|_| metadata.get(name).is_none_or(Value::is_null)) {
             metadata.insert(name.into(), text(value).into());
         }
-        // A name that consists of digits is a text.
+        // A name of digits is a string.
         if let Some(value) = metadata.get_mut(name).filter(|value| value.is_number()) {
             *value = text(value).into();
         }
@@ -291,7 +290,7 @@ fn complete(definition: Value, arguments: &Arguments) -> Result<Value, String> {
     Ok(Value::Object(fields))
 }
 
-/// Writes the texts of a Secret as it keeps them: what is only ever written cannot be compared with what is there.
+/// Converts `stringData` of a Secret to `data`: write-only fields cannot be compared with the stored object.
 fn encode(fields: &mut Map<String, Value>) {
     if fields["apiVersion"] != "v1" || fields["kind"] != "Secret" {
         return;
@@ -311,7 +310,7 @@ impl Run<'_> {
         let name = object["metadata"]["name"].as_str().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| {
             TaskError::refused(format!(
-                "the {} has no metadata.name, and a generated one would be another in each run",
+                "the {} has no metadata.name, and generateName would create an object in each run",
                 kind.name()
             ))
         })?;

@@ -1,4 +1,4 @@
-//! The modules that need no cluster, and what all modules share: their arguments, evaluated.
+//! The modules without cluster access, and the common evaluation of arguments.
 
 use super::tasks::{Done, seconds};
 use super::{Frame, Run, Stop};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Arguments of a module, as they are in this run.
+/// Evaluated arguments of a module.
 pub(super) type Arguments = Map<String, Value>;
 
 impl<'r> Run<'r> {
@@ -21,7 +21,7 @@ impl<'r> Run<'r> {
         scope: &Arc<Scope>,
         frame: &Frame<'r>,
     ) -> Result<Done, Stop> {
-        // Conditions and names of variables are evaluated by their modules.
+        // Conditions and variable names are evaluated by their modules.
         match module {
             Module::Assert => {
                 return Ok(assert(arguments, scope).unwrap_or_else(|problem| Done::failed(TaskError::new(problem))));
@@ -58,7 +58,7 @@ impl<'r> Run<'r> {
                 Ok(Done::ok())
             }
             Module::Meta => return self.meta(&arguments, frame).await,
-            Module::Assert | Module::Debug => unreachable!("they were run above"),
+            Module::Assert | Module::Debug => unreachable!("these modules were handled above"),
         };
         Ok(done.unwrap_or_else(Done::failed))
     }
@@ -76,7 +76,7 @@ impl<'r> Run<'r> {
     fn requeue_after(&mut self, arguments: &Arguments) -> Result<Done, TaskError> {
         let time = arguments.get("time").map(text).unwrap_or_default();
         let period = parse_unsigned_duration(&time)
-            .ok_or_else(|| TaskError::new(format!("time: invalid duration {time:?}; an example is 30s")))?;
+            .ok_or_else(|| TaskError::new(format!("time: invalid duration {time:?}: use a duration such as 30s")))?;
         self.outcome.requeue_after = Some(period.max(MIN_REQUEUE));
         Ok(Done::with(json!({"period": time})))
     }
@@ -118,7 +118,7 @@ fn debug(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<Done, Str
     Ok(done)
 }
 
-/// Evaluates arguments, and leaves out what is to be omitted.
+/// Evaluates arguments, and removes omitted ones.
 fn evaluate(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<Arguments, String> {
     let mut evaluated = Arguments::new();
     for (name, argument) in arguments {
@@ -149,7 +149,7 @@ fn leave_out(value: &mut Value) {
     }
 }
 
-/// Writes a value as a text.
+/// Converts a value to a string.
 pub(super) fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -12,7 +12,7 @@ use kube::api::{Patch, PatchParams};
 use kube::core::DynamicObject;
 use serde_json::Value;
 
-/// Fields by which items of lists are told apart in strategic merge patches.
+/// Merge keys of lists in strategic merge patches.
 const MERGE_KEYS: [&str; 9] =
     ["name", "containerPort", "port", "mountPath", "devicePath", "key", "type", "ip", "topologyKey"];
 
@@ -24,15 +24,15 @@ pub(super) struct Change {
 }
 
 impl Run<'_> {
-    /// Returns a kind, if it was foreseen.
+    /// Returns a kind, if it was known at startup.
     pub(super) fn kind(&self, api_version: &str, kind: &str) -> Result<Kind, TaskError> {
         let wanted = kind_of(api_version, kind)
-            .ok_or_else(|| TaskError::refused(format!("{api_version:?} and {kind:?} are no apiVersion and kind")))?;
+            .ok_or_else(|| TaskError::refused(format!("invalid apiVersion {api_version:?} or kind {kind:?}")))?;
         let known = self.job.kinds.made.get(&wanted).or_else(|| self.job.kinds.read.get(&wanted));
         known.cloned().ok_or_else(|| {
             TaskError::refused(format!(
-                "the operator did not foresee {kind} of {api_version}, does not watch it and has no rights for it: write its \
-                 apiVersion and kind as they are into a task, a template or a variable of the role"
+                "the operator has no permissions for {kind} of {api_version}, since the kind was unknown at startup: write apiVersion \
+                 and kind literally in a task, a template or a variable of the role"
             ))
         })
     }
@@ -41,8 +41,8 @@ impl Run<'_> {
         Reach::of(&self.job)
     }
 
-    /// Returns the namespace of an object of a kind: the one that is said, if the run reaches it, or that of the object
-    /// that is reconciled.
+    /// Returns the namespace of an object: the requested one, if the run may access it, or that of the reconciled
+    /// object.
     pub(super) fn namespace(&self, kind: &Kind, said: Option<&str>) -> Result<Option<String>, TaskError> {
         if !kind.is_namespaced() {
             return Ok(None);
@@ -54,11 +54,11 @@ impl Run<'_> {
     }
 
     pub(super) async fn get(&self, kind: &Kind, key: &ObjectKey) -> Result<Option<DynamicObject>, TaskError> {
-        // It becomes part of a path. All that is done to an object begins here.
+        // The name becomes part of a path. All operations on an object start here.
         if let Some(wrong) =
             [Some(key.name()), key.namespace()].into_iter().flatten().find(|name| !is_path_segment(name))
         {
-            return Err(TaskError::refused(format!("invalid name of an object or a namespace: {wrong:?}")));
+            return Err(TaskError::refused(format!("invalid name of an object or namespace: {wrong:?}")));
         }
         self.job.cx.dynamic(kind).get(key).await.map_err(TaskError::of)
     }
@@ -84,7 +84,8 @@ impl Run<'_> {
         change(&object, changed, if before.is_none() { "create" } else { "update" })
     }
 
-    /// The same for what cannot be owned, because it lives elsewhere: it stays when the object goes.
+    /// The same for objects outside of the namespace, which cannot be owned: they are not deleted with the custom
+    /// resource.
     async fn present_unowned(
         &mut self,
         kind: &Kind,
@@ -103,19 +104,19 @@ impl Run<'_> {
         }
     }
 
-    /// Changes an object that is there.
+    /// Patches an existing object.
     pub(super) async fn patched(&mut self, definition: &Value, named: &Literals) -> Result<Change, TaskError> {
         let (kind, key) = self.place(definition)?;
         let reach = self.reach();
         reach.write(&kind.gvk().group, kind.name(), key.namespace(), definition, named).map_err(TaskError::refused)?;
         match self.get(&kind, &key).await? {
             Some(before) => self.patch(&kind, &key, &before, definition.clone()).await,
-            // As Ansible does, which only warns of it.
+            // As in Ansible, which only logs a warning.
             None => Ok(Change { changed: false, object: None, method: "patch" }),
         }
     }
 
-    /// Patches an object, unless it has all that the patch says.
+    /// Patches an object, unless the patch changes nothing.
     async fn patch(
         &mut self,
         kind: &Kind,
@@ -126,7 +127,7 @@ impl Run<'_> {
         let live = serde_json::to_value(before).map_err(|error| TaskError::new(error.to_string()))?;
         self.reach().change(kind.name(), key.namespace(), key.name(), &live).map_err(TaskError::new)?;
         let group = kind.gvk().group.clone();
-        // Lists are merged by keys in the kinds of the cluster, and replaced in others.
+        // Lists are merged by key in built-in kinds, and replaced in others.
         let by_key = !group.contains('.') || group.ends_with(".k8s.io");
         if contains(&live, &patch, by_key) {
             return change(before, false, "patch");
@@ -143,7 +144,7 @@ impl Run<'_> {
         change(&after, after.metadata.resource_version != before.metadata.resource_version, "patch")
     }
 
-    /// Deletes an object, if it is there.
+    /// Deletes an object, if it exists.
     pub(super) async fn delete(&mut self, kind: &Kind, key: &ObjectKey) -> Result<Change, TaskError> {
         let Some(object) = self.get(kind, key).await? else {
             return Ok(Change { changed: false, object: None, method: "delete" });
@@ -160,7 +161,7 @@ impl Run<'_> {
 
 fn decode(definition: Value) -> Result<DynamicObject, TaskError> {
     serde_json::from_value(definition)
-        .map_err(|error| TaskError::refused(format!("the definition is not a Kubernetes object: {error}")))
+        .map_err(|error| TaskError::refused(format!("invalid Kubernetes object in definition: {error}")))
 }
 
 fn change(object: &DynamicObject, changed: bool, method: &'static str) -> Result<Change, TaskError> {
@@ -171,7 +172,7 @@ fn change(object: &DynamicObject, changed: bool, method: &'static str) -> Result
     Ok(Change { changed, object: Some(object), method })
 }
 
-/// Returns true if a value has all that a patch says, so that the patch would change nothing.
+/// Returns true if a value already contains a patch.
 fn contains(live: &Value, patch: &Value, by_key: bool) -> bool {
     match (live, patch) {
         (Value::Object(live), Value::Object(patch)) => patch.iter().all(|(key, patch)| match (live.get(key), patch) {
@@ -194,7 +195,7 @@ pub(super) fn has_labels(object: &DynamicObject, selector: &LabelSelector) -> bo
     selector.matches(|label| object.metadata.labels.as_ref()?.get(label).map(String::as_str))
 }
 
-/// Returns true if a term such as `status.phase=Running` holds for an object.
+/// Returns true if an object matches a term such as `status.phase=Running`.
 pub(super) fn has_field(object: &Value, term: &str) -> bool {
     let (path, value, equal) = match (term.split_once("!="), term.split_once("==").or_else(|| term.split_once('='))) {
         (Some((path, value)), _) => (path, value, false),

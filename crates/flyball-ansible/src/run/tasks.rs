@@ -1,4 +1,4 @@
-//! Runs tasks: conditions, loops, retries, blocks, includes, and what is counted and remembered of them.
+//! Runs tasks: conditions, loops, retries, blocks, includes, counts, and registered results.
 
 use super::frame::DEEPEST;
 use super::{Frame, MAX_TASKS, Run, Stop};
@@ -13,29 +13,29 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Attempts of a task, and the delay between them.
+/// Limits of attempts of a task, and of the delay between them.
 const MAX_RETRIES: u64 = 1000;
 const MAX_PAUSE_SECONDS: f64 = 3600.0;
 
-/// The bytes of a loop's results together.
+/// Size limit of all results of a loop, in bytes.
 const MAX_RESULT_BYTES: usize = 32 << 20;
 
-/// The work of a task besides its templates, in units of fuel.
+/// The cost of a task besides its templates, in units of fuel.
 const WORK_PER_TASK: u64 = 200;
 
-/// Literal names were checked when the role was read.
-const ELSEWHERE: &str = " in this role, and a computed name reaches no other";
+/// Literal names were validated when the role was loaded.
+const ELSEWHERE: &str = "in this role (a computed name is limited to files of the role)";
 
 /// Replacement for the output of a task with `no_log`.
 const HIDDEN: &str = "the output has been hidden due to the fact that 'no_log: true' was specified for this result";
 
 impl<'r> Run<'r> {
-    /// Runs tasks one after the other, until one fails or ends them.
+    /// Runs tasks in order, until one fails or ends the play or role.
     pub(super) fn tasks<'a>(&'a mut self, tasks: &'r [Task], frame: &'a Frame<'r>) -> BoxFuture<'a, Result<(), Stop>> {
         async move {
             if frame.depth > DEEPEST {
                 let failure = TaskError::new(format!(
-                    "includes and blocks are more than {DEEPEST} deep: does a file include itself?"
+                    "includes and blocks are nested deeper than {DEEPEST}: check for a file that includes itself"
                 ));
                 return Err(Stop::Failed(failure));
             }
@@ -80,10 +80,10 @@ impl<'r> Run<'r> {
         ended
     }
 
-    /// Runs a role: those that it depends on, and its tasks.
+    /// Runs a role: its dependencies, and its tasks.
     async fn role(&mut self, folder: &'r std::path::Path, tasks_from: &str, frame: &Frame<'r>) -> Result<(), Stop> {
         let Some(role) = self.playbook.roles.get(folder) else {
-            return Err(Stop::Failed(TaskError::new(format!("the role {} was not read", folder.display()))));
+            return Err(Stop::Failed(TaskError::new(format!("role {} was not loaded", folder.display()))));
         };
         for dependency in &role.dependencies {
             let mut inner = frame.within(&Arc::default());
@@ -104,7 +104,7 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Runs the handlers that were asked for, in the order in which they stand.
+    /// Runs notified handlers, in order of definition.
     pub(super) async fn handlers(&mut self, frame: &Frame<'r>) -> Result<(), Stop> {
         let roles = self.playbook.roles.values();
         let of_roles = roles.flat_map(|role| role.handlers.iter().map(move |handler| (Some(role), handler)));
@@ -123,7 +123,7 @@ impl<'r> Run<'r> {
         Ok(())
     }
 
-    /// Runs one task, for each of its items if it has a loop.
+    /// Runs a task, for each of its items if it has a loop.
     async fn task(&mut self, task: &'r Task, frame: &Frame<'r>) -> Result<(), Stop> {
         let result = match &task.repeat {
             None => self.once(task, frame, &Vars::new()).await?,
@@ -131,7 +131,7 @@ impl<'r> Run<'r> {
                 let scope = self.scope(frame, &task.vars, &Vars::new());
                 match items(repeat, &scope) {
                     Ok(items) => self.each(task, repeat, items, frame).await?,
-                    // Items that cannot be told do not matter where nothing is done.
+                    // If all items are skipped, errors in the loop's value are ignored.
                     Err(problem) => {
                         match holds(&frame.when, &scope).and_then(|all| Ok(all && holds(&task.when, &scope)?)) {
                             Ok(false) => Done::skipped(),
@@ -167,7 +167,7 @@ impl<'r> Run<'r> {
             self.charge(task, (size / BYTES_PER_FUEL) as u64)?;
             kept += size;
             if kept > MAX_RESULT_BYTES {
-                let problem = format!("the results of the loop have more than {MAX_RESULT_BYTES} bytes");
+                let problem = format!("the results of the loop exceed {MAX_RESULT_BYTES} bytes");
                 return Err(Stop::Failed(TaskError { task: of(task), ..TaskError::new(problem) }));
             }
             results.push(Value::Object(done.result));
@@ -178,7 +178,7 @@ impl<'r> Run<'r> {
         let any = |flag: &str| results.iter().any(|result| result[flag] == true);
         let (changed, skipped) = (any("changed"), results.iter().all(|result| result["skipped"] == true));
         let result = json!({"changed": changed, "failed": failure.is_some(), "skipped": skipped, "results": results});
-        let Value::Object(mut result) = result else { unreachable!("it is a map") };
+        let Value::Object(mut result) = result else { unreachable!("the result is a map") };
         if let Some(failed) = &mut failure {
             failed.message = format!("One or more items failed: {}", failed.message);
             result.insert("msg".into(), failed.message.as_str().into());
@@ -186,19 +186,19 @@ impl<'r> Run<'r> {
         Ok(Done { result, failure, counts: true })
     }
 
-    /// Charges work of a task, and ends the run if that is too much: no task may ignore or rescue it.
+    /// Charges the work of a task, and ends the run if the budget is exhausted: tasks cannot ignore or rescue that.
     fn charge(&self, task: &Task, work: u64) -> Result<(), Stop> {
         let failed = |error| Stop::Failed(TaskError { task: of(task), ..TaskError::of(error) });
-        // The same run takes as much work each time.
+        // The cost of a run is deterministic.
         self.budget.charge(work).map_err(|problem| failed(flyball::Error::from(problem).terminal()))?;
         self.budget.check().map_err(|problem| failed(flyball::Error::from(problem)))
     }
 
-    /// Runs a task for one item, as often as it takes.
+    /// Runs a task for one item, with retries.
     async fn once(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<Done, Stop> {
         self.executed += 1;
         if self.executed > MAX_TASKS {
-            let problem = format!("more than {MAX_TASKS} tasks were run: is there a loop without an end?");
+            let problem = format!("the run exceeds the limit of {MAX_TASKS} tasks: check for an infinite loop");
             return Err(Stop::Failed(TaskError { task: of(task), ..TaskError::new(problem) }));
         }
         self.charge(task, WORK_PER_TASK)?;
@@ -233,7 +233,7 @@ impl<'r> Run<'r> {
             };
             if satisfied || attempt >= attempts {
                 if !satisfied && done.failure.is_none() {
-                    done.fail(TaskError::new("the task was tried as often as it may, and its until never held"));
+                    done.fail(TaskError::new("the task failed: until was false after all retries"));
                 }
                 return Ok(done);
             }
@@ -272,7 +272,7 @@ impl<'r> Run<'r> {
             }
         }
         if task.until.is_empty() {
-            // Retries alone repeat what fails.
+            // Only `retries` repeats failed attempts.
             return Ok(task.retries.is_none() || done.failure.is_none());
         }
         holds(&task.until, &scope(done)).map_err(|problem| format!("until: {problem}"))
@@ -287,7 +287,10 @@ impl<'r> Run<'r> {
                 let file = match scope.render(file) {
                     Ok(Value::String(file)) => file,
                     Ok(other) => {
-                        return Ok(Done::failed(TaskError::new(format!("the file of tasks is {}", what(&other)))));
+                        return Ok(Done::failed(TaskError::new(format!(
+                            "the task file name must be a string, not {}",
+                            what(&other)
+                        ))));
                     }
                     Err(problem) => return Ok(Done::failed(TaskError::new(problem))),
                 };
@@ -300,7 +303,7 @@ impl<'r> Run<'r> {
                     }
                 };
                 let Some(tasks) = tasks else {
-                    return Ok(Done::failed(TaskError::new(format!("there is no file of tasks {file}{ELSEWHERE}"))));
+                    return Ok(Done::failed(TaskError::new(format!("no task file {file} {ELSEWHERE}"))));
                 };
                 let mut inner = frame.within(&task.vars);
                 inner.vars.push(Arc::new(looped.clone()));
@@ -317,7 +320,7 @@ impl<'r> Run<'r> {
                 Ok(Done::ok())
             }
             Action::IncludeVars { file, name } => Ok(self.include_vars(file, name.as_deref(), &scope, frame)),
-            Action::Block { .. } => unreachable!("blocks are run by their tasks"),
+            Action::Block { .. } => unreachable!("blocks are expanded to their tasks"),
         }
     }
 
@@ -331,7 +334,7 @@ impl<'r> Run<'r> {
             folders.iter().find_map(|folder| role.var_files.get(&places(&file, folder, folder)[1]))
         });
         let Some(vars) = found else {
-            return Done::failed(TaskError::new(format!("there is no file of variables {file}{ELSEWHERE}")));
+            return Done::failed(TaskError::new(format!("no variable file {file} {ELSEWHERE}")));
         };
         match name {
             None => self.included.extend(vars.iter().map(|(name, var)| (name.clone(), var.clone()))),
@@ -347,7 +350,7 @@ impl<'r> Run<'r> {
         Done::ok()
     }
 
-    /// Counts, remembers and reports how a task ended.
+    /// Counts, registers and reports the result of a task.
     fn ended(&mut self, task: &Task, frame: &Frame<'_>, mut done: Done) -> Result<(), Stop> {
         self.charge(task, 0)?;
         let scope = self.scope(frame, &task.vars, &Vars::new());
@@ -371,7 +374,7 @@ impl<'r> Run<'r> {
             if !ignored.is_some_and(|ignored| is_true(ignored, &scope)) {
                 return Err(Stop::Failed(failure));
             }
-            tracing::info!(task = failure.task, "failed, which is ignored: {}", failure.message);
+            tracing::info!(task = failure.task, "task failed, ignoring: {}", failure.message);
         }
         match skipped {
             true => self.outcome.skipped += 1,
@@ -423,7 +426,7 @@ impl Done {
     }
 }
 
-/// Estimates the bytes of a value.
+/// Estimates the size of a value in bytes.
 fn size(value: &Value) -> usize {
     match value {
         Value::String(text) => 32 + text.len(),
@@ -440,7 +443,7 @@ fn hide(failure: TaskError) -> TaskError {
 
 fn hide_error(error: &flyball::Error) -> flyball::Error {
     let Some(status) = error.status() else { return HIDDEN.into() };
-    // Its causes decide as well whether it is tried again.
+    // The causes also determine whether the failure is retried.
     let details = status.details.as_ref();
     let reasons = details.iter().flat_map(|details| &details.causes).map(|cause| cause.reason.clone());
     let details = json!({
@@ -452,12 +455,12 @@ fn hide_error(error: &flyball::Error) -> flyball::Error {
     kube::Error::Api(hidden.boxed()).into()
 }
 
-/// Names a task and its file.
+/// Returns a task's name and file.
 fn of(task: &Task) -> String {
     format!("{} ({})", task.name, task.file.display())
 }
 
-/// Returns whether all conditions hold.
+/// Returns true if all conditions hold.
 pub(super) fn holds(conditions: &[Value], scope: &Arc<Scope>) -> Result<bool, String> {
     for condition in conditions {
         if !scope.holds(condition)? {
@@ -475,13 +478,13 @@ fn number(value: &Value, scope: &Arc<Scope>) -> f64 {
     finite(&scope.render(value).unwrap_or_default()).unwrap_or(0.0)
 }
 
-/// Reads a number, which may be written as a text.
+/// Parses a number, possibly from a string.
 fn finite(value: &Value) -> Option<f64> {
     let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
     number.filter(|number| number.is_finite())
 }
 
-/// Reads a number of seconds, within reason.
+/// Parses a number of seconds, within limits.
 pub(super) fn seconds(value: &Value, default: f64) -> Duration {
     Duration::from_secs_f64(finite(value).unwrap_or(default).clamp(0.0, MAX_PAUSE_SECONDS))
 }
@@ -503,8 +506,8 @@ fn items(repeat: &Repeat, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
         (Over::Fields, Value::Object(fields)) => {
             Ok(fields.into_iter().map(|(key, value)| json!({"key": key, "value": value})).collect())
         }
-        (Over::List, other) => Err(format!("it is {}, and a list is expected", what(&other))),
-        (Over::Fields, other) => Err(format!("it is {}, and a map is expected", what(&other))),
+        (Over::List, other) => Err(format!("the value of the loop must be a list, not {}", what(&other))),
+        (Over::Fields, other) => Err(format!("the value of the loop must be a map, not {}", what(&other))),
     }
 }
 

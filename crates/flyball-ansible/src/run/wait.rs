@@ -1,4 +1,4 @@
-//! Waiting until objects are as they should be, with bounds.
+//! Waits, with a timeout, for objects to be ready or deleted.
 
 use super::Run;
 use super::modules::{Arguments, text};
@@ -9,14 +9,14 @@ use flyball::{Kind, ObjectKey};
 use serde_json::Value;
 use std::time::Duration;
 
-/// The wait of a task for an object.
+/// The wait settings of a task.
 pub(super) struct Wait {
     timeout: Duration,
     sleep: Duration,
     condition: Option<Expected>,
 }
 
-/// A condition that is waited for.
+/// A condition to wait for.
 struct Expected {
     kind: String,
     status: String,
@@ -24,7 +24,7 @@ struct Expected {
 }
 
 impl Wait {
-    /// Reads how a task waits; `None` if it does not.
+    /// Parses the wait settings of a task; `None` if it does not wait.
     pub(super) fn of(arguments: &Arguments) -> Option<Self> {
         arguments.get("wait").and_then(truth).filter(|wait| *wait)?;
         let condition = arguments.get("wait_condition").map(|condition| Expected {
@@ -49,7 +49,7 @@ impl Wait {
 }
 
 impl Run<'_> {
-    /// Waits for an object to be ready, or to be gone; returns it as it is then.
+    /// Waits for an object to be ready or deleted; returns its final state.
     pub(super) async fn wait_for(
         &self,
         wait: &Wait,
@@ -68,7 +68,7 @@ impl Run<'_> {
                     let (name, seconds) = (kind.name(), wait.timeout.as_secs());
                     let what = if absent { "gone" } else { "ready" };
                     return Err(TaskError::new(format!(
-                        "{name} {key}: Timed out waiting on resource: it was not {what} within {seconds} s"
+                        "{name} {key}: Timed out waiting on resource: not {what} within {seconds} s"
                     )));
                 }
                 _ => {}
@@ -79,7 +79,7 @@ impl Run<'_> {
     }
 }
 
-/// Returns true if an object is as it is waited for: by a condition, or as its kind says that it is ready.
+/// Returns true if an object is ready: by a condition, or by the rules of its kind.
 fn is_ready(kind: &str, object: &Value, condition: Option<&Expected>) -> bool {
     let (spec, status) = (&object["spec"], &object["status"]);
     let generation = object["metadata"]["generation"].as_i64();

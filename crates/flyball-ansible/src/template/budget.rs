@@ -1,9 +1,8 @@
 //! The budget of all evaluations of one run.
 //!
-//! One evaluation is bounded by its fuel and its size, and a run may make very many. So their work is added up, in
-//! units of fuel: what is charged depends on templates and variables alone, so that a run ends the same way everywhere.
-//! The clock is asked as well, for what the charges miss; in a simulation no time passes meanwhile, so it changes
-//! nothing there.
+//! Each evaluation is limited in fuel and size, but a run may have many. So their work is added up in units of fuel;
+//! the charges depend on templates and variables alone, so that a run is deterministic. A time limit covers work that
+//! is not charged; simulated time does not advance during an evaluation, so it has no effect in simulations.
 
 use super::FUEL;
 use minijinja::{Environment, Error, ErrorKind};
@@ -13,21 +12,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The work of one run, in units of fuel: about a second in a release build.
+/// The work limit of one run, in units of fuel: about a second in a release build.
 pub(super) const MAX_WORK: u64 = 8_000_000;
-/// After how much work others get their turn, where there is one thread for all: some milliseconds.
+/// The amount of work after which a run yields to others on the same thread: some milliseconds.
 const WORK_PER_TURN: u64 = 100_000;
 /// Time limit of all evaluations of one run.
 const MAX_EVALUATION_TIME: Duration = Duration::from_secs(10);
 
-/// The work and time that evaluations have taken, and what they may see of the environment.
+/// The work and time taken by evaluations, and the visible environment.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     work: AtomicU64,
-    /// Work done when other runs last had their turn.
+    /// Work at the last yield.
     yielded_at: AtomicU64,
     spent: Mutex<Duration>,
-    /// Variables that the author passes on.
+    /// Environment variables in `passEnvironment`.
     pub(super) environment: BTreeSet<String>,
 }
 
@@ -39,23 +38,26 @@ impl Budget {
     /// Charges work before it is done.
     ///
     /// # Errors
-    /// The run has done as much as it may.
+    /// If the budget is exhausted.
     pub(crate) fn charge(&self, work: u64) -> Result<(), String> {
         let add = |before: u64| Some(before.saturating_add(work));
         let before = self.work.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).unwrap_or_default();
         if before.saturating_add(work) > MAX_WORK { Err(Self::exceeded()) } else { Ok(()) }
     }
 
-    /// Fails if the run has done more than it may, so that nothing goes on as if its parts had failed one by one.
+    /// Fails if the budget is exhausted, so that the run does not continue with failed parts.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.charge(0)?;
         if *self.spent() > MAX_EVALUATION_TIME {
-            return Err(format!("the templates of one run took more than {} s", MAX_EVALUATION_TIME.as_secs()));
+            return Err(format!(
+                "the templates of the run exceed the time limit of {} s",
+                MAX_EVALUATION_TIME.as_secs()
+            ));
         }
         Ok(())
     }
 
-    /// Lets others have their turn if the run has worked for a while.
+    /// Yields to other runs after some work.
     pub(crate) async fn yield_turn(&self) {
         let work = self.work.load(Ordering::Relaxed);
         if work.saturating_sub(self.yielded_at.load(Ordering::Relaxed)) >= WORK_PER_TURN {
@@ -65,10 +67,12 @@ impl Budget {
     }
 
     fn exceeded() -> String {
-        format!("the templates and loops of one run take more than {MAX_WORK} steps: are its lists too long?")
+        format!(
+            "the templates and loops of the run exceed the limit of {MAX_WORK} steps: check for lists that are too long"
+        )
     }
 
-    /// Evaluates something with as much fuel as it takes.
+    /// Evaluates with increasing fuel limits.
     pub(super) fn evaluate<T>(
         &self,
         engines: &'static [Environment<'static>],
@@ -76,7 +80,7 @@ impl Budget {
     ) -> Result<T, Error> {
         let mut steps = engines.iter().zip(FUEL).peekable();
         loop {
-            let (engine, fuel) = steps.next().expect("the last step returns");
+            let (engine, fuel) = steps.next().expect("the last limit returns");
             self.charge(fuel).map_err(super::refuse)?;
             match evaluate(engine) {
                 Err(error) if steps.peek().is_some() && is_out_of_fuel(&error) => {}
@@ -99,7 +103,7 @@ impl Budget {
     }
 }
 
-/// Returns true if it was for want of fuel that something failed, wherever that was noticed.
+/// Returns true if an error was caused by a lack of fuel, at any level.
 fn is_out_of_fuel(error: &Error) -> bool {
     let sources = std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source());
     sources.filter_map(|error| error.downcast_ref::<Error>()).any(|error| error.kind() == ErrorKind::OutOfFuel)
@@ -114,7 +118,7 @@ mod tests {
     fn a_run_that_took_too_long_evaluates_nothing_more() {
         let budget = Budget { spent: Mutex::new(MAX_EVALUATION_TIME + Duration::from_millis(1)), ..Budget::default() };
         let error = budget.spend(|| Ok(())).unwrap_err();
-        assert!(explain(&error).contains("took more than 10 s"));
+        assert!(explain(&error).contains("time limit of 10 s"));
         assert_eq!(Budget::default().spend(|| Ok(3)).unwrap(), 3);
     }
 
@@ -133,7 +137,7 @@ mod tests {
         let other = tokio::spawn(async {});
         budget.charge(WORK_PER_TURN - 1).unwrap();
         budget.yield_turn().await;
-        assert!(!other.is_finished(), "it has hardly worked");
+        assert!(!other.is_finished(), "the run has hardly worked");
         budget.charge(1).unwrap();
         budget.yield_turn().await;
         assert!(other.is_finished());

@@ -1,4 +1,4 @@
-//! Templates and what they give.
+//! Templates and their results.
 
 use super::budget::MAX_WORK;
 use super::{Budget, Files, OMIT, Scope, check_expression, check_text, data, templates};
@@ -41,7 +41,7 @@ fn a_sole_expression_keeps_its_type() {
     gives("{{ nothing }}", json!(null));
     gives("x{{ nothing }}", json!("x"));
     gives("on: {{ size > 1 }}", json!("on: True"));
-    gives("no template", json!("no template"));
+    gives("invalid template", json!("invalid template"));
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn lookups_find_what_belongs_to_the_role() {
     gives("{{ lookup('ansible.builtin.file', 'motd') }}", json!("{{ hello }}"));
     gives("{{ lookup('vars', 'tag') }}", json!("1.6"));
     gives("{{ lookup('env', 'FLYBALL_NO_SUCH', default='x') }}", json!("x"));
-    fails("{{ lookup('file', '../../etc/passwd') }}", "there is no file ../../etc/passwd");
-    fails("{{ lookup('file', '/etc/passwd') }}", "there is no file /etc/passwd");
+    fails("{{ lookup('file', '../../etc/passwd') }}", "file ../../etc/passwd not found");
+    fails("{{ lookup('file', '/etc/passwd') }}", "file /etc/passwd not found");
 }
 
 #[test]
@@ -128,9 +128,9 @@ fn mistakes_are_found_before_they_matter() {
     check("{{ a | ipaddr }}", "not support filter ipaddr");
     check("{{ a | community.general.json_query('x') }}", "not support filter community.general.json_query");
     check("{% if a is blue %}x{% endif %}", "not support test blue");
-    check("{{ lookup('password', '/dev/null') }}", "no lookup password");
-    check("{{ a", "no template");
-    check("{% for x in y %}", "no template");
+    check("{{ lookup('password', '/dev/null') }}", "not support lookup password");
+    check("{{ a", "invalid template");
+    check("{% for x in y %}", "invalid template");
     assert!(check_text("{{ 'a | ipaddr' }} {# | nonsense #}").is_ok());
     assert!(check_expression("a is not blue").unwrap_err().contains("not support test blue"));
     assert!(check_expression("a ==").is_err() && check_expression("a b").is_err());
@@ -143,10 +143,10 @@ fn nothing_is_without_bounds() {
     let chain: serde_json::Map<_, _> =
         (0..100).map(|n| (format!("v{n}"), json!(format!("{{{{ v{} }}}}", n + 1)))).collect();
     let scope = Scope::new(vec![Arc::new(templates(&chain))], Vec::new());
-    assert!(scope.render_text("{{ v0 }}").unwrap_err().contains("without an end"));
+    assert!(scope.render_text("{{ v0 }}").unwrap_err().contains("infinitely"));
     fails("{{ 'x' | regex_replace('(?=a)', '') }}", "look-around");
-    fails("{{ 'x' is match('(a{1000}){1000}') }}", "no regular expression");
-    fails("{% for a in range(10000) %}{{ 'x' * 1000 }}{% endfor %}", "more than 4194304 bytes");
+    fails("{{ 'x' is match('(a{1000}){1000}') }}", "not a supported regular expression");
+    fails("{% for a in range(10000) %}{{ 'x' * 1000 }}{% endfor %}", "exceeds 4194304 bytes");
     fails("{{ 'x' * 100000000 }}", "fuel");
     fails("{{ ('[' * 100000) | from_yaml }}", "YAML");
     fails("{{ ('[' * 100000) | from_json }}", "from_json");
@@ -161,7 +161,7 @@ fn filters_of_lists_take_fuel_by_what_is_in_them() {
     let scope = |count: i64| Scope::new(vec![Arc::new(data(list(count)))], Vec::new());
     let all = "{{ (list | union(list) | difference([]) | intersect(list) | length) }}";
     assert_eq!(scope(10_000).render_text(all), Ok(json!(10_000)));
-    // As often as there are items: the square of them is more than a template may do.
+    // Once per item: quadratic work exceeds the budget of a template.
     let often = "{% for item in list %}{{ list | union(list) | length }}{% endfor %}";
     assert!(scope(30).render_text(often).is_ok());
     assert!(scope(5_000).render_text(often).unwrap_err().contains("fuel"));
@@ -175,12 +175,12 @@ fn what_a_method_or_filter_gives_is_bounded_before_it_is_made() {
     let long = json!({"long": "a".repeat(700_000), "list": vec!["a"; 100_000], "with": "\\\\0".repeat(100_000)});
     let scope = Scope::new(vec![Arc::new(data(long.as_object().unwrap().clone()))], Vec::new());
     for (template, problem) in [
-        ("{{ long.replace('a', long) }}", "replace gives more than"),
-        ("{{ long.join(list) }}", "join gives more than"),
+        ("{{ long.replace('a', long) }}", "result of replace exceeds"),
+        ("{{ long.join(list) }}", "result of join exceeds"),
         ("{{ long | replace('a', long) }}", "fuel"),
         ("{{ list | join(long) }}", "fuel"),
-        ("{{ long | regex_replace('a', long) }}", "regex_replace gives more than"),
-        ("{{ long | regex_replace('a+', with | replace('\\\\\\\\', '\\\\')) }}", "regex_replace gives more than"),
+        ("{{ long | regex_replace('a', long) }}", "regex_result of replace exceeds"),
+        ("{{ long | regex_replace('a+', with | replace('\\\\\\\\', '\\\\')) }}", "regex_result of replace exceeds"),
     ] {
         let error = scope.render_text(template).unwrap_err();
         assert!(error.contains(problem), "{template}: {error}");
@@ -189,13 +189,13 @@ fn what_a_method_or_filter_gives_is_bounded_before_it_is_made() {
     assert_eq!(scope.render_text("{{ ', '.join(['a', 'b']) }}"), Ok(json!("a, b")));
     assert_eq!(scope.render_text("{{ 'a1b22' | regex_replace('[0-9]', '<\\\\0>', count=2) }}"), Ok(json!("a<1>b<2>2")));
     let deep = "{% set ns = namespace(x=1) %}{% for n in range(5000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}";
-    assert!(scope.render_text(deep).unwrap_err().contains("nested more than 512 deep"));
+    assert!(scope.render_text(deep).unwrap_err().contains("nested deeper than 512"));
 }
 
 #[test]
 fn a_search_takes_fuel_for_as_far_as_it_looks() {
     let scope = |text: String| Scope::new(vec![Arc::new(data([("text".to_owned(), json!(text))]))], Vec::new());
-    // A text without a period has an automaton of as many states as there are ways to be within it.
+    // A text without a period has an automaton with as many states as positions.
     let mut state = 1_u32;
     let mut letter = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -233,7 +233,7 @@ fn a_variable_that_is_nested_too_deep_is_refused_and_overflows_no_stack() {
         let template = json!({"lazy": var}).as_object().unwrap().clone();
         Scope::new(vec![Arc::new(vars), Arc::new(templates(&template))], Vec::new())
     };
-    // As a task does that nests its own fact once more in each turn.
+    // Like a task that nests its own fact one level deeper in each iteration.
     let (mut value, mut turns) = (json!(1), 0);
     let error = loop {
         match scope(value).render(&json!(["{{ deep }}"])) {
@@ -242,12 +242,12 @@ fn a_variable_that_is_nested_too_deep_is_refused_and_overflows_no_stack() {
         }
         turns += 1;
     };
-    assert!(error.contains("nested more than 512 deep") && turns > 400, "{error} after {turns} turns");
+    assert!(error.contains("nested deeper than 512") && turns > 400, "{error} after {turns} turns");
     let expression = format!("{{{{ {}deep{} }}}}", "[".repeat(100), "]".repeat(100));
     assert!(scope(nested(500)).render_text(&expression).is_err());
     assert!(scope(nested(500)).render_text("{{ lazy }}").is_ok());
     for text in ["{{ deep }}", "{{ lazy }}", "{{ deep == lazy }}", "a {{ deep | length }}"] {
-        assert!(scope(nested(600)).render_text(text).unwrap_err().contains("nested more than 512 deep"), "{text}");
+        assert!(scope(nested(600)).render_text(text).unwrap_err().contains("nested deeper than 512"), "{text}");
     }
 }
 
@@ -276,7 +276,7 @@ fn a_namespace_that_a_loop_nests_overflows_no_stack() {
 fn evaluations_of_one_run_have_a_budget_of_work() {
     let items: Vec<_> = (0..20_000).collect();
     let vars = Arc::new(data(json!({ "items": items }).as_object().unwrap().clone()));
-    // Most of it was done before.
+    // Most of the work was done before.
     let budget = Arc::new(Budget::default());
     budget.charge(MAX_WORK - 1_000_000).unwrap();
     let turns = (0..5_000).map(|_| {
@@ -285,8 +285,8 @@ fn evaluations_of_one_run_have_a_budget_of_work() {
     });
     let ended: Vec<_> = turns.take_while(Result::is_ok).collect();
     assert!((2..100).contains(&ended.len()), "{} turns", ended.len());
-    assert!(budget.check().unwrap_err().contains("more than 8000000 steps"));
-    // What is small is cheap, whether it is right or wrong.
+    assert!(budget.check().unwrap_err().contains("limit of 8000000 steps"));
+    // Small evaluations are cheap, both successful and failing ones.
     let budget = Arc::new(Budget::default());
     for _ in 0..10_000 {
         let scope = Scope::within(budget.clone(), vec![Arc::new(data([("a".to_owned(), json!(1))]))], Vec::new());

@@ -1,22 +1,22 @@
-//! Finds mistakes in templates before they are used: bad syntax, and filters, tests and lookups that do not exist.
+//! Finds errors in templates at load time: invalid syntax, and unsupported filters, tests and lookups.
 
 use super::{ENGINE, Quotes, is_template, refuse, sole_expression};
 use minijinja::{Error, context};
 
-/// Operators, calls, attributes and filters of one expression: the engine recurses into each of them.
+/// Limit of operators, calls, attributes and filters in one expression: the engine recurses into each of them.
 const MAX_OPERATORS: usize = 500;
 
-/// Kinds of lookups.
+/// Supported lookups.
 pub(super) const LOOKUPS: [&str; 5] = ["template", "file", "env", "vars", "items"];
 
-/// Returns the message for a lookup that does not exist.
+/// Returns the message about an unsupported lookup.
 pub(super) fn unknown_lookup(kind: &str) -> String {
-    format!("the built-in executor has no lookup {kind}; there are {}", LOOKUPS.join(", "))
+    format!("the built-in executor does not support lookup {kind}; supported: {}", LOOKUPS.join(", "))
 }
 
-/// Refuses a text in which an expression has more operators than the engine's recursion can bear.
+/// Rejects a text with an expression that would exceed the engine's recursion limit.
 ///
-/// Braces end a section here only outside of quotes, as they do for the engine.
+/// As in the engine, braces end a section only outside of quotes.
 pub(super) fn check_operators(text: &str) -> Result<(), Error> {
     let mut rest = text;
     while let Some(at) = opening(rest, &['{', '%']) {
@@ -31,12 +31,12 @@ pub(super) fn check_operators(text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns where the first brace is that one of these follows.
+/// Returns the position of the first brace that is followed by one of these characters.
 fn opening(text: &str, seconds: &[char]) -> Option<usize> {
     text.match_indices('{').map(|(at, _)| at).find(|at| text[at + 1..].starts_with(seconds))
 }
 
-/// Returns where a section ends, and how many operators are in it.
+/// Returns the end of a section, and the number of its operators.
 fn section(text: &str) -> (usize, usize) {
     let (mut quotes, mut operators) = (Quotes::default(), 0);
     let mut word = 0;
@@ -59,7 +59,7 @@ fn section(text: &str) -> (usize, usize) {
     (text.len(), operators)
 }
 
-/// Checks a text with expressions in it.
+/// Validates a text with expressions.
 pub(crate) fn check_text(text: &str) -> Result<(), String> {
     if !is_template(text) {
         return Ok(());
@@ -68,10 +68,10 @@ pub(crate) fn check_text(text: &str) -> Result<(), String> {
     sections(text).into_iter().try_for_each(check_names)
 }
 
-/// Checks a condition, which may have braces around it.
+/// Validates a condition, optionally in braces.
 pub(crate) fn check_expression(text: &str) -> Result<(), String> {
     let expression = sole_expression(text).unwrap_or(text);
-    // An expression alone may be followed by anything.
+    // An incomplete expression alone could be completed by the text after it.
     let template = format!("{{{{ {expression} }}}}");
     check_operators(&template).and_then(|()| ENGINE.template_from_str(&template)).map_err(|error| syntax(&error))?;
     check_names(expression)
@@ -79,10 +79,10 @@ pub(crate) fn check_expression(text: &str) -> Result<(), String> {
 
 fn syntax(error: &Error) -> String {
     let line = error.line().filter(|line| *line > 1).map(|line| format!(" (line {line} of it)")).unwrap_or_default();
-    format!("it is no template: {}{line}", error.detail().unwrap_or("bad syntax"))
+    format!("invalid template: {}{line}", error.detail().unwrap_or("bad syntax"))
 }
 
-/// Returns what stands in braces.
+/// Returns the content of braces.
 fn sections(text: &str) -> Vec<&str> {
     let mut sections = Vec::new();
     let mut rest = text;
@@ -93,7 +93,8 @@ fn sections(text: &str) -> Vec<&str> {
             _ => "#}",
         };
         let inner = &rest[at + 2..];
-        // Where a text within the expression has such braces, too much is left out, and found out when it is evaluated.
+        // If a string within the expression contains such braces, the result is incomplete, and errors are found at
+        // evaluation.
         let end = inner.find(close).unwrap_or(inner.len());
         if close != "#}" {
             sections.push(&inner[..end]);
@@ -103,7 +104,7 @@ fn sections(text: &str) -> Vec<&str> {
     sections
 }
 
-/// A part of an expression, as far as names of filters need it.
+/// A token of an expression, as far as needed to find filter names.
 #[derive(Clone, Copy, PartialEq)]
 enum Token<'a> {
     Name(&'a str),
@@ -187,7 +188,7 @@ fn tokens(expression: &str) -> Vec<Token<'_>> {
                 tokens.push(Token::Name(&rest[..end]));
                 end
             }
-            // A number is no name, whatever letters are in it.
+            // A number is not a name, even if it contains letters.
             letter if letter.is_ascii_digit() => {
                 rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len())
             }

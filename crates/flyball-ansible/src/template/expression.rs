@@ -1,8 +1,8 @@
-//! Regular expressions, of which each search takes fuel for as far as it looks.
+//! Regular expressions whose searches are charged by the text that they scan.
 //!
-//! A search for one match may look at all of the rest of a text before it knows where the match ends, as `a.*z|a` does.
-//! Then all matches together are the square of the text. So an automaton walks ahead of each search and takes fuel on
-//! its way: its steps depend on the expression and the text alone.
+//! A search for one match may scan the whole rest of a text before it finds the end of the match, as `a.*z|a` does.
+//! All matches together then scan quadratically. So an automaton runs before each search and is charged for its
+//! steps, which depend on the expression and the text alone.
 
 use super::{BYTES_PER_FUEL, refuse};
 use minijinja::{Error, State};
@@ -13,22 +13,22 @@ use regex_automata::{Input, nfa::thompson};
 
 /// Size limits of a compiled regular expression, tried in ascending order.
 const REGEX_BYTES: [usize; 2] = [64 << 10, 256 << 10];
-/// The bytes of a search that are as much work as one unit of fuel.
+/// The number of searched bytes that cost one unit of fuel.
 const BYTES_PER_STEP: usize = 32;
-/// The states, each for one byte, that are as much work as one unit of fuel where no automaton could be built.
+/// The number of states, per byte, that cost one unit of fuel if no automaton could be built.
 const STATES_PER_STEP: usize = 32;
 
-/// A regular expression of Python's.
+/// A regular expression in Python's syntax.
 pub(super) struct Expression {
     regex: Regex,
-    /// Walks ahead of searches, unless it would have too many states: then each state of the program may be looked at
-    /// for each byte.
+    /// Runs before searches, unless it would have too many states: then each state of the program counts for each
+    /// byte.
     walker: Option<(DFA, Cache)>,
     states: usize,
 }
 
 impl Expression {
-    /// Compiles an expression, and takes fuel for that.
+    /// Compiles an expression, and charges fuel for it.
     pub(super) fn new(state: &State<'_, '_>, pattern: &str, ignore_case: bool, multiline: bool) -> Result<Self, Error> {
         for size in REGEX_BYTES {
             state.consume_fuel((size >> 7) as u64)?;
@@ -53,9 +53,7 @@ impl Expression {
                 Err(_) => break,
             }
         }
-        Err(refuse(format!(
-            "{pattern} is no regular expression that the built-in executor knows: it has no look-around"
-        )))
+        Err(refuse(format!("{pattern} is not a supported regular expression (look-around is not supported)")))
     }
 
     /// Finds the first match.
@@ -64,7 +62,7 @@ impl Expression {
         Ok(self.regex.captures(text))
     }
 
-    /// Visits all matches while there is fuel.
+    /// Visits all matches while fuel remains.
     pub(super) fn for_each<'t>(
         &mut self,
         state: &State<'_, '_>,
@@ -96,12 +94,12 @@ impl Expression {
                 match automaton.next_state(cache, at, *byte) {
                     Ok(next) if next.is_dead() => return Ok(()),
                     Ok(next) if !next.is_quit() => at = next,
-                    // It meets a word boundary that it does not know, or has too many states.
+                    // The automaton encounters an unsupported word boundary, or has too many states.
                     _ => return self.walk_program(state, rest),
                 }
                 rest = after;
                 if rest.len().is_multiple_of(BYTES_PER_STEP) {
-                    // A new state is more work than a known one.
+                    // A new state costs more than a cached one.
                     let grown = cache.memory_usage().saturating_sub(memory);
                     memory += grown;
                     state.consume_fuel(1 + (grown / BYTES_PER_FUEL) as u64)?;

@@ -1,4 +1,4 @@
-//! The templates and files that belong to a role, as lookups find them.
+//! The templates and files of a role, for lookups.
 
 use crate::error::{Error, Result};
 use crate::yaml;
@@ -7,15 +7,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Files of one sort in a role, and nesting depth of its folders.
+/// Limits of files of one kind in a role, and of the nesting depth of its folders.
 const MAX_FILES: usize = 2000;
 const DEEPEST: usize = 16;
 
-/// Files in the folders `templates` and `files` of a role, or beside a playbook: read once, so that no other file can
-/// be looked up.
+/// Files in the folders `templates` and `files` of a role, or beside a playbook: read once at load time, so that
+/// lookups cannot access other files.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
-    /// Texts by their paths within the folder, and where they are.
+    /// Texts by their paths within the folder, with their full paths.
     pub(crate) templates: BTreeMap<String, (PathBuf, Arc<str>)>,
     pub(crate) files: BTreeMap<String, (PathBuf, Arc<str>)>,
 }
@@ -26,7 +26,7 @@ impl Files {
     }
 }
 
-/// Reads all texts below a folder; what is none is passed over.
+/// Reads all texts below a folder; other files are skipped.
 fn texts(folder: &Path) -> Result<BTreeMap<String, (PathBuf, Arc<str>)>> {
     let mut texts = BTreeMap::new();
     for path in walk(folder)? {
@@ -40,7 +40,7 @@ fn texts(folder: &Path) -> Result<BTreeMap<String, (PathBuf, Arc<str>)>> {
     Ok(texts)
 }
 
-/// Returns all files below a folder, in order; none if there is no folder.
+/// Returns all files below a folder, sorted; none if the folder does not exist.
 pub(crate) fn walk(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![(folder.to_owned(), 0)];
@@ -53,12 +53,12 @@ pub(crate) fn walk(folder: &Path) -> Result<Vec<PathBuf>> {
             let path = entry.map_err(|error| Error::read(&folder, &error))?.path();
             match path.is_dir() {
                 true if depth < DEEPEST => folders.push((path, depth + 1)),
-                true => return Err(Error::file(&path, format_args!("folders are more than {DEEPEST} deep"))),
+                true => return Err(Error::file(&path, format_args!("folders are nested deeper than {DEEPEST}"))),
                 false => found.push(path),
             }
         }
         if found.len() > MAX_FILES {
-            return Err(Error::file(&folder, format_args!("there are more than {MAX_FILES} files")));
+            return Err(Error::file(&folder, format_args!("more than {MAX_FILES} files")));
         }
     }
     found.sort();

@@ -1,7 +1,7 @@
-//! Ansible's filters, as far as roles for operators use them.
+//! Ansible's filters, as far as operator roles use them.
 //!
 //! See <https://docs.ansible.com/ansible/latest/collections/ansible/builtin/index.html#filter-plugins>. None of them
-//! draws lots, reads the clock or runs anything.
+//! uses randomness, reads the clock or runs programs.
 
 use super::expression::Expression;
 use super::{from_json, refuse, undefined, weigh};
@@ -14,7 +14,7 @@ use regex::Captures;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeSet;
 
-/// Nesting depth of flattened lists.
+/// Nesting limit of flattened lists.
 const DEEPEST: usize = 64;
 
 pub(super) fn add(env: &mut Environment<'static>) {
@@ -56,12 +56,12 @@ fn add_conversions(env: &mut Environment<'static>) {
         });
     }
     env.add_filter("from_yaml", |state: &State<'_, '_>, text: Value| match text.as_str() {
-        // What is no text is a value already.
+        // Values other than strings are already parsed.
         None => Ok(text),
         Some(text) => match parses(state, text).and_then(|()| yaml::documents(text).map_err(refuse))?.as_slice() {
             [] => Ok(Value::from(())),
             [document] => Ok(from_json(document)),
-            several => Err(refuse(format!("from_yaml: there are {} documents: use from_yaml_all", several.len()))),
+            several => Err(refuse(format!("from_yaml: the text has {} documents: use from_yaml_all", several.len()))),
         },
     });
     env.add_filter("from_yaml_all", |state: &State<'_, '_>, text: Value| match text.as_str() {
@@ -90,7 +90,7 @@ fn add_conversions(env: &mut Environment<'static>) {
     });
     env.add_filter("string", |state: &State<'_, '_>, value: Value| match value.kind() {
         ValueKind::Undefined => Err(undefined()),
-        // As Python writes them.
+        // In Python's format.
         ValueKind::Bool => Ok(if value.is_true() { "True".to_owned() } else { "False".to_owned() }),
         ValueKind::None => Ok("None".to_owned()),
         _ => weigh(state, &value).map(|()| value.to_string()),
@@ -116,7 +116,7 @@ fn add_texts(env: &mut Environment<'static>) {
     env.add_filter("b64decode", |text: String, options: Kwargs| {
         ignore(&options, &["encoding", "urlsafe"])?;
         let bytes = STANDARD.decode(text.trim()).map_err(|error| refuse(format!("b64decode: {error}")))?;
-        String::from_utf8(bytes).map_err(|_| refuse("b64decode: what it decodes to is no text in UTF-8"))
+        String::from_utf8(bytes).map_err(|_| refuse("b64decode: the decoded bytes are not valid UTF-8"))
     });
     env.add_filter("regex_replace", regex_replace);
     env.add_filter(
@@ -191,7 +191,9 @@ fn add_collections(env: &mut Environment<'static>) {
         let value: Option<String> = options.get("value_name")?;
         options.assert_all_used()?;
         let (key, value) = (key.unwrap_or_else(|| "key".into()), value.unwrap_or_else(|| "value".into()));
-        let Json::Object(fields) = to_json(state, &map)? else { return Err(refuse("dict2items: it is no map")) };
+        let Json::Object(fields) = to_json(state, &map)? else {
+            return Err(refuse("dict2items: the value must be a map"));
+        };
         let item = |(name, field): (String, Json)| {
             Json::Object([(key.clone(), name.into()), (value.clone(), field)].into_iter().collect())
         };
@@ -254,7 +256,7 @@ fn defined(value: Value) -> Result<Value, Error> {
     if value.is_undefined() { Err(undefined()) } else { Ok(value) }
 }
 
-/// Accepts options that change nothing here.
+/// Accepts options without effect here.
 fn ignore(options: &Kwargs, names: &[&str]) -> Result<(), Error> {
     names.iter().try_for_each(|name| options.get::<Option<Value>>(name).map(drop))
 }
@@ -267,7 +269,7 @@ fn parse_int(text: &str, base: u32) -> Option<i64> {
     whole.or_else(|| text.parse::<f64>().ok().filter(|float| base == 10 && float.is_finite()).map(|float| float as i64))
 }
 
-/// Writes JSON as Python does: with spaces behind commas and colons.
+/// Formats JSON as Python does: with spaces after commas and colons.
 fn python_json(value: &Json) -> String {
     match value {
         Json::Array(items) => format!("[{}]", items.iter().map(python_json).collect::<Vec<_>>().join(", ")),
@@ -294,7 +296,7 @@ fn regex_of(state: &State<'_, '_>, pattern: &str, options: &Kwargs) -> Result<Ex
     Expression::new(state, pattern, flag("ignorecase")?, flag("multiline")?)
 }
 
-/// The filter `regex_replace`. What it gives is bounded before it is made: a replacement may repeat all of a text.
+/// The filter `regex_replace`. The size of the result is checked in advance: a replacement may repeat the whole text.
 fn regex_replace(
     state: &State<'_, '_>,
     text: String,
@@ -321,7 +323,7 @@ fn regex_replace(
     Ok(out)
 }
 
-/// Turns `\1` and `\g<name>` of Python into `${1}` and `${name}`.
+/// Converts Python's `\1` and `\g<name>` to `${1}` and `${name}`.
 fn replacement(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -371,7 +373,7 @@ fn digest(text: &str, kind: &str) -> Result<String, Error> {
         "sha512" => &ring::digest::SHA512,
         other => {
             return Err(refuse(format!(
-                "the built-in executor has no hash {other}; there are sha1, sha256, sha384, sha512"
+                "the built-in executor does not support hash {other}; supported: sha1, sha256, sha384, sha512"
             )));
         }
     };
@@ -387,10 +389,10 @@ fn maps(state: &State<'_, '_>, value: &Value) -> Result<Vec<Map<String, Json>>, 
             .into_iter()
             .map(|item| match item {
                 Json::Object(map) => Ok(map),
-                other => Err(refuse(format!("combine takes maps, and this is {}", yaml::what(&other)))),
+                other => Err(refuse(format!("combine requires maps, not {}", yaml::what(&other)))),
             })
             .collect(),
-        other => Err(refuse(format!("combine takes maps, and this is {}", yaml::what(&other)))),
+        other => Err(refuse(format!("combine requires maps, not {}", yaml::what(&other)))),
     }
 }
 
@@ -408,7 +410,7 @@ fn combine(into: &mut Map<String, Json>, from: Map<String, Json>, recursive: boo
                 }
                 other => {
                     return Err(refuse(format!(
-                        "combine has no list_merge {other} here; there are replace, keep, append, prepend"
+                        "combine does not support list_merge {other}; supported: replace, keep, append, prepend"
                     )));
                 }
             },
@@ -429,13 +431,13 @@ fn parses(state: &State<'_, '_>, text: &str) -> Result<(), Error> {
     state.consume_fuel(text.len() as u64 / 4)
 }
 
-/// Returns the items of a list, and takes fuel for comparing them.
+/// Returns the items of a list, and charges fuel for comparing them.
 pub(super) fn items(state: &State<'_, '_>, list: &Value) -> Result<Vec<Value>, Error> {
     weigh(state, list)?;
     Ok(list.try_iter()?.collect())
 }
 
-/// Returns the items of a list, each once, that are in another one, or are not.
+/// Returns the distinct items of a list that are, or are not, in another list.
 fn chosen(state: &State<'_, '_>, of: &Value, other: &Value, is_in: bool) -> Result<Vec<Value>, Error> {
     let other: BTreeSet<Value> = items(state, other)?.into_iter().collect();
     let mut known = BTreeSet::new();

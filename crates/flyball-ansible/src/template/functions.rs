@@ -1,4 +1,4 @@
-//! `lookup` and its kin, and the methods of values.
+//! `lookup` and related functions, and methods of values.
 
 use super::check::unknown_lookup;
 use super::{Scope, check_size, refuse, weigh};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub(super) fn add(env: &mut Environment<'static>) {
     env.add_function("lookup", |state: &State<'_, '_>, kind: String, terms: Rest<Value>, options: Kwargs| {
         let found = look_up(state, &kind, &terms, &options)?;
-        // One thing is itself, several are joined, as Ansible does.
+        // As in Ansible, a single result is returned as it is, several are joined.
         match <[Value; 1]>::try_from(found) {
             Ok([one]) => Ok(one),
             Err(found) if found.iter().all(|found| found.as_str().is_some()) => {
@@ -27,8 +27,8 @@ pub(super) fn add(env: &mut Environment<'static>) {
     env.remove_global("debug");
 }
 
-/// Calls a method of Python's. The engine charges what a method gives once that is there, so what may be large is
-/// bounded before.
+/// Calls a Python method. The engine charges a result after its creation, so results that may be large are checked in
+/// advance.
 pub(super) fn method(
     state: &mut State<'_, '_>,
     value: &Value,
@@ -52,22 +52,23 @@ pub(super) fn method(
 fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs) -> Result<Vec<Value>, Error> {
     let scope = scope(state)?;
     let kind = kind.trim_start_matches("ansible.builtin.");
-    let text =
-        |term: &Value| term.as_str().map(str::to_owned).ok_or_else(|| refuse(format!("{kind}: {term} is no text")));
+    let text = |term: &Value| {
+        term.as_str().map(str::to_owned).ok_or_else(|| refuse(format!("{kind}: {term} must be a string")))
+    };
     let mut found = Vec::new();
     for term in terms {
         match kind {
             "template" => {
                 let name = text(term)?;
                 let template = scope.files().iter().find_map(|files| files.templates.get(&name));
-                let (path, template) = template.ok_or_else(|| refuse(format!("there is no template {name}")))?;
+                let (path, template) = template.ok_or_else(|| refuse(format!("template {name} not found")))?;
                 let rendered = scope.render_template(template);
                 found.push(rendered.map_err(|error| refuse(format!("{}: {error}", path.display())))?.into());
             }
             "file" => {
                 let name = text(term)?;
                 let file = scope.files().iter().find_map(|files| files.files.get(&name));
-                let (_, file) = file.ok_or_else(|| refuse(format!("there is no file {name}")))?;
+                let (_, file) = file.ok_or_else(|| refuse(format!("file {name} not found")))?;
                 found.push(file.trim_end().into());
             }
             "env" => {
@@ -88,7 +89,7 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
             other => return Err(refuse(unknown_lookup(other))),
         }
     }
-    // Options of lookups that change nothing here.
+    // Options of lookups without effect here.
     for option in ["wantlist", "errors", "convert_data", "rstrip", "lstrip"] {
         let _: Option<Value> = options.get(option)?;
     }
@@ -98,5 +99,5 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
 
 fn scope(state: &State<'_, '_>) -> Result<Arc<Scope>, Error> {
     let scope = state.lookup("vars").and_then(|vars| vars.downcast_object::<Scope>());
-    scope.ok_or_else(|| refuse("a variable is called vars, which is what lookups need"))
+    scope.ok_or_else(|| refuse("lookups are not available if a variable is named vars"))
 }

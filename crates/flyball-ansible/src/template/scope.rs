@@ -1,4 +1,4 @@
-//! The variables that a template sees, and how it is evaluated.
+//! The variables in scope of a template, and its evaluation.
 
 use super::check::check_operators;
 use super::{
@@ -14,23 +14,23 @@ use std::io;
 use std::mem::take;
 use std::sync::{Arc, LazyLock};
 
-/// Placeholder for an omitted argument. Drawn anew in each process, so that nobody can write it; it is never shown.
+/// Placeholder for an omitted argument. Random per process, so that templates cannot contain it; never shown.
 pub(crate) static OMIT: LazyLock<String> = LazyLock::new(|| {
     let drawn = ring::rand::generate::<[u8; 16]>(&ring::rand::SystemRandom::new());
     let drawn = drawn.map(ring::rand::Random::expose).unwrap_or_default();
     format!("\u{e0f1}{:032x}\u{e0f2}", u128::from_be_bytes(drawn))
 });
 
-/// Environment variables of the operator that roles get to see: those that find programs and collections, and say how
-/// to write.
+/// Environment variables of the operator that roles may read by default: those for finding programs and collections,
+/// and for the output format.
 pub(crate) const PASSED: [&str; 8] =
     ["PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "ANSIBLE_CONFIG", "ANSIBLE_COLLECTIONS_PATH"];
 
-/// Nesting depth of variables that refer to one another.
+/// Nesting limit of variables that refer to one another.
 const DEEPEST: usize = 24;
 
-/// The stack for a template with namespaces, of which memory is taken as it is needed: enough for a value that is
-/// nested as deep as [`FUEL`](super::FUEL) lasts.
+/// The stack size for a template with namespaces, with memory allocated on demand: sufficient for the deepest value
+/// that [`FUEL`](super::FUEL) permits.
 const NAMESPACE_STACK_BYTES: usize = 256 << 20;
 
 /// A variable.
@@ -42,23 +42,23 @@ pub(crate) enum Var {
     Template(Arc<Json>),
 }
 
-/// Variables by their names.
+/// Variables by name.
 pub(crate) type Vars = BTreeMap<String, Var>;
 
-/// Creates variables of a map whose texts are templates.
+/// Creates variables from a map whose strings are templates.
 pub(crate) fn templates<'a>(fields: impl IntoIterator<Item = (&'a String, &'a Json)>) -> Vars {
     fields.into_iter().map(|(name, value)| (name.clone(), Var::Template(Arc::new(value.clone())))).collect()
 }
 
-/// Creates variables of a map that is data.
+/// Creates variables from a map of data.
 pub(crate) fn data(fields: impl IntoIterator<Item = (String, Json)>) -> Vars {
     fields.into_iter().map(|(name, value)| (name, Var::Data(Arc::new(value)))).collect()
 }
 
-/// The variables at one point of a run.
+/// The variables in scope at one point of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
-    /// The strongest first.
+    /// In order of precedence.
     layers: Vec<Arc<Vars>>,
     files: Vec<Arc<Files>>,
     evaluation: Mutex<Evaluation>,
@@ -67,26 +67,26 @@ pub(crate) struct Scope {
 
 #[derive(Debug, Default)]
 struct Evaluation {
-    /// Values of variables that were evaluated.
+    /// Cached values of evaluated variables.
     known: BTreeMap<String, Value>,
-    /// Variables that are being evaluated, and the templates around them.
+    /// Variables being evaluated, and the enclosing templates.
     resolving: Vec<String>,
-    /// Names that were asked for and do not exist.
+    /// Undefined names that were used.
     missed: BTreeSet<String>,
 }
 
 impl Scope {
-    /// Creates a scope of layers of variables, the strongest first, and the folders in which files are found.
+    /// Creates a scope from layers of variables in order of precedence, and the folders of files.
     pub(crate) fn new(layers: Vec<Arc<Vars>>, files: Vec<Arc<Files>>) -> Arc<Self> {
         Self::within(Arc::default(), layers, files)
     }
 
-    /// The same within the budget of a run.
+    /// The same with the budget of a run.
     pub(crate) fn within(budget: Arc<Budget>, layers: Vec<Arc<Vars>>, files: Vec<Arc<Files>>) -> Arc<Self> {
         Arc::new(Self { layers, files, evaluation: Mutex::default(), budget })
     }
 
-    /// Returns true if roles get to see a variable of the environment.
+    /// Returns true if roles may read an environment variable.
     pub(super) fn sees(&self, variable: &str) -> bool {
         PASSED.contains(&variable) || self.budget.environment.contains(variable)
     }
@@ -115,7 +115,7 @@ impl Scope {
         })
     }
 
-    /// Evaluates a text: to the value of its expression if it is nothing else, or to a text.
+    /// Evaluates a text: to a typed value if it is a single expression, else to a string.
     pub(crate) fn render_text(self: &Arc<Self>, text: &str) -> Result<Json, String> {
         if !is_template(text) {
             return Ok(text.into());
@@ -126,7 +126,7 @@ impl Scope {
         }
     }
 
-    /// Evaluates a text that remains one.
+    /// Evaluates a text to a string.
     pub(crate) fn render_template(self: &Arc<Self>, text: &str) -> Result<String, String> {
         let render = |engine: &Environment<'static>| {
             let mut out = Bounded(Vec::new());
@@ -136,7 +136,7 @@ impl Scope {
             String::from_utf8(out.0).map_err(|error| super::refuse(error.to_string()))
         };
         self.strictly(text, |engine| match ["{%", "set", "namespace"].iter().all(|part| text.contains(part)) {
-            // Each turn of a loop may nest a namespace once more, and its fuel is all that ends that.
+            // Each iteration of a loop may nest a namespace one level deeper, limited only by fuel.
             true => stacker::grow(NAMESPACE_STACK_BYTES, || render(engine)),
             false => render(engine),
         })
@@ -149,16 +149,16 @@ impl Scope {
         Ok(value)
     }
 
-    /// Returns whether a condition holds.
+    /// Returns true if a condition holds.
     pub(crate) fn holds(self: &Arc<Self>, condition: &Json) -> Result<bool, String> {
         match condition {
             Json::Bool(truth) => Ok(*truth),
             Json::String(text) => {
-                // Braces around a condition are superfluous, and common.
+                // Braces around a condition are superfluous, but common.
                 let expression = sole_expression(text).unwrap_or(text);
                 Ok(truth(&self.value(expression)?))
             }
-            other => Err(format!("the condition is {}, and an expression is expected", crate::yaml::what(other))),
+            other => Err(format!("the condition must be an expression, not {}", crate::yaml::what(other))),
         }
     }
 
@@ -174,7 +174,7 @@ impl Scope {
         }
     }
 
-    /// Evaluates something, and takes a variable that is missing for a mistake unless the text counts with it.
+    /// Evaluates a template; an undefined variable is an error unless the template handles it.
     fn strictly<T>(
         &self,
         text: &str,
@@ -183,14 +183,11 @@ impl Scope {
         let around = {
             let mut evaluation = self.evaluation();
             if evaluation.resolving.len() > DEEPEST {
-                return Err(format!(
-                    "variables refer to one another without an end: {}",
-                    evaluation.resolving.join(" → ")
-                ));
+                return Err(format!("variables refer to one another infinitely: {}", evaluation.resolving.join(" → ")));
             }
             take(&mut evaluation.missed)
         };
-        // What is evaluated for another template is part of it.
+        // A nested evaluation belongs to the enclosing template.
         let is_outermost = self.evaluation().resolving.is_empty();
         let evaluate = || {
             self.budget.charge((text.len() / BYTES_PER_FUEL) as u64).map_err(super::refuse)?;
@@ -211,7 +208,7 @@ impl Scope {
         }
     }
 
-    /// Returns what a variable is, evaluated.
+    /// Returns the evaluated value of a variable.
     pub(super) fn variable(self: &Arc<Self>, name: &str) -> Option<Value> {
         if let Some(known) = self.evaluation().known.get(name) {
             return Some(known.clone());
@@ -226,7 +223,7 @@ impl Scope {
                     return Some(Value::from(super::refuse(format!("the variable {name} refers to itself"))));
                 }
                 self.evaluation().resolving.push(name.to_owned());
-                // Rendering recurses, so the depth is checked before it.
+                // Rendering recurses, so the depth is checked in advance.
                 let rendered = super::weight(template).and_then(|_| self.render(template));
                 self.evaluation().resolving.pop();
                 match rendered.and_then(|rendered| self.charge(&rendered).map(|()| rendered)) {
@@ -239,7 +236,7 @@ impl Scope {
         Some(value)
     }
 
-    /// Charges the work of going through a value. Every value that comes from or becomes a variable passes here.
+    /// Charges the traversal of a value. Every value read from or stored in a variable is charged here.
     fn charge(&self, value: &Json) -> Result<(), String> {
         self.budget.charge(weight(value)?)
     }
@@ -249,13 +246,13 @@ impl Scope {
     }
 }
 
-/// A text that ends where it would become too long.
+/// A string that is truncated at the size limit.
 struct Bounded(Vec<u8>);
 
 impl io::Write for Bounded {
     fn write(&mut self, part: &[u8]) -> io::Result<usize> {
         if self.0.len() + part.len() > MAX_OUTPUT_BYTES {
-            return Err(io::Error::other(format!("a template gives more than {MAX_OUTPUT_BYTES} bytes")));
+            return Err(io::Error::other(format!("the output of a template exceeds {MAX_OUTPUT_BYTES} bytes")));
         }
         self.0.extend_from_slice(part);
         Ok(part.len())
@@ -266,7 +263,7 @@ impl io::Write for Bounded {
     }
 }
 
-/// Returns true if Ansible takes a value for true: texts by what they say.
+/// Returns the truth of a value as in Ansible: strings by their content.
 fn truth(value: &Value) -> bool {
     match value.as_str() {
         Some(text) => crate::yaml::truth(&text.into()).unwrap_or(!text.is_empty()),
@@ -281,7 +278,7 @@ impl Object for Scope {
 
     fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Value> {
         match name {
-            // Variables under names that are computed.
+            // Variables with computed names.
             "vars" | "hostvars" if !self.layers.iter().any(|layer| layer.contains_key(name)) => {
                 Some(Value::from_dyn_object(self.clone()))
             }

@@ -1,4 +1,4 @@
-//! Ansible's tests: what stands behind `is`.
+//! Ansible's tests, used with `is`.
 
 use super::expression::Expression;
 use super::filters::items;
@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 pub(super) fn add(env: &mut Environment<'static>) {
-    // Of what a task registered.
+    // Tests of registered results.
     let flag = |result: &Value, name: &str| result.get_attr(name).is_ok_and(|flag| flag.is_true());
     for name in ["failed", "failure"] {
         env.add_test(name, move |result: Value| flag(&result, "failed"));
@@ -66,7 +66,7 @@ fn all_in(state: &State<'_, '_>, list: &Value, of: &Value) -> Result<bool, Error
     Ok(items(state, list)?.iter().all(|item| of.contains(item)))
 }
 
-/// Compares versions number by number; what follows the numbers counts as text.
+/// Compares versions number by number; the rest is compared as text.
 fn compare(version: &str, other: &str, operator: &str) -> Result<bool, Error> {
     let parts = |version: &str| -> Vec<(u64, String)> {
         let parts = version.trim_start_matches('v').split(['.', '-', '+']).map(str::to_owned);
@@ -86,6 +86,6 @@ fn compare(version: &str, other: &str, operator: &str) -> Result<bool, Error> {
         "<=" | "le" => order != Ordering::Greater,
         ">" | "gt" => order == Ordering::Greater,
         ">=" | "ge" => order != Ordering::Less,
-        other => return Err(refuse(format!("{other} does not compare versions"))),
+        other => return Err(refuse(format!("{other} is not a comparison operator for versions"))),
     })
 }

@@ -1,4 +1,4 @@
-//! The cost of making variables grows no faster than the spec: twice as much takes about twice the CPU time.
+//! The cost of creating variables is linear in the size of the spec.
 
 use super::{Names, explain, of};
 use crate::watches::Watch;
@@ -6,10 +6,10 @@ use flyball::GroupVersionKind;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// Factor of time for twice as much.
+/// Maximum ratio of CPU times for twice the size.
 const RATIO: f64 = 2.5;
 
-/// A spec of a size, and the size at which it takes some milliseconds.
+/// A spec by size, and a size that takes some milliseconds.
 type Shape = (&'static str, usize, fn(usize) -> Value);
 
 fn fields(count: usize, name: impl Fn(usize) -> String) -> Value {
@@ -34,15 +34,15 @@ const SHAPES: &[Shape] = &[
     ("levels", 50, |n| json!({"levels": vec![(0..n).fold(json!(1), |inner, _| json!({"aB": inner})); 100]})),
 ];
 
-/// The CPU time that this thread has taken.
+/// The CPU time of this thread.
 fn cpu() -> Duration {
-    // The kernel counts when a thread gives way, else every few milliseconds.
+    // The kernel updates the time when a thread yields, else every few milliseconds.
     std::thread::yield_now();
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// Returns the least CPU time that it takes to make variables of a spec and to name the fields that became none.
+/// Returns the minimum CPU time for creating the variables of a spec and listing its rejected fields.
 fn cost(spec: &Value) -> Duration {
     let gvk = GroupVersionKind::new("example.com", "v1", "Shop");
     let watch = Watch { gvk, snake_case: true, ..Watch::default() };
@@ -63,7 +63,7 @@ fn cost(spec: &Value) -> Duration {
 fn twice_as_much_takes_about_twice_as_long() {
     let mut worst = Vec::new();
     for (name, size, spec) in SHAPES {
-        // A loaded machine may spoil a measurement, though hardly three.
+        // On a loaded machine, one measurement may be wrong, but hardly three.
         let measured = (0..3).map(|_| {
             let [once, twice] = [*size, 2 * size].map(|size| cost(&spec(size)));
             (twice.as_secs_f64() / once.as_secs_f64(), once, twice)

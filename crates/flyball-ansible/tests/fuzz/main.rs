@@ -1,7 +1,7 @@
-//! Bad `watches.yaml`, playbooks, roles and specs: none makes the library panic, hang or grow.
+//! Malformed `watches.yaml`, playbooks, roles and specs: none makes the library panic, hang or exhaust memory.
 //!
-//! The loop and its mutations are those of `flyball-server`; `engine.rs` there describes how a run goes.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+//! The loop and its mutations are those of `flyball-server`; `engine.rs` there describes a run.
+#![expect(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 #[path = "../../../flyball-server/tests/fuzz/engine.rs"]
 mod engine;

@@ -5,11 +5,11 @@ use flyball_ansible::{Executor, Watches, operator};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A function of the input, which is the content of files of a project.
+/// A target; the input is the content of project files.
 pub(crate) struct Target {
     name: &'static str,
     seeds: fn() -> Vec<&'static str>,
-    /// The files that the input is the content of, one after the other.
+    /// The files that receive the input, one after the other.
     files: &'static [&'static str],
 }
 
@@ -42,7 +42,7 @@ impl engine::Target for Target {
     }
 }
 
-/// The words of a message after the path of the file that it names.
+/// The first words of a message after its file path.
 fn outline(message: &str) -> String {
     let words = message.split(' ').filter(|word| !word.contains('/'));
     let words = words.flat_map(|word| word.split(|c: char| !c.is_ascii_alphabetic())).filter(|word| word.len() > 1);
@@ -52,7 +52,7 @@ fn outline(message: &str) -> String {
 /// A role and a playbook.
 const WATCHES: &str = "- {group: shop.example.com, version: v1, kind: Shop, role: roles/shop}\n\
                        - {group: shop.example.com, version: v1, kind: Mall, playbook: playbook.yml}\n";
-/// The tasks of a role that does little.
+/// The tasks of a minimal role.
 pub(crate) const ROLE: &str = "- debug: {msg: '{{ title }}'}\n";
 
 /// Creates a project with one role and one playbook.
@@ -115,7 +115,7 @@ pub(crate) fn playbooks() -> Target {
     }
 }
 
-/// What is read of a role and a project besides tasks: defaults, variables, templates, definitions.
+/// Other files of a role and a project: defaults, variables, templates, CRDs.
 pub(crate) fn role_files() -> Target {
     Target {
         name: "role_files",

@@ -1,6 +1,6 @@
-//! Specs of custom resources, as variables of a role that passes them through all that the executor has.
+//! Specs of custom resources, as variables of a role that uses all features of the executor.
 //!
-//! Invariant: a run ends, well or with a failure that the status names, and the operator goes on.
+//! Invariant: a run ends, successfully or with a failure in the status, and the operator continues.
 
 use crate::engine;
 use crate::targets::project;
@@ -37,7 +37,7 @@ const TASKS: &str = r#"
   ignore_errors: true
 "#;
 
-/// How many turns the loop of the role makes at most.
+/// Maximum number of iterations of the role's loop.
 const MAX_ITEMS: usize = 100;
 
 pub(crate) struct Variables;
@@ -48,7 +48,7 @@ pub(crate) struct World {
     number: u64,
 }
 
-/// How a run ended, if it did, in the words of its condition.
+/// The outcome of a run from its conditions, if it has ended.
 fn ended(object: &DynamicObject) -> Option<String> {
     let conditions = object.data["status"]["conditions"].as_array()?;
     let is_end =
@@ -87,7 +87,7 @@ impl engine::Target for Variables {
 
     async fn play(&self, world: &mut World, input: &[u8]) -> String {
         let Ok(mut spec) = serde_json::from_slice::<Value>(input) else { return "no JSON".into() };
-        // What ends a long loop is the time that a run may take, and in a simulation none passes.
+        // A long loop is only ended by the time limit, and simulated time does not advance.
         spec.get_mut("items").and_then(Value::as_array_mut).into_iter().for_each(|items| items.truncate(MAX_ITEMS));
         world.number += 1;
         let name = format!("p{}", world.number);
@@ -102,7 +102,7 @@ impl engine::Target for Variables {
             let found = world.shops.get(&name).await.unwrap();
             match ended(&found) {
                 Some(how) => break how,
-                None => assert!(waited < 600, "the run came to no end: {}", found.data["status"]),
+                None => assert!(waited < 600, "the run did not end: {}", found.data["status"]),
             }
             waited += 1;
             tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,5 +1,6 @@
-//! The real `ansible-playbook`. These tests run where `FLYBALL_TEST_ANSIBLE` is set, an `ansible-playbook` is on the
-//! `PATH`, and it has the collection `kubernetes.core` with Python's `kubernetes`; in real time, for it is a process.
+//! The real `ansible-playbook`. These tests run if `FLYBALL_TEST_ANSIBLE` is set, `ansible-playbook` is in `PATH`,
+//! and the collection `kubernetes.core` with Python's `kubernetes` is installed; they use real time, since it is a
+//! process.
 
 use crate::payloads;
 use crate::project::{Project, api, change, condition, shops};
@@ -99,7 +100,7 @@ async fn no_computed_name_of_a_fact_runs_a_command() {
     test.eventually("it is successful", ended).await;
 }
 
-/// Runs an operator for objects that name what is outside of its project, as each of the fields says, and for one that
+/// Runs an operator for objects that refer to files outside of its project in each of the fields, and for one that
 /// does not.
 async fn assert_refused_outside(written: Project, fields: &[&str]) {
     let Some(test) = test_of(written.folder().to_owned()).await else { return };
@@ -123,7 +124,7 @@ async fn assert_refused_outside(written: Project, fields: &[&str]) {
     }
     let objects = api(&test, &shops());
     let shop = |name: &str, spec: &Value| json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec});
-    // However deep the base is, this begins at the root.
+    // The path starts at the root, independent of the depth of the base.
     let relative = PathBuf::from("../".repeat(20)).join(outside.strip_prefix("/").unwrap());
     for field in fields {
         let file = match *field {
@@ -218,7 +219,7 @@ async fn what_is_named_as_it_is_may_lie_elsewhere() {
     assert_refused_outside(Project::role("literal", &tasks), &[]).await;
 }
 
-/// Passes what users write through what needs no collection.
+/// Passes text of users through all features that need no collection.
 const TASKS: &str = r#"
 - set_fact: {helper: '{{ title | default("none") }}'}
 - debug: {msg: '{{ helper }} {{ note | default("") }}'}

@@ -1,4 +1,4 @@
-//! What is wrong is told: before anything runs where that can be known, and in the status where it cannot.
+//! Errors are reported: at load time if possible, otherwise in the status.
 
 use crate::project::{Project, api, change, condition, operator_of, shops};
 use flyball_cluster::testing::Test;
@@ -27,7 +27,7 @@ async fn a_task_that_fails_says_why_and_is_tried_again_with_patience() {
     assert_eq!(condition(&object, "Running")["status"], "False");
     let before = test.requests();
     sleep(Duration::from_secs(3600)).await;
-    assert_eq!(test.requests().since(&before).writes, 0, "a failure that is known is written once");
+    assert_eq!(test.requests().since(&before).writes, 0, "an unchanged failure is written once");
     change(&objects, "corner", json!({"spec": {"size": 2}})).await;
     test.assert_converges().await;
     let object = objects.get("corner").await.unwrap();
@@ -50,8 +50,8 @@ async fn a_run_that_works_too_much_fails_whatever_it_ignores_and_rescues() {
     let failure = condition(&api(&test, &shops()).get("corner").await.unwrap(), "Failure");
     assert_eq!(failure["status"], "True");
     let message = failure["message"].as_str().unwrap_or_default();
-    assert!(message.contains("take more than 8000000 steps: are its lists too long?"), "{failure}");
-    // Nor is it tried again before something changes.
+    assert!(message.contains("limit of 8000000 steps: check for lists that are too long"), "{failure}");
+    // It is not retried before something changes.
     test.assert_converges().await;
 }
 
@@ -69,7 +69,7 @@ async fn what_cannot_be_done_names_its_remedy() {
     check(
         "unforeseen",
         "- k8s: {definition: {apiVersion: v1, kind: '{{ [\"Po\", \"d\"] | join }}{{ size }}', metadata: {name: a}}}",
-        "did not foresee Pod1 of v1",
+        "no permissions for Pod1 of v1",
     )
     .await;
     check("undefined", "- {debug: {msg: 'a {{ nowhere }}'}}", "'nowhere' is undefined").await;
@@ -80,8 +80,18 @@ async fn what_cannot_be_done_names_its_remedy() {
     )
     .await;
     check("refused", "- k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: A_B}}}", "A_B").await;
-    check("status", "- k8s_status: {api_version: v1, kind: Pod, name: x, status: {a: 1}}", "of no other").await;
-    check("late", "- {debug: {}, register: x, until: x is failed, retries: 3, delay: 1}", "never held").await;
+    check(
+        "status",
+        "- k8s_status: {api_version: v1, kind: Pod, name: x, status: {a: 1}}",
+        "only supports the status of the reconciled object",
+    )
+    .await;
+    check(
+        "late",
+        "- {debug: {}, register: x, until: x is failed, retries: 3, delay: 1}",
+        "until was false after all retries",
+    )
+    .await;
     check("items", "- {fail: {msg: 'no {{ item }}'}, loop: [1, 2]}", "One or more items failed: no 1").await;
 }
 
@@ -93,7 +103,7 @@ async fn what_no_retry_mends_is_tried_again_when_something_changes() {
         (
             "refused-kind",
             "- k8s: {definition: {apiVersion: v1, kind: '{{ text }}', metadata: {name: a}}}".into(),
-            "no apiVersion and kind",
+            "invalid apiVersion",
         ),
         ("refused-name", map("{name: 'a-{{ text }}'}"), "invalid name of an object"),
         (
@@ -109,7 +119,7 @@ async fn what_no_retry_mends_is_tried_again_when_something_changes() {
         let folder = written.folder().to_owned();
         let test = Test::of(move || operator_of(&folder)).start().await;
         test.apply(&SHOP.replace("size: 1", "size: 1, text: a/../b")).await;
-        // Whatever is tried again and fails again, is no rest.
+        // A failure that is retried forever would prevent convergence.
         test.assert_converges().await;
         let objects = api(&test, &shops());
         let failure = condition(&objects.get("corner").await.unwrap(), "Failure");
@@ -130,7 +140,7 @@ async fn objects_of_others_are_not_taken_over() {
     test.apply(SHOP).await;
     sleep(Duration::from_secs(5)).await;
     let message = condition(&api(&test, &shops()).get("corner").await.unwrap(), "Failure")["message"].clone();
-    assert!(message.as_str().unwrap().contains("was not made by"), "{message}");
+    assert!(message.as_str().unwrap().contains("was not created by"), "{message}");
     let maps = test.api::<ConfigMap>().list(&ListParams::default()).await.unwrap();
     let mine = maps.items.into_iter().find(|map| map.metadata.name.as_deref() == Some("mine")).unwrap();
     assert_eq!(mine.data.unwrap()["a"], "c");
@@ -142,24 +152,24 @@ fn what_is_not_known_is_found_when_a_role_is_read() {
         let error = Project::role(name, tasks).refused().to_string();
         assert!(error.contains("roles/a/tasks/main.yml: ") && error.contains(expected), "{error}");
     };
-    check("module", "- {name: x, shell: ls}", "task \"x\": the built-in executor has no module shell");
-    check("keyword", "- {name: x, debug: {}, strategy: free}", "no keyword strategy");
-    check("argument", "- {k8s: {definition: {}, stat: absent}}", "task number 1: k8s has an argument stat");
+    check("module", "- {name: x, shell: ls}", "task \"x\": the built-in executor does not support module shell");
+    check("keyword", "- {name: x, debug: {}, strategy: free}", "not support keyword strategy");
+    check("argument", "- {k8s: {definition: {}, stat: absent}}", "task number 1: k8s: unsupported argument stat");
     check("filter", "- {debug: {msg: '{{ x | ipaddr }}'}}", "does not support filter ipaddr");
-    check("template", "- {debug: {msg: '{{ x'}}", "no template");
-    check("condition", "- {debug: {}, when: x ==}", "when: it is no template");
-    check("loop", "- {debug: {}, with_fileglob: '*'}", "no such loop");
-    check("import", "- import_tasks: none.yml", "there is no file");
-    check("include", "- include_tasks: none.yml", "there is no file");
-    check("role", "- import_role: {name: none}", "there is no role none");
-    check("computed-role", "- include_role: {name: '{{ x }}'}", "names no role: say its name as it is");
-    check("computed-import", "- import_role: {name: '{{ x }}'}", "names no role: say its name as it is");
-    check("computed-part", "- include_role: {name: a, tasks_from: '{{ x }}'}", "tasks_from takes no template");
-    check("computed-tasks", "- import_tasks: '{{ x }}'", "import_tasks takes no template");
-    check("itself", "- import_tasks: main.yml", "imports are more than");
+    check("template", "- {debug: {msg: '{{ x'}}", "invalid template");
+    check("condition", "- {debug: {}, when: x ==}", "when: invalid template");
+    check("loop", "- {debug: {}, with_fileglob: '*'}", "not support this loop");
+    check("import", "- import_tasks: none.yml", "not found");
+    check("include", "- include_tasks: none.yml", "not found");
+    check("role", "- import_role: {name: none}", "role none not found");
+    check("computed-role", "- include_role: {name: '{{ x }}'}", "has no literal role name");
+    check("computed-import", "- import_role: {name: '{{ x }}'}", "has no literal role name");
+    check("computed-part", "- include_role: {name: a, tasks_from: '{{ x }}'}", "not support templates in tasks_from");
+    check("computed-tasks", "- import_tasks: '{{ x }}'", "import_tasks does not support templates");
+    check("itself", "- import_tasks: main.yml", "imports are nested deeper than");
     check("async", "- {debug: {}, async: 10}", "async");
-    check("block", "- {block: [], loop: [1]}", "on the tasks within");
-    check("list", "a: b", "a list of tasks is expected");
+    check("block", "- {block: [], loop: [1]}", "on the inner tasks");
+    check("list", "a: b", "must be a list of tasks");
 }
 
 #[test]
@@ -175,7 +185,7 @@ fn a_template_that_is_wrong_is_found_with_its_file() {
     assert!(error.contains("roles/a/defaults/main.yml: a: "), "{error}");
     let files = [("watches.yaml", "- {version: v1, kind: A, role: b}")];
     let error = Project::new("watches", &files).refused().to_string();
-    assert!(error.contains("watches.yaml: entry 1 (A), field role: there is no role b"), "{error}");
+    assert!(error.contains("watches.yaml: entry 1 (A), field role: role b not found"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,7 +235,7 @@ async fn computed_names_of_files_stay_within_the_role() {
         let shop = api(&test, &shops()).get(&format!("shop{number}")).await.unwrap();
         let message = condition(&shop, "Failure")["message"].clone();
         let is_refused =
-            message.as_str().unwrap_or_default().contains("in this role, and a computed name reaches no other");
+            message.as_str().unwrap_or_default().contains("a computed name is limited to files of the role");
         assert_eq!(is_refused, spec != &json!({}), "{spec}: {message}");
         assert_eq!(condition(&shop, "Successful")["status"] == "True", !is_refused, "{spec}: {message}");
     }
@@ -239,7 +249,7 @@ fn roles_of_a_play_have_no_computed_names() {
         ("play.yml", play),
     ];
     let error = Project::new("computed-roles", &files).refused().to_string();
-    assert!(error.contains("play.yml: there is no role {{ x }}"), "{error}");
+    assert!(error.contains("play.yml: role {{ x }} not found"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

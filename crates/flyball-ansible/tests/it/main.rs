@@ -1,11 +1,11 @@
-//! Ansible operators on control planes that run in the tests themselves.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+//! Ansible operators on embedded control planes.
+#![expect(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod ansible;
 mod architecture;
 mod failures;
 mod memcached;
-#[expect(dead_code, reason = "these tests take a sample of it")]
+#[expect(dead_code, reason = "these tests use only a part of it")]
 #[path = "../tenant/payloads.rs"]
 mod payloads;
 mod project;

@@ -116,7 +116,7 @@ async fn a_run_repeats_by_its_seed() {
         test.assert_converges().await;
         test.trace()
     };
-    assert!(play().await == play().await, "two runs from one seed differ");
+    assert!(play().await == play().await, "two runs with the same seed differ");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Projects on disk: those of the tests, and such as are written for one test.
+//! Projects on disk: existing ones, and those created for a single test.
 
 use flyball::{Kind, Operator};
 use flyball_ansible::{Error, Executor, Watches, operator};
@@ -15,7 +15,7 @@ pub(crate) fn operator_of(folder: &Path) -> Operator {
     operator(&Watches::read(folder.join("watches.yaml")).unwrap().repeatable(), Executor::BuiltIn).unwrap()
 }
 
-/// Returns the folder of a project of the tests.
+/// Returns the folder of an existing project.
 pub(crate) fn project(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/projects").join(name)
 }
@@ -25,12 +25,12 @@ pub(crate) fn api(test: &Test, kind: &Kind) -> Api<DynamicObject> {
     Api::namespaced_with(test.client(), test.namespace(), &kind.api_resource())
 }
 
-/// Changes an object as a user would.
+/// Modifies an object as a user would.
 pub(crate) async fn change(api: &Api<DynamicObject>, name: &str, patch: Value) -> DynamicObject {
     api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap()
 }
 
-/// Reads the data of a config map in the namespace of a test; nothing if there is none.
+/// Reads the data of a ConfigMap in the namespace of a test; `None` if it does not exist.
 pub(crate) async fn data(test: &Test, name: &str) -> Value {
     let map = test.api::<ConfigMap>().get_opt(name).await.unwrap();
     map.map_or(Value::Null, |map| serde_json::to_value(map.data.unwrap_or_default()).unwrap())
@@ -42,7 +42,7 @@ pub(crate) fn condition(object: &DynamicObject, kind: &str) -> Value {
     conditions.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default()
 }
 
-/// Writes a project with one role `a` of these tasks, for the kind `Shop` of the project `shop`.
+/// Writes a project with a role `a` with these tasks, for the kind `Shop` of the project `shop`.
 pub(crate) struct Project(PathBuf);
 
 impl Project {
@@ -68,11 +68,11 @@ impl Project {
         &self.0
     }
 
-    /// Says why no operator can be made of it.
+    /// Returns the error of creating the operator.
     pub(crate) fn refused(&self) -> Error {
         match Watches::read(self.0.join("watches.yaml")).and_then(|watches| operator(&watches, Executor::BuiltIn)) {
             Err(error) => error,
-            Ok(_) => panic!("an operator was made of {}", self.0.display()),
+            Ok(_) => panic!("an operator was created from {}", self.0.display()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What users write makes no objects of other kinds than a role means, and what is not to be logged stays hidden.
+//! Text of users creates no objects of unintended kinds, and output with `no_log` stays hidden.
 
 use crate::project::{Project, api, condition, operator_of, shops};
 use flyball_cluster::testing::Test;
@@ -9,7 +9,7 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// A role with rights for kinds that it makes only if it is told to, and a template into which users can write
+/// A role with permissions for kinds that it creates only on request, and a template into which users can inject
 /// documents.
 const TASKS: &str = r#"
 - name: what the role makes itself
@@ -40,7 +40,7 @@ async fn start(name: &str, watches: &str) -> Test {
     test
 }
 
-/// Applies an object whose title ends the document it stands in, and begins another.
+/// Applies an object whose title ends its document and starts another.
 async fn inject(test: &Test, name: &str, document: &str) {
     let spec = json!({"title": format!("x\n---\n{document}\n")});
     let object = json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec});
@@ -76,7 +76,7 @@ async fn documents_of_users_make_nothing_elsewhere_and_give_no_rights() {
     assert!(test.api::<RoleBinding>().get_opt("planted").await.unwrap().is_none());
     assert!(Api::<Namespace>::all(client.clone()).get_opt("planted").await.unwrap().is_none());
     assert!(Api::<ConfigMap>::namespaced(client.clone(), "shared").get_opt("planted").await.unwrap().is_none());
-    // In its own namespace, a template may make what it will; and a task makes what it names.
+    // In its own namespace, a template may create any object; and a task may create the objects that it names.
     assert_eq!(condition(&objects.get("good").await.unwrap(), "Successful")["status"], "True");
     assert!(test.api::<ConfigMap>().get_opt("second").await.unwrap().is_some());
     assert!(Api::<Namespace>::all(client).get_opt("of-good").await.unwrap().is_some());
@@ -121,7 +121,7 @@ async fn no_log_holds_for_all_that_is_within() {
     role("applied", "- include_tasks: {file: more.yml, apply: {no_log: true}}", true).await;
     role("import-role", "- {import_role: {name: b}, no_log: true}", true).await;
     role("include-role", "- {include_role: {name: b}, no_log: true}", true).await;
-    // What a loop goes through is told by a template, which fails before there is an item.
+    // The items of a loop come from a template, which fails before the first item.
     let failing = "{debug: {msg: a}, loop: \"{{ ['a'] | select('search', 'SECRET(') | list }}\"}";
     role("loop", &format!("- {{block: [{failing}], no_log: true}}"), true).await;
     role("loop-said", &format!("- {failing}"), false).await;

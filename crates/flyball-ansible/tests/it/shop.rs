@@ -1,4 +1,4 @@
-//! A role that uses most of what the built-in executor has.
+//! A role that uses most features of the built-in executor.
 
 use crate::project::{api, change, condition, data, operator_of, project, shops};
 use flyball::Operator;
@@ -57,7 +57,7 @@ async fn a_role_with_loops_blocks_templates_and_includes_runs() {
     assert_eq!(data(&test, "corner-state").await["state"], "closed: closed");
     let shop = shops.get("corner").await.unwrap();
     assert_eq!(shop.data["status"]["state"], "closed: closed");
-    assert_eq!(condition(&shop, "Successful")["status"], "True", "what is rescued has not failed");
+    assert_eq!(condition(&shop, "Successful")["status"], "True", "a rescued failure is not a failure");
     test.assert_idempotent().await;
 }
 

@@ -1,4 +1,4 @@
-//! A role of the kind that books about operators have: included files, texts in braces, defaults.
+//! A typical role from books about operators: included files, templates in strings, defaults.
 
 use crate::project::{api, change, condition, operator_of, project};
 use flyball::{Kind, Operator};

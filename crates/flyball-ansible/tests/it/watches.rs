@@ -1,4 +1,4 @@
-//! What `watches.yaml` may say, each in its effect.
+//! The fields of `watches.yaml` and their effects.
 
 use crate::project::{Project, api, change, condition, data, operator_of, shops};
 use flyball::Kind;
@@ -22,7 +22,7 @@ const PAGE: &str = "
       data: {word: '{{ first_word | default(firstWord | default(\"none\")) }}'}
 ";
 
-/// Creates a test of a project whose entry says this on top.
+/// Creates a test of a project whose entry has these additional fields.
 fn test_of(name: &str, says: &str, tasks: &str) -> Setup {
     let watches = format!("- {{group: shop.example.com, version: v1, kind: Shop, role: a{says}}}\n");
     let written = Project::new(name, &[("watches.yaml", &watches), ("roles/a/tasks/main.yml", tasks)]);
@@ -94,7 +94,10 @@ async fn an_object_may_say_its_own_period() {
     change(&objects, "corner", json!({"metadata": {"annotations": {period: "soon"}}})).await;
     sleep(Duration::from_secs(5)).await;
     let failure = condition(&objects.get("corner").await.unwrap(), "Failure");
-    assert!(failure["message"].as_str().unwrap().contains("is \"soon\", and a duration such as 30s"), "{failure}");
+    assert!(
+        failure["message"].as_str().unwrap().contains("is \"soon\", but must be a duration such as 30s"),
+        "{failure}"
+    );
     change(&objects, "corner", json!({"metadata": {"annotations": {period: "10s"}}})).await;
     sleep(Duration::from_secs(5)).await;
     assert_eq!(condition(&objects.get("corner").await.unwrap(), "Failure")["status"], "False");

@@ -1,6 +1,6 @@
-//! A tenant who may write only custom resources of one namespace, and sends what could harm the operator or its
+//! A tenant who may only write custom resources in one namespace sends payloads that could harm the operator or its
 //! neighbors.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod payloads;
 #[path = "../../../flyball-cluster/tests/tenant/suite.rs"]
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use suite::{Latencies, Suite};
 
-/// A role that passes what users write through everything that the executor has, without care.
+/// A role that passes text of users through all features of the executor, without validation.
 const TASKS: &str = r#"
 - set_fact: {helper: '{{ title | default("none") }}'}
 - debug: {msg: '{{ helper }} {{ note | default("") }}'}
@@ -112,7 +112,7 @@ async fn a_tenant_harms_neither_the_operator_nor_its_neighbors() {
         let shop: DynamicObject = serde_json::from_value(shop(&format!("p{number}"), spec)).unwrap();
         shops.create(&PostParams::default(), &shop).await.unwrap();
     }
-    // Others are served while all of these fail or succeed.
+    // Other objects are reconciled while all of these fail or succeed.
     let attacked = suite.latencies(&kind, neighbors("attacked"), async |object| is_successful(object)).await;
     Latencies::print(&calm, &attacked, payloads.len(), "Ansible");
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -121,10 +121,10 @@ async fn a_tenant_harms_neither_the_operator_nor_its_neighbors() {
     for object in &all {
         let name = object.metadata.name.as_deref().unwrap();
         let ended = is_successful(object) || condition(object, "Failure")["status"] == "True";
-        assert!(ended, "{name} came to no end: {}", object.data);
+        assert!(ended, "{name} did not end: {}", object.data);
     }
     let refused = all.iter().filter(|object| condition(object, "VariablesAccepted")["status"] == "False").count();
-    assert!(refused >= payloads::count_of_names(), "{refused} objects say that names were refused");
+    assert!(refused >= payloads::count_of_names(), "{refused} objects report rejected names");
     assert!(!canary.exists(), "a command ran");
     suite.assert_harmless(|_| false).await;
 }

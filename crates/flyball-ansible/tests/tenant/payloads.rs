@@ -1,4 +1,4 @@
-//! What a tenant sends: specs, made from tables.
+//! The payloads of a tenant: specs generated from tables.
 
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -67,12 +67,12 @@ const DOCUMENTS: [&str; 10] = [
     "x\n---\n[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
 ];
 
-/// The file that a command would make.
+/// The file that an injected command would create.
 pub(crate) fn canary() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("tenant-canary")
 }
 
-/// The spellings of a name: snake, camel, capitalized and mixed case.
+/// Spellings of a name: snake, camel, capitalized and mixed case.
 fn spellings(name: &str) -> [String; 4] {
     let capital = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
     let words: Vec<&str> = name.split('_').filter(|word| !word.is_empty()).collect();
@@ -81,9 +81,9 @@ fn spellings(name: &str) -> [String; 4] {
     [name.to_owned(), camel, capitals, words.iter().map(|word| capital(word)).collect::<Vec<_>>().join("_")]
 }
 
-/// How many objects have names at the top that are refused, at the least.
+/// Minimum number of objects with rejected names at the top level.
 pub(crate) fn count_of_names() -> usize {
-    // Some spellings of roles' own names are other names.
+    // Some spellings of roles' own names are different names.
     NAMES.len() * 3
 }
 

@@ -1,19 +1,19 @@
-//! Charts as `.tgz`: unpacked in memory, within bounds, and nothing outside of the chart's folder.
+//! Charts as `.tgz`: extracted in memory, within limits, and without files outside of the chart's folder.
 //!
-//! The bounds are those of the whole chart: archives of subcharts within an archive take from what is left.
+//! The limits are for the whole chart: archives of subcharts within an archive share them.
 
 use super::{ChartError, File};
 use flate2::read::MultiGzDecoder;
 use std::io::Read;
 
-/// The largest file of a chart; the bound is Helm's.
+/// Size limit of a file, as in Helm.
 pub(super) const MAX_FILE_BYTES: u64 = 5 << 20;
-/// The most that all files of a chart may have; the bound is Helm's.
+/// Size limit of all files, as in Helm.
 pub(super) const MAX_CHART_BYTES: u64 = 100 << 20;
-/// Files of a chart with its subcharts.
+/// Limit of files of a chart with its subcharts.
 const MAX_FILES: usize = 50_000;
 
-/// The rest of the limits for the archives of a chart.
+/// The remaining limits for the archives of a chart.
 #[derive(Debug)]
 pub(super) struct Left {
     bytes: u64,
@@ -65,7 +65,7 @@ pub(super) fn files(bytes: &[u8], left: &mut Left) -> Result<Vec<File>, ChartErr
     Ok(files)
 }
 
-/// The path below the chart's folder.
+/// Returns the path relative to the chart's folder.
 fn inner_path(name: &str) -> Result<String, String> {
     let delimiter = if name.contains('\\') { '\\' } else { '/' };
     let mut parts = name.split(delimiter);
@@ -97,7 +97,7 @@ fn inner_path(name: &str) -> Result<String, String> {
     Ok(clean.join("/"))
 }
 
-/// Drops the byte order mark that some editors write.
+/// Removes a byte order mark.
 pub(super) fn without_mark(data: Vec<u8>) -> Vec<u8> {
     match data.strip_prefix(b"\xef\xbb\xbf") {
         Some(rest) => rest.to_vec(),

@@ -1,12 +1,12 @@
-//! `.helmignore`: which files of a folder are no part of the chart.
+//! `.helmignore`: files that are excluded from a chart.
 //!
-//! See <https://helm.sh/docs/chart_template_guide/helm_ignore_file/>. As in Helm, a rule with `!` makes everything that
-//! it does not match ignored.
+//! See <https://helm.sh/docs/chart_template_guide/helm_ignore_file/>. As in Helm, a rule with `!` excludes all files
+//! that do not match it.
 
 use super::ChartError;
 use crate::glob::path_match;
 
-/// The rules, of which the first that applies decides.
+/// The rules; the first match decides.
 #[derive(Default)]
 pub(super) struct Rules(Vec<Rule>);
 
@@ -14,11 +14,11 @@ struct Rule {
     pattern: String,
     negate: bool,
     only_folders: bool,
-    /// The pattern is for the path, not for the name alone.
+    /// The pattern is matched with the path, not only with the file name.
     is_path: bool,
 }
 
-/// No chart needs files of editors and of the system among its templates.
+/// Hidden files in `templates/` are always excluded, as in Helm.
 const HIDDEN_TEMPLATES: &str = "templates/.?*";
 
 impl Rules {

@@ -49,7 +49,7 @@ pub(super) fn from_archive(bytes: &[u8], helm: HelmVersion) -> Result<Chart, Cha
     nested(archive::files(bytes, &mut left)?, 0, &mut left, helm)
 }
 
-/// An error of the operating system in the words of Go.
+/// Formats an error of the operating system as Go does.
 pub(crate) fn message(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "no such file or directory".to_owned(),
@@ -59,7 +59,7 @@ pub(crate) fn message(error: &std::io::Error) -> String {
     }
 }
 
-/// Reads a folder, without what `.helmignore` names.
+/// Reads a folder, except files that `.helmignore` excludes.
 fn folder(top: &Path) -> Result<Vec<File>, ChartError> {
     let rules = match std::fs::read(top.join(".helmignore")) {
         Ok(bytes) => Rules::parse(&String::from_utf8_lossy(&bytes))?,

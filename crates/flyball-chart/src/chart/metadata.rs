@@ -1,4 +1,4 @@
-//! `Chart.yaml`: what a chart says of itself.
+//! `Chart.yaml`: the metadata of a chart.
 
 use super::ChartError;
 use crate::helm::HelmVersion;
@@ -13,33 +13,33 @@ use std::collections::BTreeMap;
 pub struct Metadata {
     /// The name.
     pub name: String,
-    /// The project's page.
+    /// URL of the project.
     pub home: String,
-    /// Pages of the project's source.
+    /// URLs of the source code.
     pub sources: Vec<String>,
     /// The version of the chart.
     pub version: String,
-    /// One sentence about it.
+    /// One-sentence description.
     pub description: String,
-    /// Words to find it by.
+    /// Keywords.
     pub keywords: Vec<String>,
     /// Maintainers.
     pub maintainers: Vec<Maintainer>,
-    /// A picture's page.
+    /// URL of an icon.
     pub icon: String,
     /// `v2`, or `v1` for charts of Helm 2.
     pub api_version: String,
     /// Path of the value in the parent that enables it.
     pub condition: String,
-    /// Tags that switch it.
+    /// Tags that enable it.
     pub tags: String,
-    /// The version of what the chart installs.
+    /// The version of the application.
     pub app_version: String,
-    /// Nobody should use it any more.
+    /// True if the chart is deprecated.
     pub deprecated: bool,
-    /// Annotations for other programs.
+    /// Annotations.
     pub annotations: BTreeMap<String, String>,
-    /// The versions of Kubernetes that it is for.
+    /// Constraint on the Kubernetes version.
     pub kube_version: String,
     /// Its subcharts.
     pub dependencies: Vec<Dependency>,
@@ -47,18 +47,18 @@ pub struct Metadata {
     pub chart_type: String,
 }
 
-/// Somebody who maintains a chart.
+/// A maintainer of a chart.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Maintainer {
     /// The name.
     pub name: String,
-    /// The address.
+    /// The email address.
     pub email: String,
-    /// The page.
+    /// The URL.
     pub url: String,
 }
 
-/// A subchart as a chart wants it. See <https://helm.sh/docs/topics/charts/#chart-dependencies>.
+/// A dependency on a subchart. See <https://helm.sh/docs/topics/charts/#chart-dependencies>.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Dependency {
     /// The name; after dependencies are processed, the alias.
@@ -67,19 +67,19 @@ pub struct Dependency {
     pub version: String,
     /// URL of the repository.
     pub repository: String,
-    /// Paths in the values of which the first boolean decides whether it is wanted.
+    /// Paths in the values; the first boolean enables or disables it.
     pub condition: String,
-    /// Keys of `tags` in the values which decide that if no condition does.
+    /// Keys of `tags` in the values that enable or disable it if no condition does.
     pub tags: Vec<String>,
-    /// Values that the parent takes from it.
+    /// Values that the parent imports from it.
     pub import_values: Vec<ImportValue>,
-    /// Another name for it.
+    /// An alias.
     pub alias: String,
-    /// Its tags and condition enable it.
+    /// True if its tags and condition enable it.
     pub enabled: bool,
 }
 
-/// Values that a parent takes from a subchart.
+/// Values that a parent imports from a subchart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportValue {
     /// The path in the subchart's values.
@@ -89,7 +89,7 @@ pub struct ImportValue {
     pub(crate) is_export: bool,
 }
 
-/// Reads the fields of one mapping; the messages of what does not fit name them.
+/// Decodes the fields of a mapping; error messages contain the path of the field.
 struct Fields<'d> {
     owner: &'static str,
     path: &'static str,
@@ -108,7 +108,7 @@ impl<'d> Fields<'d> {
 
     fn get(&self, name: &str) -> &'d Data {
         let found = self.map.get(name).or_else(|| {
-            // Go's JSON does not mind the case of names.
+            // Go's JSON decoder ignores the case of names.
             self.map.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
         });
         found.unwrap_or(&Data::Null)
@@ -144,7 +144,7 @@ impl<'d> Fields<'d> {
 }
 
 impl Metadata {
-    /// Reads `Chart.yaml`, or what `requirements.yaml` adds to it.
+    /// Decodes `Chart.yaml`, or the dependencies in `requirements.yaml`.
     pub(super) fn read(&mut self, data: &Data) -> Result<(), Error> {
         let Some(fields) = Fields::of(data, "Metadata", "", "chart.Metadata")? else { return Ok(()) };
         let set = |into: &mut String, name: &str| -> Result<(), Error> {
@@ -204,7 +204,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// Checks what Helm checks, and cleans texts of what cannot be printed.
+    /// Performs Helm's validation, and removes unprintable characters.
     pub(super) fn validate(&mut self) -> Result<(), ChartError> {
         for text in [
             &mut self.name,
@@ -275,7 +275,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// `.Chart` in templates. To Helm 4, it is a map.
+    /// Returns `.Chart`. With Helm 4, it is a map.
     pub(crate) fn to_value(&self, is_root: bool, helm: HelmVersion) -> Value {
         let value = self.to_record(is_root);
         helm.choose(value.clone(), as_map(&value))
@@ -381,7 +381,7 @@ impl Dependency {
     }
 }
 
-/// Makes maps of structs.
+/// Converts structs to maps.
 fn as_map(value: &Value) -> Value {
     match value {
         Value::Object(object) => match object.as_ref() {
@@ -396,7 +396,7 @@ fn as_map(value: &Value) -> Value {
     }
 }
 
-/// Every space becomes a plain one; what cannot be printed goes.
+/// Replaces white space by plain spaces and removes unprintable characters.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).filter(|c| is_print(*c)).collect()
 }

@@ -1,7 +1,7 @@
-//! `values.schema.json`: what values may be.
+//! `values.schema.json`: validation of values.
 //!
-//! Helm checks with santhosh-tekuri/jsonschema, and its messages are followed here. Drafts 4 to 2020-12 are known as
-//! far as charts use them; references lead within the document, since nothing is fetched.
+//! Helm validates with santhosh-tekuri/jsonschema, and messages follow it. Drafts 4 to 2020-12 are supported as far
+//! as charts use them; references are limited to the document, since schemas are not fetched.
 
 mod check;
 mod meta;
@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 /// Checks values against the schemas of a chart and of its subcharts.
 ///
 /// # Errors
-/// All that is wrong, chart by chart.
+/// All violations, chart by chart.
 pub(crate) fn validate(chart: &Chart, values: &Map<String, Value>) -> Result<(), String> {
     let mut all = String::new();
     if let Some(schema) = &chart.schema
@@ -45,7 +45,7 @@ pub(crate) fn validate(chart: &Chart, values: &Map<String, Value>) -> Result<(),
 fn one(schema: &[u8], values: &Map<String, Value>) -> Result<(), String> {
     let root: Value = match serde_json::from_slice(schema) {
         Ok(root) => root,
-        // Go's decoder knows the words for what is wrong.
+        // The messages of Go's decoder.
         Err(error) => return Err(json::decoding_error(schema).unwrap_or_else(|| error.to_string())),
     };
     let draft = Draft::of(&root)?;
@@ -92,7 +92,7 @@ impl Draft {
             "json-schema.org/schema" | "json-schema.org/draft/2020-12/schema" => Draft::V2020,
             _ => {
                 return Err(format!(
-                    "failing loading {url:?}: schemas are not fetched; name a draft of json-schema.org"
+                    "failing loading {url:?}: schemas are not fetched; use a draft of json-schema.org"
                 ));
             }
         })

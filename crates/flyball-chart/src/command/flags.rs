@@ -1,10 +1,10 @@
-//! Reads a command line as Helm's parser does, with its words for what is wrong.
+//! Parses a command line as Helm does, with its error messages.
 
 use super::TemplateArgs;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 
-/// `helm template` as a program of its own.
+/// `helm template` as a separate program.
 #[derive(clap::Parser)]
 #[command(disable_version_flag = true, no_binary_name = true, name = "template")]
 struct Program {
@@ -12,7 +12,7 @@ struct Program {
     args: TemplateArgs,
 }
 
-/// Flags of `helm template` that change nothing where nothing is installed and nothing is fetched.
+/// Flags of `helm template` without effect here, since nothing is installed or fetched.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct IdleFlags {
     #[arg(long, hide = true)]
@@ -103,10 +103,10 @@ pub(super) struct IdleFlags {
     color: Option<String>,
 }
 
-/// Reads what stands behind `helm template`.
+/// Parses the arguments after `helm template`.
 ///
 /// # Errors
-/// A flag is unknown, lacks its value or has a wrong one; or help was asked for, which is the message then.
+/// If a flag is unknown, lacks its value or has an invalid one; or the help text, if it was requested.
 pub(super) fn parse(arguments: &[String]) -> Result<TemplateArgs, String> {
     let command = Program::command();
     let arguments = plain_switches(&command, arguments)?;
@@ -114,7 +114,7 @@ pub(super) fn parse(arguments: &[String]) -> Result<TemplateArgs, String> {
     Program::from_arg_matches(&matches).map(|program| program.args).map_err(|error| complaint(&error))
 }
 
-/// Switches may have a value, as in `--no-hooks=false`: they become switches without one, or nothing.
+/// Boolean flags may have a value, as in `--no-hooks=false`: they are replaced by the flag alone, or removed.
 fn plain_switches(command: &clap::Command, arguments: &[String]) -> Result<Vec<String>, String> {
     let is_switch = |name: &str| {
         command.get_arguments().any(|arg| {

@@ -1,4 +1,4 @@
-//! Go's layouts: a date is written, and read, as one writes the second of January 2006, 15:04:05.
+//! Go's layouts: dates are formatted and parsed like the reference time, 2 January 2006, 15:04:05.
 
 use super::{DAYS, MONTHS, Moment};
 use crate::quote::quote;
@@ -32,7 +32,7 @@ enum Piece {
     UpperPm,
     LowerPm,
     Zone,
-    /// `Z` for UTC; whether minutes, seconds and colons are written.
+    /// `Z` for UTC; with or without minutes, seconds and colons.
     Offset {
         z: bool,
         minutes: bool,
@@ -46,7 +46,7 @@ enum Piece {
     },
 }
 
-/// The first piece of a layout: what stands before it, and behind.
+/// Finds the first piece of a layout; returns the text before it, the piece, and the rest.
 fn next_piece(layout: &str) -> Option<(&str, Piece, &str)> {
     const OFFSETS: [(&str, bool, bool, bool, bool); 10] = [
         ("-070000", false, true, true, false),
@@ -118,13 +118,13 @@ fn next_piece(layout: &str) -> Option<(&str, Piece, &str)> {
     None
 }
 
-/// Writes a date.
+/// Formats a date.
 pub(super) fn format(layout: &str, date: &Zoned) -> String {
     let mut out = String::new();
     let mut rest = layout;
     while let Some((before, piece, after)) = next_piece(rest) {
         out.push_str(before);
-        // A fraction counts only behind seconds.
+        // A fraction is recognized only after seconds.
         if let (Piece::Fraction { .. }, false) = (piece, out.ends_with(|c: char| c.is_ascii_digit())) {
             out.push_str(&rest[before.len()..rest.len() - after.len()]);
         } else {
@@ -210,7 +210,7 @@ fn offset_text(seconds: i32, z: bool, has_minutes: bool, has_seconds: bool, colo
     out
 }
 
-/// The parts of a date that were read so far.
+/// The fields of a date parsed so far.
 struct Fields {
     year: i16,
     month: Option<i8>,
@@ -224,10 +224,10 @@ struct Fields {
     offset: Option<i32>,
 }
 
-/// Reads a date.
+/// Parses a date.
 ///
 /// # Errors
-/// Go's message of what does not fit the layout.
+/// Go's message about the mismatch.
 pub(crate) fn parse(layout: &str, value: &str) -> Result<Moment, String> {
     let quoted = |text: &str| quote(text.as_bytes());
     let head = format!("parsing time {}", quoted(value));
@@ -269,7 +269,7 @@ pub(crate) fn parse(layout: &str, value: &str) -> Result<Moment, String> {
     fields.finish().map_err(out_of_range)
 }
 
-/// Skips what the layout says word by word; a space stands for any number of them.
+/// Skips the literal text of a layout; a space matches any number of spaces.
 fn skip<'v>(mut value: &'v str, mut prefix: &str) -> Result<&'v str, &'v str> {
     while let Some(c) = prefix.chars().next() {
         if c == ' ' {
@@ -345,7 +345,7 @@ impl Fields {
             Piece::Second | Piece::ZeroSecond => {
                 let (number, rest) = number(text, piece == Piece::ZeroSecond)?;
                 self.second = ranged(number, 0..=59, "second")?;
-                // A fraction may follow though the layout has none.
+                // A fraction may follow even if the layout has none.
                 let has_fraction = matches!(next_piece(after), Some(("", Piece::Fraction { .. }, _)));
                 if !has_fraction && rest.starts_with(['.', ',']) && rest[1..].starts_with(|c: char| c.is_ascii_digit())
                 {
@@ -447,7 +447,7 @@ fn nanos(digits: &str) -> i32 {
     digits.parse().unwrap_or(0)
 }
 
-/// A number of one digit or two; of two, if it must be.
+/// Parses a number of one or two digits; of two, if required.
 fn number(text: &str, must_be_two: bool) -> Result<(i32, &str), Option<&'static str>> {
     let count = text.bytes().take(2).take_while(u8::is_ascii_digit).count();
     if count == 0 || (must_be_two && count < 2) {
@@ -461,7 +461,7 @@ fn fixed(text: &str, count: usize) -> Result<(i32, &str), Option<&'static str>> 
     Ok((digits.parse().map_err(|_| None)?, &text[count..]))
 }
 
-/// The place of a name, in whatever case.
+/// Returns the index of a name, ignoring case.
 fn name<'v>(text: &'v str, names: &[&str], is_short: bool) -> Result<(usize, &'v str), Option<&'static str>> {
     for (at, name) in names.iter().enumerate() {
         let name = if is_short { &name[..3] } else { name };

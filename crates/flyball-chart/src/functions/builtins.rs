@@ -1,4 +1,4 @@
-//! Go's own functions: comparison, `index`, `len`, `print` and the escapes.
+//! Go's built-in functions: comparison, `index`, `len`, `print` and escaping.
 
 use super::{ANY, REFLECT, STR, Table, bytes, cost, text};
 use crate::format::{display, sprint, sprintf, sprintln};
@@ -6,7 +6,7 @@ use crate::value::{IntKind, Value};
 use std::cmp::Ordering;
 
 pub(super) fn add(table: &mut Table) {
-    // `and` and `or` are done where arguments are evaluated, since they evaluate no more than they need.
+    // `and` and `or` are implemented with argument evaluation, since they short-circuit.
     table
         .variadic("and", cost::constant, &[REFLECT, REFLECT], |_, args| Ok(args.last().cloned().unwrap_or(Value::Nil)));
     table.variadic("or", cost::constant, &[REFLECT, REFLECT], |_, args| Ok(args.last().cloned().unwrap_or(Value::Nil)));
@@ -17,7 +17,7 @@ pub(super) fn add(table: &mut Table) {
     table.variadic("println", cost::letters, &[ANY], |_, args| super::written(sprintln(args)));
     table.variadic("printf", cost::letters, &[STR, ANY], |call, args| {
         let format = super::marked(&args[0]);
-        // A bracket that nothing closes is looked for to the end, and a verb may write an argument once more.
+        // An unclosed bracket is searched to the end, and a verb may write an argument again.
         let brackets = format.iter().filter(|byte| **byte == b'[').count();
         call.world.charge(brackets.saturating_mul(format.len()) / 64, 0)?;
         let mut out = sprintf(&format, &args[1..], crate::memory::Scope::room() / 4);
@@ -42,7 +42,7 @@ pub(super) fn add(table: &mut Table) {
     table.add("le", cost::deep, &[REFLECT, REFLECT], |_, args| {
         Ok(Value::Bool(matches!(compare(args)?, Some(Ordering::Less | Ordering::Equal))))
     });
-    // As in Go, not a number is greater than everything, because it is not less.
+    // As in Go, NaN is greater than everything, because it is not less.
     table.add("gt", cost::deep, &[REFLECT, REFLECT], |_, args| {
         Ok(Value::Bool(!matches!(compare(args)?, Some(Ordering::Less | Ordering::Equal))))
     });
@@ -70,7 +70,7 @@ fn index(args: &[Value]) -> Result<Value, String> {
         let at = |length: usize, what: &str| match index {
             Value::Int(_, at) => match usize::try_from(*at) {
                 Ok(at) if at < length => Ok(at),
-                // Go looks one too far before it looks in vain.
+                // Go accepts an index equal to the length in its first check.
                 Ok(at) if at == length => Err(format!("reflect: {what} index out of range")),
                 _ => Err(format!("index out of range: {at}")),
             },
@@ -100,7 +100,7 @@ fn byte(byte: u8) -> Value {
     Value::Int(IntKind::Uint8, i64::from(byte))
 }
 
-/// Go's sorts of types that can be compared.
+/// Go's basic kinds for comparisons.
 #[derive(PartialEq, Clone, Copy)]
 enum Basic {
     Bool,
@@ -205,7 +205,7 @@ fn compare(args: &[Value]) -> Result<Option<Ordering>, String> {
     }
 }
 
-/// The arguments as one text; what is not there is `<no value>`.
+/// Joins the arguments to one text; missing ones are `<no value>`.
 fn joined(args: &[Value]) -> String {
     if let [Value::Str(bytes)] = args {
         return String::from_utf8_lossy(bytes).into_owned();

@@ -1,11 +1,11 @@
-//! Upper and lower case, words, and lines of a certain length.
+//! Upper and lower case, words, and line wrapping.
 
 use super::{INT, STR, Table, cost, int, text};
 use crate::value::Value;
 use crate::world::Call;
 
 pub(super) fn add(table: &mut Table) {
-    // Go maps one character to one: ß stays.
+    // Go maps one character to one character: ß is unchanged.
     table.add("upper", cost::letters, &[STR], |_, args| {
         Ok(Value::str(text(&args[0]).chars().map(upper).collect::<String>()))
     });
@@ -80,13 +80,13 @@ fn is_connector(c: char) -> bool {
 fn camel(text: &str) -> String {
     let mut out = String::new();
     let mut chars = text.chars().peekable();
-    // Leading connectors stay.
+    // Leading separators are kept.
     while let Some(c) = chars.next_if(|c| is_connector(*c)) {
         out.push(c);
     }
     let Some(first) = chars.next() else { return out };
     let mut last = upper(first);
-    // Of an acronym, only the first letter stays a capital: ID becomes Id.
+    // Of an acronym, only the first letter is capitalized: ID becomes Id.
     let mut in_capitals = first.is_uppercase();
     for c in chars {
         match (is_connector(last), is_connector(c)) {
@@ -121,7 +121,7 @@ enum Sort {
     Other,
 }
 
-/// Words of a name, as huandu/xstrings cuts them.
+/// Splits a name into words, as huandu/xstrings does.
 struct Words {
     chars: Vec<char>,
     at: usize,
@@ -157,7 +157,7 @@ impl Words {
             let uppers = self.run(start, char::is_uppercase);
             let end = match (uppers - start, self.chars.get(uppers)) {
                 (1, _) => self.run(uppers, is_small),
-                // The last capital begins the next word: HTTP, Server.
+                // The last capital starts the next word: HTTP, Server.
                 (_, Some(next)) if is_letter(*next) => uppers - 1,
                 _ => uppers,
             };
@@ -178,7 +178,7 @@ impl Words {
     }
 }
 
-/// `HTTPServer` as `http_server` or `http-server`.
+/// Converts `HTTPServer` to `http_server` or `http-server`.
 fn separated(text: &str, connector: char) -> String {
     let mut out = String::new();
     let mut words = Words { chars: text.chars().collect(), at: 0 };
@@ -239,11 +239,11 @@ fn separated(text: &str, connector: char) -> String {
     out
 }
 
-/// Breaks lines at spaces, and on request words that are too long.
+/// Breaks lines at spaces, and optionally within words that are too long.
 fn wrap(call: &Call<'_>, text: &str, width: i64, separator: &str, breaks_words: bool) -> Result<Value, String> {
     let bytes = text.as_bytes();
     let width = usize::try_from(width).unwrap_or(0).max(1);
-    // A line is shorter than the width only if the next word does not fit: two lines are longer together.
+    // A line is shorter than the width only if the next word does not fit, so two lines together exceed the width.
     let breaks = 2 * bytes.len() / width + 1;
     let length = breaks.saturating_mul(separator.len()).saturating_add(bytes.len());
     if length > super::MAX_TEXT_BYTES {

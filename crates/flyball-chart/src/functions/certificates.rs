@@ -1,7 +1,7 @@
-//! Certificates, for webhooks and whoever else wants TLS within a cluster.
+//! Certificates, such as for webhooks and TLS within a cluster.
 //!
-//! They are good from when they are rendered; with a seed and a clock that are the same, they are the same. That does
-//! not hold for signatures by keys on other elliptic curves than P-256, which are drawn by the operating system.
+//! Their validity starts at the time of rendering; they are reproducible with the same seed and clock. Exceptions are
+//! signatures by keys on elliptic curves other than P-256, which use randomness of the operating system.
 
 use super::crypto::{PrivateKey, p256_secret, p256_sign};
 use super::encoding::from_base64;
@@ -64,7 +64,7 @@ fn pair(certificate: String, key: String) -> Value {
     Value::object(Object::Record(Record { type_name: NAME, is_pointer: false, embedded: 0, fields, string: None }))
 }
 
-/// A key whose signatures repeat, if it is on a curve that we know.
+/// Returns a key with deterministic signatures, if its curve is supported.
 struct Signer {
     pair: KeyPair,
     secret: Option<BigUint>,
@@ -123,10 +123,10 @@ fn params(call: &Call<'_>, name: &str, ips: &Value, names: &Value, days: i64) ->
     let now = call.world.clock.now();
     let date = |seconds: i64| {
         let span = jiff::SignedDuration::from_secs(seconds);
-        let time = now.checked_add(span).map_err(|_| format!("{days} days are too many"))?;
+        let time = now.checked_add(span).map_err(|_| format!("a validity of {days} days is out of range"))?;
         let date = time.to_zoned(jiff::tz::TimeZone::UTC);
         let number = |number: i8| u8::try_from(number).unwrap_or(0);
-        // rcgen makes dates of days; the time of the day is added.
+        // rcgen builds dates from days; the time of day is added here.
         let day = rcgen::date_time_ymd(date.year().into(), number(date.month()), number(date.day()));
         let time = i64::from(date.hour()) * 3600 + i64::from(date.minute()) * 60 + i64::from(date.second());
         Ok::<_, String>(day + std::time::Duration::from_secs(u64::try_from(time).unwrap_or(0)))
@@ -139,7 +139,7 @@ fn params(call: &Call<'_>, name: &str, ips: &Value, names: &Value, days: i64) ->
     Ok(params)
 }
 
-/// A name's text, printable if it can be, as Go writes it.
+/// Returns the text of a name, printable if possible, as Go does.
 fn dn_value(text: &str, may_be_printable: bool) -> DnValue {
     match text.try_into() {
         Ok(printable) if may_be_printable => DnValue::PrintableString(printable),
@@ -179,7 +179,7 @@ fn unix_lines(pem: &str) -> String {
     pem.replace("\r\n", "\n")
 }
 
-/// Whom a certificate is for.
+/// Returns the subject of a certificate.
 fn subject(pem: &str) -> Result<DistinguishedName, String> {
     let (_, block) =
         x509_parser::pem::parse_x509_pem(pem.as_bytes()).map_err(|_| "unable to decode certificate".to_owned())?;

@@ -1,4 +1,4 @@
-//! Sums, passwords and ciphers.
+//! Checksums, passwords and ciphers.
 
 mod der;
 mod keys;
@@ -29,7 +29,7 @@ pub(super) fn add(table: &mut Table) {
         }))
     });
     table.add("derivePassword", cost::slow::<10_000_000>, &[INT, STR, STR, STR, STR], |_, args| {
-        let counter = u32::try_from(int(&args[0])).map_err(|_| "the counter is no 32-bit number".to_owned())?;
+        let counter = u32::try_from(int(&args[0])).map_err(|_| "the counter must be a 32-bit number".to_owned())?;
         Ok(Value::str(derive(counter, &text(&args[1]), bytes(&args[2]), bytes(&args[3]), bytes(&args[4]))))
     });
     table.add("encryptAES", blocks, &[STR, STR], |call, args| {
@@ -41,7 +41,7 @@ pub(super) fn add(table: &mut Table) {
     });
 }
 
-/// Cost of making the tables of a key, and of each block that it works on.
+/// Cost of the key setup, and of each block.
 fn blocks(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     const KEY: u64 = 1_000;
     cost::slow::<KEY>(call, args)?;
@@ -61,7 +61,7 @@ fn adler32(bytes: &[u8]) -> u32 {
     high << 16 | low
 }
 
-/// A password as bcrypt keeps it, at Go's default cost.
+/// Hashes a password with bcrypt, at Go's default cost.
 fn hashed(call: &Call<'_>, password: &[u8]) -> String {
     const COST: u32 = 10;
     if password.len() > 72 {
@@ -75,7 +75,7 @@ fn hashed(call: &Call<'_>, password: &[u8]) -> String {
     }
 }
 
-/// A site's password of a master password. See <https://spectre.app/spectre-algorithm.pdf>.
+/// Derives a site password from a master password. See <https://spectre.app/spectre-algorithm.pdf>.
 fn derive(counter: u32, kind: &str, password: &[u8], user: &[u8], site: &[u8]) -> String {
     const SEED: &[u8] = b"com.lyndir.masterpassword";
     let templates: &[&str] = match kind {
@@ -141,7 +141,7 @@ fn cipher(password: &[u8]) -> Aes256 {
     Aes256::new(&Array::from(key))
 }
 
-/// AES-256 in CBC mode, with the first block drawn and in front.
+/// AES-256 in CBC mode, with a random initialization vector as first block.
 fn encrypt(call: &Call<'_>, password: &[u8], plain: &[u8]) -> String {
     if plain.is_empty() {
         return String::new();

@@ -1,6 +1,6 @@
 //! Dates: sprig's functions over Go's layouts, such as `2006-01-02T15:04:05Z07:00`.
 //!
-//! The local zone is UTC, so that what a chart renders to does not depend on where.
+//! The local time zone is UTC, so that the output of a chart does not depend on the machine.
 
 use super::{ANY, STR, TIME, Table, cost, text};
 use crate::dates::{self, Moment};
@@ -81,7 +81,7 @@ fn value(moment: Moment) -> Value {
     Value::object(Object::Moment(moment))
 }
 
-/// The date of an argument: a date, or seconds; anything else is now.
+/// Returns the date of an argument: a date, or seconds; other values mean the current time.
 fn given(argument: &Value, now: Timestamp) -> Moment {
     match argument {
         Value::Object(object) => match object.as_ref() {
@@ -103,7 +103,7 @@ fn in_zone(format: &str, argument: &Value, zone: &str, now: Timestamp) -> Result
     Ok(Value::str(given(argument, now).in_zone(zone).format(format)))
 }
 
-/// The largest unit of which there is more than one.
+/// Returns the largest unit with a count above one.
 fn rounded(nanos: u64) -> String {
     const HOUR: u64 = 3_600_000_000_000;
     let units = [

@@ -1,13 +1,13 @@
-//! Decimal arithmetic, with which sprig adds 0.1 and 0.2 to 0.3.
+//! Decimal arithmetic, used by sprig so that 0.1 + 0.2 is 0.3.
 
-/// A number as digits and an exponent of ten; what does not fit is done with floats.
+/// A number as digits and an exponent of ten; numbers out of range use floats.
 #[derive(Clone, Copy)]
 pub(super) enum Decimal {
     Exact { digits: i128, exponent: i32 },
     Rough(f64),
 }
 
-/// Digits of a quotient behind the point.
+/// Digits of a quotient after the decimal point.
 const PRECISION: i32 = 16;
 
 impl From<f64> for Decimal {
@@ -65,7 +65,7 @@ impl Decimal {
 
     pub(super) fn div(self, other: Self) -> Self {
         if let (Decimal::Exact { digits: a, exponent: x }, Decimal::Exact { digits: b, exponent: y }) = (self, other) {
-            // The quotient is wanted with sixteen digits behind the point, rounded away from zero at one half.
+            // The quotient has sixteen digits after the decimal point, rounded half away from zero.
             let shift = x - y + PRECISION;
             let parts = if shift >= 0 { shifted(a, shift).map(|a| (a, b)) } else { shifted(b, -shift).map(|b| (a, b)) };
             if let Some((a, b)) = parts.filter(|(_, b)| *b != 0) {

@@ -1,11 +1,11 @@
-//! Maps. `set`, `unset` and `merge` change the map that they are given.
+//! Maps. `set`, `unset` and `merge` modify the given map.
 
 use super::{ANY, DICT, STR, Table, cost, dict, marked, strval_marked, text};
 use crate::value::{Key, List, ListKind, Map, MapKind, Value};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Nesting depth of maps that are merged or copied.
+/// Nesting limit of maps that are merged or copied.
 const DEPTH: usize = 1_000;
 
 pub(super) fn add(table: &mut Table) {
@@ -69,7 +69,7 @@ pub(super) fn add(table: &mut Table) {
     table.variadic("dig", cost::shallow, &[ANY], |_, args| dig(args));
 }
 
-/// A text as the key of a map.
+/// Converts a text to a map key.
 fn key(value: &Value) -> Key {
     let text = marked(value);
     Key::new(String::from_utf8_lossy(&text), text.is_data())
@@ -86,7 +86,7 @@ fn merge_all(args: &[Value], overwrites: bool) -> Result<Value, String> {
     Ok(args[0].clone())
 }
 
-/// As dario.cat/mergo merges: what is empty is filled, or what is there is replaced; maps are merged.
+/// Merges as dario.cat/mergo does: empty values are filled, or existing values are replaced; maps are merged.
 fn merge(into: &Map, source: &Map, overwrites: bool) {
     if Rc::ptr_eq(&into.entries, &source.entries) {
         return;

@@ -1,4 +1,4 @@
-//! YAML, JSON, TOML, and bytes as letters.
+//! YAML, JSON, TOML, and encodings of bytes as text.
 
 use super::{ANY, STR, Table, bytes, cost, json, text, toml};
 use crate::text::Text;
@@ -87,14 +87,13 @@ pub(super) fn add(table: &mut Table) {
     });
 }
 
-/// Counts what a text took whose lines are indented by how deep they are: it may be much longer than what it was made
-/// of.
+/// Charges a text with indented lines, which may be much longer than its source.
 fn indented(call: &Call<'_>, text: Value) -> Result<Value, String> {
     call.world.charge(bytes(&text).len() / 4, 0)?;
     Ok(text)
 }
 
-/// Counts what it takes to read a text, of which every other byte may become a value.
+/// Charges the parsing of a text, where every other byte may become a value.
 fn take_reading(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     const BYTES_PER_BYTE: usize = 24;
     let length = bytes(&args[0]).len();
@@ -116,7 +115,7 @@ fn mismatch(value: &Value, wanted: &str) -> String {
     format!("json: cannot unmarshal {is} into Go value of type {wanted}")
 }
 
-/// `toYaml`: what cannot be written is an empty text.
+/// `toYaml`: values that cannot be encoded become an empty text.
 pub(crate) fn to_yaml(value: &Value) -> Value {
     yaml_text(value).unwrap_or(Value::str(""))
 }
@@ -143,7 +142,8 @@ fn origin(value: &Value) -> Origin {
     }
 }
 
-/// A value as data. By way of JSON, whole floats become integers, and structs have their JSON names.
+/// Converts a value to plain data. As with a round trip through JSON, whole floats become integers, and structs have
+/// their JSON names.
 fn data(value: &Value, by_json: bool) -> Result<Data, String> {
     const DEPTH: usize = 1_000;
     if value.is_deeper_than(DEPTH) {
@@ -152,7 +152,7 @@ fn data(value: &Value, by_json: bool) -> Result<Data, String> {
     data_within(value, by_json)
 }
 
-/// The same for a value that is known not to be nested too deep.
+/// The same for a value within the nesting limit.
 fn data_within(value: &Value, by_json: bool) -> Result<Data, String> {
     Ok(match value {
         Value::Nil => Data::Null,
@@ -210,7 +210,7 @@ fn data_within(value: &Value, by_json: bool) -> Result<Data, String> {
     })
 }
 
-/// The bits of letters, or the position of a bad letter.
+/// Returns the bits of the characters, or the position of an invalid character.
 pub(crate) fn from_base64(text: &[u8]) -> Result<Vec<u8>, String> {
     let kept: Vec<(usize, u8)> =
         text.iter().copied().enumerate().filter(|(_, byte)| !matches!(byte, b'\r' | b'\n')).collect();
@@ -218,7 +218,7 @@ pub(crate) fn from_base64(text: &[u8]) -> Result<Vec<u8>, String> {
     STANDARD
         .decode(&letters)
         .or_else(|_| {
-            // Go does not mind bits that are left over.
+            // Go ignores trailing bits.
             let lenient = base64::engine::GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
             base64::engine::GeneralPurpose::new(&base64::alphabet::STANDARD, lenient).decode(&letters)
         })
@@ -226,7 +226,7 @@ pub(crate) fn from_base64(text: &[u8]) -> Result<Vec<u8>, String> {
             let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
             let body = letters.iter().take_while(|byte| is_letter(**byte)).count();
             let padding = letters[body..].iter().take_while(|byte| **byte == b'=').count();
-            // The place of the first letter that is none, or where more of them are missing.
+            // Returns the position of the first invalid character, or of missing padding.
             let position = match (body % 4, padding) {
                 (0 | 1, _) if body < letters.len() => body,
                 (2 | 3, 0) if body < letters.len() => body,

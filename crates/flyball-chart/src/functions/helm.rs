@@ -3,7 +3,7 @@
 use super::{ANY, STR, Table, cost, marked, text};
 use crate::value::{Map, MapKind, Value};
 
-/// Between these stands what `required` and `fail` say, which is shown without where it was said.
+/// Delimiters of messages from `required` and `fail`, which are shown without their location.
 pub(crate) const MESSAGE: (&str, &str) = ("HELM_ERR_START", "HELM_ERR_END");
 
 pub(super) fn add(table: &mut Table) {
@@ -22,18 +22,20 @@ pub(super) fn add(table: &mut Table) {
     table.add("lookup", cost::constant, &[STR, STR, STR, STR], |call, args| {
         let Some(cluster) = call.world.lookup else { return Ok(Value::Map(Map::empty(MapKind::Any))) };
         if call.is_evaluated {
-            return Err("lookup is not for text of the custom resource: only the chart's own templates look things up"
-                .to_owned());
+            return Err(
+                "lookup is not allowed in text of the custom resource: only templates of the chart may call it"
+                    .to_owned(),
+            );
         }
         let [version, kind, namespace, name] = [0, 1, 2, 3].map(|at| text(&args[at]));
         let found = match call.is_literal {
             true => cluster.lookup_literal(&version, &kind, &namespace, &name)?,
             false => cluster.lookup(&version, &kind, &namespace, &name)?,
         };
-        // Who writes the objects of the cluster is not the author of the chart.
+        // The author of objects in the cluster is not the author of the chart, so the result is untrusted.
         Ok(found.map_or_else(|| Value::Map(Map::empty(MapKind::Any)), |object| Value::from(&object).to_data()))
     });
-    // A name is looked up by nobody: what a chart renders to does not depend on a resolver.
+    // Host names are not resolved, so that the output of a chart does not depend on a resolver.
     table.add("getHostByName", cost::deep, &[STR], |_, _| Ok(Value::str("")));
 }
 

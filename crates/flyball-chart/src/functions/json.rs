@@ -1,4 +1,4 @@
-//! JSON as Go's `encoding/json` writes and reads it, with its messages.
+//! JSON as Go's `encoding/json` encodes and decodes it, with its messages.
 
 use crate::number::{parse_float, special};
 use crate::quote::quote;
@@ -9,15 +9,15 @@ use base64::engine::general_purpose::STANDARD;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Nesting depth of values that are read; the bound is Go's.
+/// Nesting limit of decoded values, as in Go.
 const DEPTH: usize = 10_000;
-/// Nesting depth of values that are written: a deeper one contains itself.
+/// Nesting limit of encoded values: deeper ones contain themselves.
 const WRITE_DEPTH: usize = 1_000;
 
-/// Writes a value; `escapes_html` writes `<`, `>` and `&` as codes, which is Go's default.
+/// Encodes a value; `escapes_html` escapes `<`, `>` and `&`, which is Go's default.
 ///
 /// # Errors
-/// It holds what JSON has not, or contains itself.
+/// If the value has no JSON form, or contains itself.
 pub(crate) fn write(value: &Value, escapes_html: bool) -> Result<String, String> {
     if value.is_deeper_than(WRITE_DEPTH) {
         return Err("json: unsupported value: encountered a cycle".to_owned());
@@ -81,7 +81,7 @@ fn write_value(out: &mut String, value: &Value, html: bool) -> Result<(), String
     Ok(())
 }
 
-/// A number: with an exponent below 1e-6 and from 1e21 on.
+/// A number, with an exponent below 1e-6 and from 1e21 on.
 pub(crate) fn float(number: f64) -> Result<String, String> {
     if let Some(word) = special(number) {
         return Err(format!("json: unsupported value: {word}"));
@@ -119,7 +119,7 @@ fn string(out: &mut String, bytes: &[u8], html: bool) {
     out.push('"');
 }
 
-/// Lays compact JSON out on lines, two columns for each level.
+/// Indents compact JSON with two spaces per level.
 pub(crate) fn indent(compact: &str) -> String {
     let mut out = String::new();
     let (mut depth, mut in_text, mut escaped) = (0usize, false, false);
@@ -165,10 +165,10 @@ pub(crate) fn indent(compact: &str) -> String {
     out
 }
 
-/// Reads a document; numbers are floats.
+/// Decodes a document; numbers are floats.
 ///
 /// # Errors
-/// Go's message of what is wrong.
+/// Go's message about the error.
 pub(crate) fn read(bytes: &[u8]) -> Result<Value, String> {
     let mut reader = Reader { bytes, at: 0, depth: 0 };
     reader.space();
@@ -198,8 +198,8 @@ fn invalid(byte: u8, context: &str) -> String {
     format!("invalid character {shown} {context}")
 }
 
-/// Returns what Go's decoder of a stream says of a document that cannot be read, such as a schema: its words for the
-/// end are others.
+/// Returns the message of Go's stream decoder about an invalid document, such as a schema: its messages about the end
+/// of input differ.
 pub(crate) fn decoding_error(bytes: &[u8]) -> Option<String> {
     let mut reader = Reader { bytes, at: 0, depth: 0 };
     reader.space();
@@ -227,14 +227,14 @@ impl Reader<'_> {
         }
     }
 
-    /// Takes a byte. The end is one further.
+    /// Consumes a byte. At the end, the position is one further.
     fn next(&mut self) -> Result<u8, String> {
         let byte = self.peek().ok_or(UNEXPECTED_END);
         self.at += 1;
         Ok(byte?)
     }
 
-    /// Takes a byte where no space may stand; Go reads one behind the end.
+    /// Consumes a byte where no space is allowed; Go then reads one byte past the end.
     fn next_letter(&mut self) -> u8 {
         let byte = self.peek().unwrap_or(b' ');
         self.at += 1;
@@ -348,7 +348,7 @@ impl Reader<'_> {
         Ok(unit)
     }
 
-    /// The character of `\u`, of which some need two.
+    /// Decodes a `\u` escape; some characters need two.
     fn code(&mut self) -> Result<char, String> {
         let first = self.unit()?;
         if (0xd800..0xdc00).contains(&first) && self.bytes[self.at..].starts_with(b"\\u") {

@@ -1,4 +1,4 @@
-//! Lists. Nothing changes a list; what adds to one makes another.
+//! Lists. They are immutable: functions that add items return a new list.
 
 use super::{ANY, INT, MAX_LIST_ITEMS, NIL_POINTER, Table, cost, int};
 use crate::value::{List, ListKind, Value};
@@ -100,7 +100,7 @@ fn bounded(items: Vec<Value>) -> Result<Value, String> {
     Ok(Value::list(items))
 }
 
-/// The items of a list.
+/// Returns the items of a list.
 fn items(value: &Value, complaint: &str) -> Result<Vec<Value>, String> {
     if matches!(value, Value::Nil) {
         return Err(NIL_POINTER.to_owned());
@@ -108,7 +108,7 @@ fn items(value: &Value, complaint: &str) -> Result<Vec<Value>, String> {
     value.items().ok_or_else(|| format!("{complaint} {}", value.kind()))
 }
 
-/// Counts what it takes to compare values with each item of a list.
+/// Charges the comparison of values with each item of a list.
 fn take_comparisons(call: &Call<'_>, values: &[Value], with: &Value) -> Result<(), String> {
     let count = with.items().map_or(0, |items| items.len());
     let steps = call.world.weigh(values)?;

@@ -1,4 +1,4 @@
-//! Numbers: conversions as spf13/cast makes them, arithmetic that wraps around, sequences.
+//! Numbers: conversions of spf13/cast, wrapping arithmetic, sequences.
 
 use super::decimal::Decimal;
 use super::{ANY, FLOAT, INT, MAX_LIST_ITEMS, STR, Table, cost, float, int, ints, text};
@@ -91,7 +91,7 @@ pub(super) fn add(table: &mut Table) {
     });
 }
 
-/// Go's conversion: towards zero, and the smallest number if it does not fit.
+/// Go's conversion: toward zero, and the smallest number if out of range.
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "bounds are checked before")]
 fn truncate(number: f64) -> i64 {
     if number.is_nan() || number >= i64::MAX as f64 || number < i64::MIN as f64 { i64::MIN } else { number as i64 }
@@ -153,7 +153,7 @@ fn decimals(first: &Value, others: &[Value], apply: fn(Decimal, Decimal) -> Deci
     Ok(Value::Float(result.to_float()))
 }
 
-/// Numbers from one up to another, or down.
+/// Returns the numbers from one to another, ascending or descending.
 fn range(start: i64, stop: i64, step: i64) -> Result<Vec<i64>, String> {
     let mut numbers = Vec::new();
     if step == 0 || (stop < start) != (step < 0) {

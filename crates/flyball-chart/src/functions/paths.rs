@@ -1,4 +1,4 @@
-//! Paths with slashes; those of the operating system are the same here.
+//! Paths with slashes; the functions for paths of the operating system are the same here.
 
 use super::{STR, Table, cost, text};
 use crate::value::Value;

@@ -1,11 +1,11 @@
-//! Random texts and numbers, drawn from the seed that the rendering is given.
+//! Random texts and numbers, generated from the rendering's seed.
 
 use super::json::base64;
 use super::{INT, STR, Table, cost, int, text};
 use crate::value::Value;
 use crate::world::Call;
 
-/// Characters drawn at once.
+/// Limit of random characters per call.
 const MAX_CHARS: i64 = 1 << 20;
 
 pub(super) fn add(table: &mut Table) {
@@ -47,7 +47,7 @@ pub(super) fn add(table: &mut Table) {
     });
 }
 
-/// Cost of drawing a place for each character of a text.
+/// Cost of shuffling the characters of a text.
 fn draws(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     let length = text(&args[0]).len();
     cost::letters(call, args)?;
@@ -56,7 +56,7 @@ fn draws(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
 
 fn checked(call: &Call<'_>, count: i64) -> Result<usize, String> {
     if count > MAX_CHARS {
-        return Err(format!("no more than {MAX_CHARS} characters are drawn at once"));
+        return Err(format!("at most {MAX_CHARS} random characters per call"));
     }
     let count = usize::try_from(count).map_err(|_| "the count is negative".to_owned())?;
     call.world.charge(count, count * 4)?;

@@ -1,4 +1,4 @@
-//! Regular expressions. The syntax is RE2's, which the crate `regex` shares but for details.
+//! Regular expressions. The syntax is RE2's, which the crate `regex` shares except for details.
 
 use super::{INT, STR, Table, bytes, cost, int, text};
 use crate::value::{List, ListKind, Value};
@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 pub(super) fn add(table: &mut Table) {
     table.add("regexMatch", search, &[STR, STR], |call, args| {
-        // A wrong pattern matches nothing.
+        // An invalid pattern matches nothing.
         let Ok(program) = known(call, args) else { return Ok(Value::Bool(false)) };
         program.charge(call, args)?;
         Ok(Value::Bool(program.regex.is_match(bytes(&args[1]))))
@@ -69,13 +69,13 @@ fn replace_literally(call: &Call<'_>, args: &[Value], program: &Program) -> Resu
     super::bounded(program.regex.replace_all(bytes(&args[1]), NoExpand(bytes(&args[2]))).into_owned())
 }
 
-/// Cost of compiling a pattern, and of what it finds; [`Program::charge`] charges the search.
+/// Cost of compiling a pattern, and of its result; [`Program::charge`] charges the search.
 fn search(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     const CLASS: usize = 100;
     const MAX_PROGRAM_SIZE: usize = 1 << 22;
     cost::deep(call, args)?;
     let (pattern, subject) = (bytes(&args[0]), bytes(&args[1]).len());
-    // Repetitions within repetitions multiply.
+    // Nested repetitions multiply.
     let numbers = pattern.split(|byte| !byte.is_ascii_digit()).filter_map(|digits| std::str::from_utf8(digits).ok());
     let repeated = numbers
         .filter_map(|digits| digits.parse::<usize>().ok())
@@ -85,14 +85,14 @@ fn search(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     call.world.charge(500 + program * 2, subject.saturating_mul(16))
 }
 
-/// Cost of a search of which each match becomes a value; there may be one at each byte.
+/// Cost of a search where each match becomes a value; there may be a match at each byte.
 fn search_parts(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     const PART: usize = 128;
     search(call, args)?;
     call.world.charge(bytes(&args[1]).len(), bytes(&args[1]).len().saturating_mul(PART))
 }
 
-/// Counts what it takes to put a text in the place of each match. What it refers to is part of the subject.
+/// Charges the replacement of each match by a text. References in the text are to parts of the subject.
 fn take_replacement(call: &Call<'_>, program: &Program, subject: &[u8], replacement: &[u8]) -> Result<(), String> {
     let references = replacement.iter().filter(|byte| **byte == b'$').count();
     let written = matches(call, program, subject)?.len().saturating_mul(replacement.len());
@@ -104,12 +104,12 @@ fn none() -> Value {
     Value::List(List::nil(ListKind::Strings))
 }
 
-/// Finds all matches. Each may look at all of the rest of the subject, and is charged for that.
+/// Finds all matches. Each match may scan the whole rest of the subject, and is charged for it.
 fn matches<'t>(call: &Call<'_>, program: &Program, subject: &'t [u8]) -> Result<Vec<regex::bytes::Match<'t>>, String> {
     const BYTES_PER_STEP: usize = 64;
     let charged = |found: regex::bytes::Match<'t>| {
         let rest = subject.len() - found.end();
-        // Beyond the longest match, the engine looks for literals at most.
+        // Beyond the longest match, the engine only searches literals.
         let ahead = if program.is_quick() { 0 } else { program.steps(rest.min(program.longest)) };
         call.world.charge((1 + rest / BYTES_PER_STEP).saturating_add(ahead), 0)?;
         Ok(found)
@@ -127,7 +127,7 @@ struct Program {
 }
 
 impl Program {
-    /// Compiles a pattern, and measures it.
+    /// Compiles a pattern, and measures its automaton.
     fn new(written: &str) -> Result<Self, String> {
         let regex = pattern(written)?;
         let parsed =
@@ -142,20 +142,20 @@ impl Program {
         call.world.charge(self.steps(bytes(&args[1]).len()), 0)
     }
 
-    /// Returns true if the deterministic automaton is small as well, whatever the subject. Of a larger one, the engine
-    /// may have to follow all states at once.
+    /// Returns true if the lazy DFA is small as well, for any subject. With a larger one, the engine may have to
+    /// track all NFA states at once.
     fn is_quick(&self) -> bool {
         self.states <= 16
     }
 
-    /// Steps of 20 ns that a search through so many bytes may take: about 1 ns for each, or 10 ns for each of the
-    /// states.
+    /// Maximum steps of 20 ns for a search through this number of bytes: about 1 ns per byte, or 10 ns per byte and
+    /// state.
     fn steps(&self, bytes: usize) -> usize {
         if self.is_quick() { bytes / 16 } else { bytes.saturating_mul(self.states) / 2 }
     }
 }
 
-/// The pattern of a call. Those of the chart are compiled once.
+/// Returns the compiled pattern of a call. Patterns of the chart are cached.
 fn known(call: &Call<'_>, args: &[Value]) -> Result<Rc<Program>, String> {
     let written = text(&args[0]);
     if args[0].is_data() { Program::new(&written).map(Rc::new) } else { call.world.pattern(&written, Program::new) }
@@ -167,7 +167,7 @@ fn compile(call: &Call<'_>, args: &[Value]) -> Result<Rc<Program>, String> {
     Ok(program)
 }
 
-/// The same for functions that panic in Go if the pattern is wrong, with what the panic says.
+/// The same for functions that panic in Go on an invalid pattern, with the message of the panic.
 fn expect(call: &Call<'_>, args: &[Value]) -> Result<Rc<Program>, String> {
     let panic = |message| format!("regexp: Compile({}): {message}", crate::quote::backquote(&text(&args[0])));
     let program = known(call, args).map_err(panic)?;
@@ -175,10 +175,10 @@ fn expect(call: &Call<'_>, args: &[Value]) -> Result<Rc<Program>, String> {
     Ok(program)
 }
 
-/// A pattern in Go's syntax.
+/// Compiles a pattern in Go's syntax.
 ///
 /// # Errors
-/// Go's message of what is wrong with it.
+/// Go's message about the error.
 pub(crate) fn pattern(pattern: &str) -> Result<Regex, String> {
     let translated = regexp::translate(pattern).map_err(|error| error.to_string())?;
     regex::bytes::RegexBuilder::new(&translated).size_limit(1 << 23).build().map_err(|error| {
@@ -190,7 +190,7 @@ pub(crate) fn pattern(pattern: &str) -> Result<Regex, String> {
     })
 }
 
-/// Go's `$1W` names the group `1W`, as the crate does; `$` before anything else stands for itself.
+/// Go's `$1W` refers to the group `1W`, as in the crate; `$` before other characters is literal.
 fn expansion(template: &str) -> String {
     let mut out = String::new();
     let mut chars = template.chars().peekable();
@@ -208,7 +208,7 @@ fn expansion(template: &str) -> String {
     out
 }
 
-/// Sprig's split is Go's: an empty match at the beginning is no border.
+/// As with Go's split, an empty match at the start is not a separator.
 fn split(call: &Call<'_>, args: &[Value], program: &Program) -> Result<Value, String> {
     let (subject, limit) = (bytes(&args[1]), int(&args[2]));
     if limit == 0 {

@@ -1,4 +1,4 @@
-//! Texts: cutting, trimming, joining, quoting. Positions count bytes, as in Go.
+//! Texts: slicing, trimming, joining, quoting. Positions count bytes, as in Go.
 
 use super::{ANY, INT, STR, Table, bytes, cost, int, marked, strslice, strslice_marked, strval_marked, text, written};
 use crate::format::write;
@@ -8,7 +8,7 @@ use crate::value::{Map, MapKind, Value};
 use crate::world::Call;
 use std::collections::BTreeSet;
 
-/// The most bytes that one character of a set takes.
+/// Maximum number of bytes per character of a set.
 const SET_BYTES: usize = 16;
 
 pub(super) fn add(table: &mut Table) {
@@ -141,7 +141,7 @@ fn present(args: &[Value]) -> impl Iterator<Item = &Value> {
     args.iter().filter(|arg| !matches!(arg, Value::Nil))
 }
 
-/// Writes what is there with spaces in between.
+/// Joins the values that are not nil with spaces.
 fn words(args: &[Value], word: impl Fn(&mut Writer, &Value)) -> Result<Value, String> {
     let mut out = Writer::default();
     for (at, arg) in present(args).enumerate() {
@@ -153,7 +153,7 @@ fn words(args: &[Value], word: impl Fn(&mut Writer, &Value)) -> Result<Value, St
     written(out)
 }
 
-/// A part of a text, with its marks if it is readable.
+/// Returns a part of a text, with its data marks if it is valid UTF-8.
 fn trimmed(value: &Value, trim: impl Fn(&str) -> &str) -> Value {
     let text = marked(value);
     match std::str::from_utf8(&text) {
@@ -171,7 +171,7 @@ fn search_steps(text: &Value, part: &Value) -> usize {
     length.saturating_mul(part.min(length)) / 64
 }
 
-/// Counts what it takes to split a text.
+/// Charges splitting a text.
 fn take_split(call: &Call<'_>, text: &Value, separator: &Value) -> Result<(), String> {
     // Each part has an entry of its own.
     let parts = bytes(text).len() / bytes(separator).len().max(1);
@@ -303,7 +303,7 @@ fn substring(start: i64, end: i64, text: &[u8]) -> Result<Value, String> {
     Ok(Value::str(&text[at(from)..at(to)]))
 }
 
-/// A text of at most so many bytes, with dots for what is left out before and behind.
+/// Truncates a text to this number of bytes, with dots for omitted text at the start and end.
 fn abbreviate(text: &[u8], offset: i64, width: i64) -> Value {
     let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
     if width < 4 || length <= width {

@@ -1,4 +1,4 @@
-//! Laws of the costs of functions: what a call takes is charged, whatever it is given.
+//! Laws of function costs: the charge of a call covers its run time, for all arguments.
 
 use super::{Function, Handling, find, functions};
 use crate::seed::Seed;
@@ -8,24 +8,24 @@ use flyball_core::{Clock, Rng};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The longest that a step may take without optimization; with it, a step takes about 20 ns.
+/// Time limit of a step without optimization; optimized, a step takes about 20 ns.
 const NANOSECONDS_PER_STEP: u64 = 2_000;
-/// Time that is not looked at: below this, the clock of a thread says little.
+/// Times below this are ignored: the clock of a thread is too coarse.
 const NOISE: u64 = 4_000_000;
-/// Calls that are charged more take long whatever they are given.
+/// Calls with a higher charge are expensive for all arguments, and skipped.
 const EXPENSIVE: u64 = 500_000;
 
 fn world() -> World<'static> {
     World::new(Clock::system(), &Seed::default(), None, Budget::trusted(), false)
 }
 
-/// Returns for how long this thread has run, in nanoseconds.
+/// Returns the CPU time of this thread in nanoseconds.
 fn thread_time() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     stat.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// An argument of about so many bytes; `shape` chooses among those that a parameter takes.
+/// An argument of about this size; `shape` selects one of the values that a parameter accepts.
 fn argument(world: &World<'_>, param: Type, shape: usize, size: usize) -> Value {
     let word = |at: usize| format!("word-{at} ");
     let text = |size: usize| (0..size / 8).map(word).collect::<String>();
@@ -78,9 +78,9 @@ fn call(world: &World<'_>, function: &Function, args: &[Value]) -> (u64, Option<
     (world.steps() - before, made, took)
 }
 
-/// Returns the charge and the time of a call whose arguments have about so many bytes.
+/// Returns charge and time of a call whose arguments have about this size.
 fn measured(function: &Function, shapes: &[usize], size: usize) -> (u64, u64) {
-    // The least of two: others have the processor's caches as well.
+    // The minimum of two, since other threads share the processor's caches.
     let measured = (0..2).map(|_| {
         let world = world();
         let argument = |(param, shape): (&Type, &usize)| argument(&world, *param, *shape, size);
@@ -178,8 +178,8 @@ fn searches_are_charged_for_the_states_of_their_pattern() {
             (function.cost)(&context, args).and_then(|()| (function.call)(&context, args)).map(drop)
         };
         let error = run("[ab]*a[ab]{900}c", &subject).unwrap_err();
-        assert!(error.contains("more than 50000000 steps"), "{name}: {error}");
-        // Each match looks through the rest: one search is within the budget, all are not.
+        assert!(error.contains("limit of 50000000 steps"), "{name}: {error}");
+        // Each match scans the rest: one search is within the budget, all together are not.
         let many = run("[ab]*a[ab]{90}c|a", &subject[..100_000]);
         assert_eq!(many.is_err(), !["regexMatch", "mustRegexMatch", "regexFind"].contains(&name), "{name}");
         for ordinary in [

@@ -1,4 +1,4 @@
-//! TOML as BurntSushi/toml writes it, and as it reads it.
+//! TOML as BurntSushi/toml encodes and decodes it.
 
 mod read;
 mod scan;
@@ -8,13 +8,13 @@ pub(super) use read::read;
 use crate::format::display;
 use crate::value::Value;
 
-/// Nesting depth of tables.
+/// Nesting limit of tables.
 const DEPTH: usize = 1_000;
 
-/// Writes a map: simple entries first, then tables, both in the order of their names.
+/// Encodes a map: simple entries first, then tables, both sorted by name.
 ///
 /// # Errors
-/// It is no map, or holds what TOML has not.
+/// If the value is not a map, or has a part without a TOML form.
 pub(super) fn write(value: &Value) -> Result<String, String> {
     if value.is_deeper_than(DEPTH) {
         return Err(format!("the value is nested deeper than {DEPTH}"));

@@ -1,4 +1,4 @@
-//! URLs, as Go's `net/url` takes them apart and puts them together.
+//! URLs, as Go's `net/url` parses and formats them.
 
 use super::{DICT, STR, Table, cost, dict, text};
 use crate::quote::quote;
@@ -55,7 +55,7 @@ struct Url {
     user: Option<String>,
 }
 
-/// Escapes what may not stand in a part of an URL.
+/// Escapes characters that are not allowed in a part of a URL.
 fn escape(text: &str, allowed: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {

@@ -10,7 +10,7 @@ pub(super) fn add(table: &mut Table) {
         Version::parse(&text(&args[0])).map(|version| Value::object(Object::Version(version)))
     });
     table.add("semverCompare", cost::letters, &[STR, STR], |call, args| {
-        // Each condition is taken apart several times.
+        // Each condition is parsed several times.
         call.world.charge(text(&args[0]).len() * 2, 0)?;
         let constraints = Constraints::parse(&text(&args[0])).map_err(|error| error.message(call.world.helm))?;
         Ok(Value::Bool(constraints.allow(&Version::parse(&text(&args[1]))?)))

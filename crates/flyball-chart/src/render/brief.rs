@@ -1,11 +1,11 @@
-//! Messages of templates in short: Helm's own names each template on the way to the reason, which comes last.
+//! Short messages of template errors: Helm's messages list every template on the call path before the cause.
 
-/// The longest message that is left as Helm writes it, and the longest reason, in bytes.
+/// Size limit of a message that is kept unchanged, and of a cause, in bytes.
 const MAX_REASON: usize = 512;
-/// The longest location, in bytes.
+/// Size limit of a location, in bytes.
 const MAX_LOCATION: usize = 128;
 
-/// Shortens a message: the reason first, then where it is, and the call that it began with.
+/// Shortens a message: the cause first, then its location, and the outermost call.
 pub(super) fn brief(message: &str) -> String {
     if message.len() <= MAX_REASON {
         return message.to_owned();
@@ -15,7 +15,7 @@ pub(super) fn brief(message: &str) -> String {
         locations.push(location);
         reason = rest;
     }
-    // Which template it is, the location says.
+    // The location already contains the name of the template.
     let bare =
         reason.strip_prefix("template: ").and_then(|rest| rest.split_once(": ")).map_or(reason, |(_, bare)| bare);
     let reason = cut(bare, MAX_REASON);
@@ -23,7 +23,7 @@ pub(super) fn brief(message: &str) -> String {
         [] => reason,
         [only] => format!("{reason} (at {})", cut(only, MAX_LOCATION)),
         [first, .., last] => format!(
-            "{reason} (at {}, {} calls of templates below {})",
+            "{reason} (at {}, {} template calls below {})",
             cut(last, MAX_LOCATION),
             locations.len() - 1,
             cut(first, MAX_LOCATION)
@@ -31,12 +31,12 @@ pub(super) fn brief(message: &str) -> String {
     }
 }
 
-/// Splits what a template says of itself off a message: `template: LOCATION: executing "NAME" at <ACTION>: error
+/// Splits the prefix of a template call off a message: `template: LOCATION: executing "NAME" at <ACTION>: error
 /// calling FUNCTION: `.
 fn call(message: &str) -> Option<(&str, &str)> {
     let (location, rest) = message.strip_prefix("template: ")?.split_once(": executing ")?;
     let (_, rest) = rest.split_once(">: ")?;
-    // What a function says itself stays with its name.
+    // Messages of functions keep the name of the function.
     let called = rest.strip_prefix("error calling ").and_then(|rest| rest.split_once(": "));
     let inner = called.map(|(_, inner)| inner).filter(|inner| inner.starts_with("template: "));
     Some((location, inner.unwrap_or(rest)))
@@ -66,11 +66,11 @@ mod tests {
         assert_eq!(
             brief(&nested(1000, reason)),
             format!(
-                "error calling include: {reason} (at demo/templates/_h.tpl:1:24, 1000 calls of templates below \
+                "error calling include: {reason} (at demo/templates/_h.tpl:1:24, 1000 template calls below \
                  demo/templates/t.yaml:2:6)"
             )
         );
-        // Whatever the reason holds, it stays within bounds.
+        // The result is within the limit for any message.
         for reason in ["é".repeat(10_000), format!("template: {}", "x: executing y>: ".repeat(1000)), String::new()] {
             let said = brief(&nested(1000, &reason));
             assert!(said.len() < 1000, "{} {said}", said.len());

@@ -1,6 +1,7 @@
 //! Merges the values of a user, of a chart and of its subcharts.
 //!
-//! What is higher wins, maps are merged, the rest is replaced; `global` is seen by all; null deletes. See
+//! The parent's values take precedence, maps are merged, other values are replaced; `global` is shared by all; null
+//! deletes. See
 //! <https://helm.sh/docs/chart_template_guide/subcharts_and_globals/>.
 
 use crate::chart::Chart;
@@ -11,7 +12,7 @@ use serde_json::{Map, Value};
 /// Warnings, as Helm logs them.
 pub(crate) type Log = Vec<String>;
 
-/// Treatment of nulls: they stay if values will be coalesced once more, or delete.
+/// Treatment of nulls: they are kept if values will be coalesced again, or delete.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Nulls {
     Delete,
@@ -22,10 +23,10 @@ fn join(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
 }
 
-/// Lays values over those of a chart and of its subcharts.
+/// Merges values over those of a chart and of its subcharts.
 ///
 /// # Errors
-/// The values for a subchart are no mapping.
+/// If the values for a subchart are not a mapping.
 pub(crate) fn coalesce(
     chart: &Chart,
     values: &Map<String, Value>,
@@ -60,7 +61,7 @@ fn chart_values(
     Ok(())
 }
 
-/// `%t` of what is no boolean.
+/// `%t` of a value that is not a boolean.
 fn bool_verb(value: &Value) -> String {
     let value = crate::value::Value::from(value);
     String::from_utf8_lossy(&crate::format::sprintf(b"%t", &[value], usize::MAX).text()).into_owned()
@@ -124,7 +125,7 @@ pub(crate) fn tables(
 
 const GLOBAL: &str = "global";
 
-/// Lays a chart's globals over those of a subchart.
+/// Merges a chart's globals over those of a subchart.
 fn globals(dest: &mut Map<String, Value>, source: &Map<String, Value>, prefix: &str, log: &mut Log) {
     let source = match source.get(GLOBAL) {
         None => Map::new(),

@@ -8,10 +8,10 @@ use crate::quote::quote;
 use crate::semver::is_compatible;
 use serde_json::{Map, Value};
 
-/// Drops what is switched off and imports values, from the chart down.
+/// Removes disabled subcharts and imports values, starting at the chart.
 ///
 /// # Errors
-/// Values for a subchart are no mapping.
+/// If the values for a subchart are not a mapping.
 pub(crate) fn process(chart: &mut Chart, values: &Map<String, Value>, log: &mut Log) -> Result<(), String> {
     enable(chart, values, "", log)?;
     import(chart, log)
@@ -130,7 +130,7 @@ fn import(chart: &mut Chart, log: &mut Log) -> Result<(), String> {
     Ok(())
 }
 
-/// The table at a path, or the key at which there is none.
+/// Returns the table at a path, or the key that is not a table.
 fn table(values: &Map<String, Value>, path: &str) -> Result<Map<String, Value>, String> {
     let mut found = values;
     for key in path.split('.') {

@@ -1,4 +1,4 @@
-//! Cuts what templates gave into documents, and tells hooks from the rest by their annotations.
+//! Splits the output of templates into documents, and separates hooks from manifests by their annotations.
 
 use super::coalesce::Log;
 use super::order::sort_by_kind;
@@ -27,7 +27,7 @@ pub(crate) fn split(text: &[u8]) -> Vec<&[u8]> {
     SEPARATOR.split(trimmed).filter(|part| !part.is_empty()).map(<[u8]>::trim_ascii).collect()
 }
 
-/// The fields of a document that Helm reads.
+/// The fields of a document that Helm decodes.
 struct Head {
     kind: String,
     annotations: BTreeMap<String, String>,
@@ -82,7 +82,7 @@ pub(super) fn outlined(text: &Text) -> Vec<u8> {
     out
 }
 
-/// Sorts what templates gave into manifests and hooks.
+/// Sorts the output of templates into manifests and hooks.
 pub(super) fn collect(
     files: &BTreeMap<String, Text>,
     world: &World<'_>,
@@ -99,7 +99,7 @@ pub(super) fn collect(
         for (at, document) in documents.iter().copied().enumerate() {
             let problem = |message: String| RenderError::Manifest { path: path.clone(), message };
             if manifests.len() + hooks.len() >= MAX_DOCUMENTS {
-                return Err(problem(format!("there are more than {MAX_DOCUMENTS} documents")));
+                return Err(problem(format!("more than {MAX_DOCUMENTS} documents")));
             }
             let data = yaml::read(document).map_err(|error| problem(error.to_string()))?;
             let head = Head::read(&data, world.helm).map_err(|error| problem(error.to_string()))?;
@@ -107,7 +107,7 @@ pub(super) fn collect(
             let object = data.to_json();
             held.add(size_of_json(&object) * 2 + text.len());
             world.charge(1, 0).map_err(RenderError::Template)?;
-            // If data begin documents, nobody knows which is which.
+            // If data start documents, the outlines cannot be assigned to documents.
             let outline = match outlines.get(at).filter(|_| outlines.len() == documents.len()) {
                 Some(outline) if *outline == document => object.clone(),
                 Some(outline) => yaml::read(outline).map_or(serde_json::Value::Null, |data| data.to_json()),
@@ -135,7 +135,7 @@ pub(super) fn collect(
     })
 }
 
-/// A hook; nothing if one of its events is none.
+/// Returns a hook; `None` if one of its events is unknown.
 fn hook(manifest: Manifest, events: &str, annotations: &BTreeMap<String, String>) -> Option<Hook> {
     let words = |text: &str| text.split(',').map(|word| word.trim().to_lowercase()).collect::<Vec<_>>();
     let events = words(events)

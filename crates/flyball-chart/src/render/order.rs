@@ -1,8 +1,8 @@
-//! The order in which kinds are installed: what others need comes first.
+//! Installation order of kinds: dependencies come first.
 
 use crate::helm::HelmVersion;
 
-/// Helm's order; kinds that are not in it come last. Helm 3 does not know the last ones.
+/// Helm's order; other kinds come last. Helm 3 lacks the last ones.
 const KINDS: [&str; 38] = [
     "PriorityClass",
     "Namespace",
@@ -44,7 +44,7 @@ const KINDS: [&str; 38] = [
     "ValidatingWebhookConfiguration",
 ];
 
-/// Sorts by kind: those that Helm knows in its order, then the others by name. Equal ones stay as they are.
+/// Sorts by kind: first the kinds in Helm's order, then the others by name. The sort is stable.
 pub(super) fn sort_by_kind<T>(helm: HelmVersion, items: &mut [T], kind: impl Fn(&T) -> &str) {
     let kinds = &KINDS[..KINDS.len() - helm.choose(2, 0)];
     items.sort_by(|a, b| {

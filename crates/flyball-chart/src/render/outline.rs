@@ -1,21 +1,21 @@
-//! Outlines: documents with placeholders where data stand.
+//! Outlines: documents with placeholders for data.
 //!
-//! Data that a template writes without quotes can be read as more than a scalar, and can cut off what the chart writes
-//! behind them. So an object is compared with its outline: it may differ from it in scalars with placeholders only, and
-//! in these it must keep the chart's text.
+//! Data that a template inserts without quotes can be parsed as more than a scalar, and can hide text of the chart
+//! after them. So an object is compared with its outline: it may differ only in scalars with placeholders, and these
+//! must keep the chart's text.
 
 use serde_json::Value;
 
-/// Delimiters of placeholders: private characters, which no chart writes, so that nothing else is taken for one.
+/// Delimiters of placeholders: private-use characters, which charts do not contain.
 const BEGIN: char = '\u{e0d0}';
 const END: char = '\u{e0d1}';
 
-/// Returns what stands for data; each has another number, so that keys remain apart.
+/// Returns a placeholder for data; each has a different number, so that keys stay distinct.
 pub(super) fn placeholder(number: usize) -> String {
     format!("{BEGIN}{number}{END}")
 }
 
-/// Finds a field of an object that is not what its outline says, besides data in scalars. Returns its path, such as
+/// Finds a field of an object that differs from its outline, other than by data in scalars. Returns its path, such as
 /// `.rules[0].verbs`.
 pub fn difference(outline: &Value, object: &Value) -> Option<String> {
     difference_within(outline, object).map(|path| if path.is_empty() { ".".to_owned() } else { path })
@@ -25,7 +25,7 @@ fn difference_within(outline: &Value, object: &Value) -> Option<String> {
     let here = || Some(String::new());
     match (outline, object) {
         (Value::Object(outlines), Value::Object(fields)) => {
-            // A key with a placeholder is data, whatever it is.
+            // A key with a placeholder is data.
             if outlines.len() != fields.len() || outlines.keys().any(|key| key.contains(BEGIN)) {
                 return here();
             }
@@ -44,19 +44,19 @@ fn difference_within(outline: &Value, object: &Value) -> Option<String> {
     }
 }
 
-/// Returns true if a scalar is an outline with data in the place of its placeholders.
+/// Returns true if a scalar is its outline with data in place of the placeholders.
 fn is_filled<'o>(outline: &'o str, scalar: &Value) -> bool {
     let mut pieces = outline.split(BEGIN);
     let first = pieces.next().unwrap_or_default();
-    // Lines of a text that a template indents are data each, with nothing but space between them, which YAML reads in
-    // several ways.
+    // With `indent`, each line of a text is a separate range of data, with only white space between them, which YAML
+    // parses in several ways.
     let chart_text =
         |piece: &'o str| piece.split_once(END).map_or("", |(_, text)| if text.trim().is_empty() { "" } else { text });
     let mut pieces: Vec<&str> = pieces.map(chart_text).collect();
     let last = pieces.pop().unwrap_or_default();
     let text = match scalar {
         Value::String(text) => text,
-        // What is nothing but data may be of any type, but not as if the field were not there.
+        // A field that is only data may have any type, but may not be missing.
         Value::Bool(_) | Value::Number(_) if first.is_empty() && last.is_empty() => return true,
         Value::Number(number) => &number.to_string(),
         _ => return false,
@@ -73,13 +73,13 @@ mod tests {
     use crate::text::{Marks, Text};
     use crate::yaml;
 
-    /// Reads a document whose data stand between `«` and `»`, and compares it with its outline.
+    /// Parses a document with data between `«` and `»`, and compares it with its outline.
     fn check(document: &str, expected: Option<&str>) {
         let (mut text, mut marks) = (String::new(), Marks::new());
         for c in document.chars() {
             match c {
                 '«' => marks.push(text.len()..text.len()),
-                '»' => marks.last_mut().expect("data have a beginning").end = text.len(),
+                '»' => marks.last_mut().expect("the range of data has been started").end = text.len(),
                 c => text.push(c),
             }
         }

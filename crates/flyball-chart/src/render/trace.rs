@@ -1,4 +1,4 @@
-//! Messages of failed templates over several lines, as Helm 4 shows them.
+//! Multi-line messages of template errors, as in Helm 4.
 
 /// Location and message of a failed template.
 #[derive(PartialEq)]
@@ -8,8 +8,7 @@ struct Frame<'m> {
     message: &'m str,
 }
 
-/// Shows the calls that led to a failure one below the other; a message that names another reason than templates stays
-/// as it is.
+/// Formats the calls that led to an error on separate lines; messages without a template call are unchanged.
 pub(super) fn trace(message: &str) -> String {
     let (mut frames, mut rest) = (Vec::new(), message);
     loop {
@@ -37,7 +36,7 @@ pub(super) fn trace(message: &str) -> String {
     out.trim().to_owned()
 }
 
-/// The message of the function that a template called, if it is one that failed.
+/// Returns the message of the called function, if a function failed.
 fn called(message: &str) -> Option<&str> {
     let (_, executed) = message.strip_prefix("template: ")?.split_once(": executing ")?;
     let (_, said) = executed.split_once(">: ")?;

@@ -1,4 +1,4 @@
-//! Executes templates, with the rules and the words of Go's `text/template`.
+//! Executes templates, with the semantics and messages of Go's `text/template`.
 
 use super::node::{Arg, Branch, Command, Node, Operand, Pipe, Source, Tree};
 use crate::format;
@@ -11,10 +11,10 @@ use crate::world::{Call, World};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Bytes of stack for a function: values may be nested a thousand times.
+/// Stack size for a function: values may be nested a thousand levels deep.
 const VALUE_STACK: usize = 4 << 20;
 
-/// Bytes of a parsed template for each byte of its text.
+/// Memory of a parsed template per byte of its text.
 const PARSED: usize = 32;
 
 /// Templates by name.
@@ -24,15 +24,15 @@ pub(crate) struct Templates {
 }
 
 impl Templates {
-    /// Returns how many there are.
+    /// Returns the number of templates.
     pub(crate) fn len(&self) -> usize {
         self.trees.len()
     }
 
-    /// Parses a text and adds what it defines; a template that holds nothing does not replace one that does.
+    /// Parses a text and adds its definitions; an empty template does not replace a non-empty one.
     ///
     /// # Errors
-    /// The text does not parse.
+    /// If the text cannot be parsed.
     pub(crate) fn add(&mut self, source: Source, world: &World<'_>) -> Result<(), String> {
         world.charge(source.text.len(), source.text.len().saturating_mul(PARSED))?;
         for tree in super::parser::parse(source, &|name| functions::is_in(name, world.helm))? {
@@ -43,10 +43,10 @@ impl Templates {
         Ok(())
     }
 
-    /// Executes the template of a name.
+    /// Executes the template with a name.
     ///
     /// # Errors
-    /// There is none, or it fails.
+    /// If there is none, or it fails.
     pub(crate) fn execute(self: &Rc<Self>, world: &World<'_>, name: &str, data: Value) -> Result<Text, String> {
         let Some(tree) = self.trees.get(name) else {
             return Err(format!(
@@ -72,7 +72,7 @@ impl Templates {
     }
 }
 
-/// A value as Go's `reflect` sees it: nothing, something in an interface, or something of a known type.
+/// A value as in Go's `reflect`: missing, a value in an interface, or a value of a known type.
 #[derive(Clone)]
 enum Slot {
     Nothing,
@@ -104,7 +104,7 @@ impl Slot {
     }
 }
 
-/// The part of a template under evaluation, which errors name.
+/// The part of a template under evaluation, for error messages.
 #[derive(Clone, Copy)]
 enum Position<'t> {
     Start,
@@ -338,7 +338,7 @@ impl<'t> State<'t, '_> {
             self.place = Position::Pipe(pipe);
             let mut value = None;
             for command in &pipe.commands {
-                // What is in an interface is taken out.
+                // Values in interfaces are unwrapped.
                 value = Some(Slot::exact(self.command(dot, command, value)?.into_value()));
             }
             let value = value.unwrap_or(Slot::Nothing);
@@ -353,7 +353,7 @@ impl<'t> State<'t, '_> {
         })
     }
 
-    /// Evaluates a command; `last` is what the one before gave.
+    /// Evaluates a command; `last` is the result of the previous one in the pipeline.
     fn command(&mut self, dot: &Slot, command: &'t Command, last: Option<Slot>) -> Run<Slot> {
         let first = &command.args[0];
         match &first.what {
@@ -473,7 +473,7 @@ impl<'t> State<'t, '_> {
                 _ => self.world.charge_shallow(1, receiver),
             };
             weighed.or_else(|message| self.error(message))?;
-            // What a date or a version says may be what a text said that it was made of.
+            // Parts of a date or a version may be parts of the text that it was parsed from.
             let is_data = values.iter().any(Value::is_data)
                 || matches!(&value, Value::Object(object) if object.is_made_of_texts())
                 || matches!(&value, Value::Map(map) if matches!(map.kind, MapKind::Values(_)) && name == "YAML");
@@ -536,13 +536,13 @@ impl<'t> State<'t, '_> {
             && args[1..].iter().all(|arg| matches!(arg.what, Operand::String(..)));
         let is_evaluated = self.tree.source.is_evaluated;
         let context = Call { world: self.world, templates: self.templates, is_literal, is_evaluated };
-        // Functions go through values by recursion, which the cost finds to be nested not too deep.
+        // Functions traverse values recursively; the cost function has checked their nesting depth.
         let made = stacker::maybe_grow(VALUE_STACK, 4 * VALUE_STACK, || {
             cost(&context, &values).map_err(|message| (false, message))?;
             let is_data = handling == Handling::Makes && values.iter().any(Value::is_data);
             let value = call(&context, &values).map_err(|message| (true, message))?;
             if handling != Handling::Moves {
-                // What is made of little may be long.
+                // A small input may have a long result.
                 self.world.charge_shallow(0, std::slice::from_ref(&value)).map_err(|message| (false, message))?;
             }
             Ok(if is_data { value.to_data() } else { value })
@@ -557,7 +557,7 @@ impl<'t> State<'t, '_> {
         }
     }
 
-    /// `and` and `or` evaluate no more than they need.
+    /// `and` and `or` short-circuit.
     fn short_circuit(&mut self, dot: &Slot, name: &str, args: &'t [Arg], last: Option<Slot>) -> Run<Slot> {
         let count = args.len() + usize::from(last.is_some());
         if count == 0 {
@@ -626,7 +626,7 @@ impl<'t> State<'t, '_> {
         self.validate(slot, wanted)
     }
 
-    /// A constant becomes what is wanted, if it can be that.
+    /// Converts a constant to the expected type, if possible.
     fn literal(&self, arg: &Arg, literal: &Operand, wanted: Type) -> Run<Value> {
         match (wanted, literal) {
             (Type::Any | Type::Reflect, Operand::Number(number)) => Ok(self.constant(number)?.into_value()),

@@ -9,9 +9,9 @@ use crate::world::{Executor, World};
 use std::borrow::Cow;
 use std::rc::Rc;
 
-/// Nested includes of one template. The bound is Helm's.
+/// Limit of nested includes of one template, as in Helm.
 const MAX_NESTED_INCLUDES: usize = 1_000;
-/// Bytes of a message that quotes a template.
+/// Size limit of a message that quotes a template.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
 impl Executor for Rc<Templates> {
@@ -37,7 +37,7 @@ impl Executor for Rc<Templates> {
         let is_evaluated = (is_evaluated || text.is_data()) && world.evaluates;
         let (readable, marks) = match String::from_utf8_lossy(text) {
             Cow::Borrowed(readable) => (readable.to_owned(), text.marks().to_vec()),
-            // Where its data are then, nobody knows.
+            // The positions of data are lost then.
             Cow::Owned(_) if text.is_data() && !is_evaluated => return Ok(Value::Str(text.to_data())),
             Cow::Owned(readable) => (readable, Vec::new()),
         };
@@ -55,7 +55,7 @@ impl Executor for Rc<Templates> {
     }
 }
 
-/// Cuts a message short that quotes templates, of which each may quote another one.
+/// Truncates a message that quotes templates, which may quote further ones.
 fn shortened(mut message: String) -> String {
     if message.len() > MAX_MESSAGE_BYTES {
         let end = message.floor_char_boundary(MAX_MESSAGE_BYTES);
@@ -65,7 +65,7 @@ fn shortened(mut message: String) -> String {
     message
 }
 
-/// Drops the words that Go writes for what is not there.
+/// Removes Go's text for missing values.
 pub(crate) fn without_no_value(out: &Text) -> Text {
     const WORDS: &[u8] = b"<no value>";
     let mut kept = Writer::default();

@@ -1,4 +1,4 @@
-//! Cuts a template into tokens, as Go's `text/template/parse` does: same tokens, positions, lines and complaints.
+//! Splits a template into tokens, as Go's `text/template/parse` does: same tokens, positions, lines and errors.
 
 use crate::quote;
 use std::fmt;
@@ -42,7 +42,7 @@ pub(crate) enum Kind {
     With,
 }
 
-/// A token: what it is, where it begins, what it says and on which line.
+/// A token: its kind, position, text and line.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
     pub(crate) kind: Kind,
@@ -70,9 +70,9 @@ const LEFT: &str = "{{";
 const RIGHT: &str = "}}";
 const LEFT_COMMENT: &str = "/*";
 const RIGHT_COMMENT: &str = "*/";
-/// The complaint about an action with data in it.
-const IS_DATA: &str = "an action holds text of the custom resource, or of the cluster, which is data: set evaluateTemplates in watches.yaml \
-                       if whoever writes such text may run templates";
+/// The error about an action that contains untrusted data.
+const IS_DATA: &str = "an action contains text of the custom resource or of the cluster, which is untrusted: to allow authors of such \
+                       text to run templates, set evaluateTemplates in watches.yaml";
 /// The length of `- ` and ` -`.
 const MARKER: usize = 2;
 
@@ -84,7 +84,7 @@ fn is_alphanumeric(c: char) -> bool {
     c == '_' || c.is_alphanumeric()
 }
 
-/// The state of the lexer between two tokens.
+/// The state of the lexer between tokens.
 #[derive(Clone, Copy)]
 enum State {
     Text,
@@ -95,7 +95,7 @@ enum State {
 /// An iterator over tokens.
 pub(crate) struct Lexer<'a> {
     input: &'a str,
-    /// Ranges that are data: nothing begins in them, and no action may hold any of them.
+    /// Ranges of untrusted data: no action starts in them or contains any of them.
     data: &'a [Range<usize>],
     start: usize,
     at: usize,
@@ -110,7 +110,7 @@ impl<'a> Lexer<'a> {
         Self { input, data, start: 0, at: 0, line: 1, start_line: 1, parens: 0, state: State::Text }
     }
 
-    /// The next token; after an error or the end, the end again.
+    /// Returns the next token; after an error or the end, the end again.
     pub(crate) fn next_token(&mut self) -> Token {
         loop {
             let token = match self.state {
@@ -144,13 +144,13 @@ impl<'a> Lexer<'a> {
         Some(c)
     }
 
-    /// Returns true if any byte of a part is data.
+    /// Returns true if any byte of a range is data.
     fn holds_data(&self, from: usize, to: usize) -> bool {
         let next = self.data.partition_point(|mark| mark.end <= from);
         self.data.get(next).is_some_and(|mark| mark.start < to)
     }
 
-    /// Finds where the next action begins, from here on.
+    /// Finds the start of the next action.
     fn find_left(&self) -> Option<usize> {
         let mut from = self.at;
         loop {
@@ -158,7 +158,7 @@ impl<'a> Lexer<'a> {
             if !self.holds_data(found, found + LEFT.len()) {
                 return Some(found - self.at);
             }
-            // A brace is one byte.
+            // A brace is a single byte.
             from = found + 1;
         }
     }
@@ -184,7 +184,7 @@ impl<'a> Lexer<'a> {
         Token { kind: Kind::Error, at: self.start, text: message, line: self.start_line }
     }
 
-    /// Text up to an action, or to the end.
+    /// Text before an action or the end.
     fn text(&mut self) -> Option<Token> {
         let Some(length) = self.find_left() else {
             self.at = self.input.len();
@@ -250,7 +250,7 @@ impl<'a> Lexer<'a> {
         self.at = self.input.len() - self.rest().trim_start_matches(is_space).len();
     }
 
-    /// Returns whether the action ends here, and whether it takes the space behind it along.
+    /// Returns whether the action ends here, and whether it trims the white space after it.
     fn right_delimiter_ahead(&self) -> (bool, bool) {
         let rest = self.rest();
         if has_right_marker(rest) && rest[MARKER..].starts_with(RIGHT) {
@@ -339,7 +339,7 @@ impl<'a> Lexer<'a> {
             self.next();
             spaces += 1;
         }
-        // The space before `-}}` is part of the marker.
+        // The white space before `-}}` is part of the marker.
         let tail = &self.input[last.0..];
         if has_right_marker(tail) && tail[MARKER..].starts_with(RIGHT) {
             (self.at, self.line) = last;

@@ -1,4 +1,4 @@
-//! Methods of values: `.Files.Get`, `.Capabilities.APIVersions.Has`, those of dates and versions.
+//! Methods of values: `.Files.Get`, `.Capabilities.APIVersions.Has`, methods of dates and versions.
 
 use crate::functions::{encoding, json};
 use crate::glob::Glob;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 type Call = Box<dyn Fn(&World<'_>, &Value, &[Value]) -> Result<Value, String>>;
 
-/// The method of a value, with its parameters.
+/// Returns the method of a value, with its parameters.
 pub(crate) fn find(value: &Value, name: &str) -> Option<(&'static [Type], Call)> {
     const TEXT: &[Type] = &[Type::Str];
     let text = |args: &[Value]| args.first().and_then(Value::text).unwrap_or_default().into_owned();
@@ -100,7 +100,7 @@ fn file_method(files: Map, name: &str) -> Option<(&'static [Type], Call)> {
     })
 }
 
-/// `chartutil.Values` has methods, which come before keys of the same name.
+/// `chartutil.Values` has methods, which take precedence over keys of the same name.
 fn values_method(values: Map, name: &str) -> Option<(&'static [Type], Call)> {
     const TEXT: &[Type] = &[Type::Str];
     Some(match name {

@@ -1,4 +1,4 @@
-//! The tree of a parsed template. Each node writes itself as Go's does, because error messages quote it.
+//! The tree of a parsed template. Each node is formatted as in Go, because error messages quote it.
 
 use crate::number::Number;
 use crate::quote;
@@ -6,37 +6,37 @@ use crate::text::{Marks, Text};
 use std::fmt;
 use std::rc::Rc;
 
-/// A template with a name: what it does, and the text it stands in.
+/// A template with a name: its nodes, and its source.
 pub(crate) struct Tree {
     pub(crate) name: String,
     pub(crate) source: Rc<Source>,
     pub(crate) root: Vec<Node>,
 }
 
-/// A text that was parsed; errors say where in it they are.
+/// A parsed text, for positions in error messages.
 pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) text: String,
-    /// Parts of the text that are data.
+    /// Ranges of untrusted data.
     pub(crate) data: Marks,
-    /// Data were evaluated with it, because the author of the operator allows that.
+    /// True if it contains untrusted data and was evaluated because the author of the operator allows that.
     pub(crate) is_evaluated: bool,
 }
 
 impl Source {
-    /// A text of which nothing is data.
+    /// Creates a source without data.
     pub(crate) fn new(name: &str, text: &str) -> Self {
         Self { name: name.to_owned(), text: text.to_owned(), data: Marks::new(), is_evaluated: false }
     }
 
-    /// Returns where the data of a part of the text are, counted from its beginning.
+    /// Returns the ranges of data within a range, relative to its start.
     pub(crate) fn marks(&self, from: usize, to: usize) -> Marks {
         let part = |mark: &std::ops::Range<usize>| mark.start.max(from)..mark.end.min(to);
         let parts = self.data.iter().map(part).filter(|part| part.start < part.end);
         parts.map(|part| part.start - from..part.end - from).collect()
     }
 
-    /// `file:line:column` of a position, where columns count bytes from nought.
+    /// Formats a position as `file:line:column`; columns count bytes from 0.
     pub(crate) fn location(&self, at: usize) -> String {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         let newlines = before.iter().filter(|byte| **byte == b'\n').count();
@@ -49,7 +49,7 @@ impl Source {
 }
 
 impl Tree {
-    /// Returns true if it holds nothing but space.
+    /// Returns true if it only has white space.
     pub(crate) fn is_empty(&self) -> bool {
         self.root.iter().all(|node| match node {
             Node::Text(text) => String::from_utf8_lossy(text).trim().is_empty(),
@@ -58,7 +58,7 @@ impl Tree {
     }
 }
 
-/// A node between texts.
+/// A node of a template.
 pub(crate) enum Node {
     Text(Text),
     Action(Pipe),
@@ -70,7 +70,7 @@ pub(crate) enum Node {
     Template { at: usize, name: String, pipe: Option<Pipe> },
 }
 
-/// A condition or a range, and what it decides about.
+/// A condition or a range, with its branches.
 pub(crate) struct Branch {
     pub(crate) at: usize,
     pub(crate) pipe: Pipe,
@@ -78,7 +78,7 @@ pub(crate) struct Branch {
     pub(crate) otherwise: Option<Vec<Node>>,
 }
 
-/// Commands of which each gets what the one before gave.
+/// A pipeline: each command gets the result of the previous one.
 pub(crate) struct Pipe {
     pub(crate) at: usize,
     pub(crate) is_assignment: bool,
@@ -92,7 +92,7 @@ pub(crate) struct Command {
     pub(crate) args: Vec<Arg>,
 }
 
-/// A word of a command.
+/// An element of a command.
 pub(crate) struct Arg {
     pub(crate) at: usize,
     pub(crate) what: Operand,
@@ -107,7 +107,7 @@ pub(crate) enum Operand {
     Identifier(String),
     Variable(Vec<String>),
     Number(Number),
-    /// As it is written, and what it says.
+    /// The quoted source, and the value.
     String(String, Text),
     Pipe(Box<Pipe>),
     Chain(Box<Arg>, Vec<String>),

@@ -7,13 +7,13 @@ use crate::quote::{quote, unquote};
 use crate::text::{Marks, Text};
 use std::rc::Rc;
 
-/// Nesting depth of parentheses and blocks.
+/// Nesting limit of parentheses and blocks.
 const DEPTH: usize = 1_000;
 
-/// Parses a text: the template itself, and those that it defines, in the order in which they end.
+/// Parses a text: the template itself, and its definitions, in the order of their ends.
 ///
 /// # Errors
-/// Go's message: `template: file:line: what is wrong`.
+/// Go's message: `template: file:line: message`.
 pub(crate) fn parse(source: Source, has_function: &dyn Fn(&str) -> bool) -> Result<Vec<Tree>, String> {
     let source = Rc::new(source);
     let data: &[std::ops::Range<usize>] = if source.is_evaluated { &[] } else { &source.data };
@@ -37,7 +37,7 @@ struct Parser<'a> {
     lexer: Lexer<'a>,
     source: Rc<Source>,
     has_function: &'a dyn Fn(&str) -> bool,
-    /// Tokens that were read ahead; the last of them comes first.
+    /// Lookahead tokens; the last of them comes first.
     tokens: [Token; 3],
     peeked: usize,
     vars: Vec<String>,
@@ -47,7 +47,7 @@ struct Parser<'a> {
     trees: Vec<Tree>,
 }
 
-/// The end of a list of nodes.
+/// The end of a node list.
 enum Item {
     Node(Node),
     End,
@@ -128,7 +128,7 @@ impl Parser<'_> {
         if token.kind == kind { Ok(token) } else { self.unexpected(&token, context) }
     }
 
-    /// Descends one level, on a growing stack.
+    /// Descends one level, and grows the stack if needed.
     fn nested<T>(&mut self, go: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth == DEPTH {
             return self.error("max expression depth exceeded");
@@ -173,7 +173,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Parses a template within the text: variables and ranges of what is around it do not count.
+    /// Parses a template definition within the text: variables and ranges outside of it are not in scope.
     fn inner(&mut self, name: String, context: &str) -> Parsed<()> {
         let vars = std::mem::replace(&mut self.vars, vec!["$".to_owned()]);
         let ranges = std::mem::take(&mut self.ranges);

@@ -1,4 +1,4 @@
-//! Values with fields and methods: what Helm and sprig put before templates that is neither text, number, list nor map.
+//! Values with fields and methods: values from Helm and sprig that are neither text, number, list nor map.
 
 mod moment;
 mod version;
@@ -8,7 +8,7 @@ use crate::dates::{Moment, month_name, weekday_name};
 use crate::semver::Version;
 use flyball_core::time::format_duration;
 
-/// A struct, or something with a type of its own.
+/// A struct, or a named type.
 pub(crate) enum Object {
     Record(Record),
     Moment(Moment),
@@ -19,7 +19,7 @@ pub(crate) enum Object {
     Version(Version),
 }
 
-/// A struct: fields in order, and how it writes itself.
+/// A struct: fields in order, and its string form.
 pub(crate) struct Record {
     pub(crate) type_name: &'static str,
     pub(crate) is_pointer: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// A field without a name of its own in JSON.
+    /// A field with the same name in JSON.
     pub(crate) fn plain(name: &'static str, value: Value) -> Field {
         Field { name, json: name, omit_empty: false, value }
     }
@@ -77,7 +77,7 @@ impl Object {
         }
     }
 
-    /// Returns true if it may say what a text said that it was made of.
+    /// Returns true if its string form may contain the text that it was parsed from.
     pub(crate) fn is_made_of_texts(&self) -> bool {
         matches!(self, Object::Moment(_) | Object::Version(_))
     }
@@ -102,7 +102,7 @@ impl Object {
         }
     }
 
-    /// Its number, if its type is one with another name.
+    /// Returns its number, if its underlying type is numeric.
     pub(crate) fn as_int(&self) -> Option<i64> {
         match self {
             Object::Duration(nanos) => Some(*nanos),
@@ -158,12 +158,12 @@ fn seconds(object: &Object, unit: f64) -> Value {
     Value::Float(object.as_int().unwrap_or(0) as f64 / unit)
 }
 
-/// A number as Go's `uint64`.
+/// Returns a number as Go's `uint64`.
 pub(crate) fn uint64(number: u64) -> Value {
     Value::Int(IntKind::Uint64, i64::from_ne_bytes(number.to_ne_bytes()))
 }
 
-/// Returns the date that a value is, else Go's zero.
+/// Returns the date of a value, else Go's zero time.
 pub(crate) fn moment(value: &Value) -> Moment {
     match value {
         Value::Object(object) => match object.as_ref() {

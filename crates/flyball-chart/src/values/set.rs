@@ -1,4 +1,4 @@
-//! The syntax of `--set`: `a.b=c,list={x,y},servers[0].port=80`, with `\` before what shall mean nothing.
+//! The syntax of `--set`: `a.b=c,list={x,y},servers[0].port=80`, with `\` as escape character.
 //!
 //! See <https://helm.sh/docs/intro/using_helm/#the-format-and-limitations-of---set>.
 
@@ -6,26 +6,26 @@ use super::{ReadFile, floats};
 use crate::quote::quote;
 use serde_json::{Map, Value};
 
-/// The largest index of a list.
+/// Limit of list indices.
 const MAX_INDEX: i64 = 65536;
-/// Dots in a name.
+/// Limit of dots in a name.
 const DEPTH: usize = 30;
 
 /// The type of values.
 pub(super) enum Mode<'r> {
-    /// Numbers, booleans and null are such.
+    /// Numbers, booleans and null are recognized.
     Typed,
-    /// Everything is text.
+    /// Strings only.
     Text,
-    /// Values name files.
+    /// Values are file names.
     File(ReadFile<'r>),
     /// Values are JSON.
     Json,
-    /// Everything after the `=` is the value.
+    /// The rest after the `=` is the value.
     Literal,
 }
 
-/// Why a step stops: the argument is at its end, or is wrong.
+/// Why parsing stops: end of the argument, or an error.
 enum Stop {
     End,
     Bad(String),
@@ -37,7 +37,7 @@ fn bad<T>(message: impl Into<String>) -> Step<T> {
     Err(Stop::Bad(message.into()))
 }
 
-/// Sets what the argument says.
+/// Sets the values of the argument.
 pub(super) fn parse(argument: &str, into: &mut Map<String, Value>, mode: &Mode<'_>) -> Result<(), String> {
     let mut parser = Parser { text: argument.chars().collect(), at: 0, mode };
     loop {
@@ -198,7 +198,7 @@ impl Parser<'_> {
             Some('=') => {
                 let (value, result) = self.value()?;
                 set_index(list, index, value)?;
-                // Behind the last item of a list, the end is no end yet.
+                // After the last item of a list, the end of input is not an error yet.
                 if matches!(result, Err(Stop::End)) { Ok(()) } else { result }
             }
             Some('[') => {
@@ -226,7 +226,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The value behind an `=`, and whether the argument ends with it.
+    /// Parses the value after an `=`; returns whether the argument ends with it.
     fn value(&mut self) -> Step<(Value, Step)> {
         match self.mode {
             Mode::Json => return Ok((self.json()?, Ok(()))),
@@ -286,7 +286,7 @@ impl Parser<'_> {
         })
     }
 
-    /// A JSON value and the comma behind it; nothing is null.
+    /// Parses a JSON value and the comma after it; no value is null.
     fn json(&mut self) -> Step<Value> {
         if self.skip_to_value() {
             return Ok(Value::Null);
@@ -303,7 +303,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// Skips space and a comma; returns whether there is no value before it.
+    /// Skips white space and a comma; returns whether no value precedes it.
     fn skip_to_value(&mut self) -> bool {
         while let Some(c) = self.next() {
             if c == ',' {

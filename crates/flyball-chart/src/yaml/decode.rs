@@ -1,4 +1,4 @@
-//! Decodes documents: nodes with their tags, merges and aliases become data.
+//! Decodes documents: resolves tags, merges and aliases of nodes.
 
 use super::parser::Node;
 use super::resolve::resolve;
@@ -44,7 +44,7 @@ fn is_merge(key: &Node) -> bool {
     }
 }
 
-/// Reads `<<`: one mapping, or several of which the first has priority.
+/// Decodes `<<`: one mapping, or several of which the first takes precedence.
 fn merge(into: &mut BTreeMap<String, Data>, value: &Node) -> Result<(), Error> {
     let wants_map = || Error::Yaml("map merge requires map or sequence of maps as the value".to_owned());
     let one = |into: &mut BTreeMap<String, Data>, node: &Node| match node {
@@ -89,7 +89,7 @@ fn scalar(tag: &str, text: &str, is_plain: bool) -> Result<Data, Error> {
     }
 }
 
-/// JSON has texts for keys: other scalars are written as such.
+/// JSON keys are strings: other scalars are converted.
 fn key_text(key: Data, value: &Data) -> Result<String, Error> {
     let unsupported =
         |key: String| Err(Error::Key(format!("unsupported map key of type: {key}, value: {}", go_syntax(value))));
@@ -113,7 +113,7 @@ fn key_text(key: Data, value: &Data) -> Result<String, Error> {
     })
 }
 
-/// A value as Go's `%#v` writes it.
+/// Formats a value as Go's `%#v`.
 fn go_syntax(data: &Data) -> String {
     match data {
         Data::Null => "interface {}(nil)".to_owned(),

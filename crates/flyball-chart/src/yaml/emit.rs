@@ -1,4 +1,4 @@
-//! Writes YAML as go-yaml does: version 2 for `toYaml`, version 3 with an indent of two for `toYamlPretty`.
+//! Emits YAML as go-yaml does: version 2 for `toYaml`, version 3 with an indent of two for `toYamlPretty`.
 
 use super::Data;
 use super::resolve::{is_timestamp, resolve};
@@ -8,19 +8,19 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// Version of go-yaml that is emulated.
+/// Emulated version of go-yaml.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Version {
     /// Lists in maps are not indented.
     Two,
-    /// They are.
+    /// Lists in maps are indented.
     Three,
 }
 
-/// The order of the keys of a mapping.
+/// The key order of a mapping.
 pub(super) type Order = fn(&str, &str) -> Ordering;
 
-/// A document, with a line break at its end; and which parts of it say what is data.
+/// Emits a document, with a line break at its end; and the ranges of untrusted data.
 pub(super) fn emit(data: &Data, origin: &Origin, version: Version, order: Order) -> (String, Vec<Range<usize>>) {
     let mut emitter = Emitter { out: String::new(), marks: Vec::new(), version, order };
     emitter.value(data, origin, 0, Context::Root);
@@ -35,9 +35,9 @@ pub(crate) enum Origin {
     Chart,
     /// All of it.
     Data,
-    /// Those of the items.
+    /// The parts of the items.
     List(Vec<Origin>),
-    /// Those of the entries, by key, with whether the key is data.
+    /// The parts of the entries, by key, with whether the key is data.
     Map(BTreeMap<String, (bool, Origin)>),
 }
 
@@ -54,7 +54,7 @@ struct Emitter {
     order: Order,
 }
 
-/// The context of a value.
+/// The position of a value.
 #[derive(Clone, Copy, PartialEq)]
 enum Context {
     Root,
@@ -67,7 +67,7 @@ impl Emitter {
         self.out.extend(std::iter::repeat_n(' ', columns));
     }
 
-    /// Writes a value of which the line has begun; `columns` is where nested lines begin.
+    /// Emits a value after the start of its line; `columns` is the indentation of nested lists.
     fn value(&mut self, data: &Data, origin: &Origin, columns: usize, place: Context) {
         match data {
             Data::Map(entries) if !entries.is_empty() => {
@@ -89,7 +89,7 @@ impl Emitter {
                     self.out.push(':');
                     let inner = &entries[key];
                     if is_long && !is_empty(inner) {
-                        // What belongs to a key on lines of its own begins behind the colon.
+                        // Nested lines of a key start after the colon.
                         self.out.push(' ');
                         self.value(inner, origin, columns + 2, Context::Item);
                         continue;
@@ -121,7 +121,7 @@ impl Emitter {
                 if place == Context::Entry {
                     self.out.push(' ');
                 }
-                // A literal in a list's item or at the root is indented against what is around it.
+                // A literal in a list item or at the root is indented relative to its parent.
                 let around = match place {
                     Context::Root => 0,
                     Context::Item | Context::Entry => columns.saturating_sub(2),
@@ -143,7 +143,7 @@ impl Emitter {
         }
     }
 
-    /// Writes something that may be data.
+    /// Emits a part that may be data.
     fn marked(&mut self, is_data: bool, write: impl FnOnce(&mut Self)) {
         let from = self.out.len();
         write(self);
@@ -176,7 +176,7 @@ impl Emitter {
             return self.literal(text, columns);
         }
         let wants_quotes = is_ambiguous(text);
-        // Where lines that are too long go on.
+        // Indentation of continued lines.
         let fold = (self.version == Version::Two && !is_key).then_some(columns);
         if text.contains('\n') || wants_quotes {
             return self.double(text, fold);
@@ -197,7 +197,7 @@ impl Emitter {
         self.out.rsplit('\n').next().map_or(0, |line| line.chars().count())
     }
 
-    /// Writes a text without escapes, and breaks lines that are too long at single spaces.
+    /// Emits a text without escapes, and breaks long lines at single spaces.
     fn folded(&mut self, text: &str, fold: Option<usize>, is_quoted: bool) {
         let (mut column, mut was_space, mut was_break) = (self.column(), false, false);
         for (at, c) in text.char_indices() {
@@ -250,7 +250,7 @@ impl Emitter {
     fn double(&mut self, text: &str, fold: Option<usize>) {
         self.out.push('"');
         let (mut column, mut was_space) = (self.column(), false);
-        // go-yaml looks for the mark at the beginning of the text, whichever character it is at.
+        // go-yaml checks for the byte order mark at the start of the text, for each character.
         let version = self.version;
         let is_plain = |c: char| is_printable(c, version) && !text.starts_with('\u{feff}');
         for (at, c) in text.char_indices() {
@@ -267,7 +267,7 @@ impl Emitter {
                     self.out.push('\n');
                     self.indent(columns);
                     column = columns;
-                    // A space at the beginning of a line would be lost.
+                    // A space at the start of a line would be lost.
                     if text[at + 1..].starts_with(' ') {
                         self.out.push('\\');
                         column += 1;
@@ -306,12 +306,12 @@ impl Emitter {
 /// The column after which go-yaml 2 breaks a line.
 const WIDTH: usize = 80;
 
-/// Tells whether a key needs lines of its own.
+/// Returns true if a key needs the explicit form.
 fn is_long(key: &str) -> bool {
     key.contains(is_break) || key.len() > 128
 }
 
-/// Tells whether nothing is nested in a value.
+/// Returns true if a value has no nested values.
 fn is_empty(data: &Data) -> bool {
     match data {
         Data::List(items) => items.is_empty(),
@@ -324,7 +324,7 @@ fn is_break(c: char) -> bool {
     matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// go-yaml 2 takes no character for printable that does not fit in 16 bits.
+/// go-yaml 2 considers characters beyond 16 bits unprintable.
 fn is_printable(c: char, version: Version) -> bool {
     match u32::from(c) {
         0x0a | 0x20..=0x7e | 0xa0..=0xd7ff => true,
@@ -334,7 +334,7 @@ fn is_printable(c: char, version: Version) -> bool {
     }
 }
 
-/// The styles that a text may have.
+/// The possible styles of a text.
 struct Traits {
     plain: bool,
     single: bool,
@@ -387,12 +387,12 @@ impl Traits {
     }
 }
 
-/// Returns true if a reader would take a text for something else.
+/// Returns true if a plain text would be parsed as another type.
 fn is_ambiguous(text: &str) -> bool {
     !matches!(resolve(text), Data::Str(_)) || is_timestamp(text) || is_base_60(text)
 }
 
-/// `1:30`, which YAML 1.1 reads as ninety.
+/// `1:30`, which is ninety in YAML 1.1.
 fn is_base_60(text: &str) -> bool {
     let rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     if !rest.starts_with(|c: char| c.is_ascii_digit()) || !rest.contains(':') {
@@ -406,7 +406,7 @@ fn is_base_60(text: &str) -> bool {
         && digits(fraction)
 }
 
-/// The order of keys: numbers within texts by their value.
+/// The key order: numbers within texts are compared by value.
 pub(super) fn natural(a: &str, b: &str) -> Ordering {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     for at in 0..a.len().min(b.len()) {
@@ -419,7 +419,7 @@ pub(super) fn natural(a: &str, b: &str) -> Ordering {
             (false, false) => {}
             (_, right) => return if right { Ordering::Less } else { Ordering::Greater },
         }
-        // Leading zeros count only if no digit stands before them.
+        // Leading zeros count only if no digit precedes them.
         let mut start = 0u64;
         if x == '0' || y == '0' {
             start = u64::from(a[..at].iter().rev().take_while(|c| c.is_numeric()).any(|c| *c != '0'));

@@ -13,15 +13,15 @@ pub(super) enum Node {
     Mapping { entries: Vec<(Rc<Node>, Rc<Node>)> },
 }
 
-/// Nesting depth of nodes.
+/// Nesting limit of nodes.
 const DEPTH: usize = 1_000;
-/// Nodes of a document, with aliases expanded.
+/// Limit of nodes of a document, with aliases expanded.
 const MAX_NODES: usize = 4_000_000;
 
-/// Bytes of a node with its data, roughly.
+/// Estimated size of a node with its data, in bytes.
 const NODE: usize = 400;
 
-/// Parses the first document of a stream; nothing if there is none.
+/// Parses the first document of a stream; `None` if there is none.
 pub(super) fn parse(text: &str) -> Result<Option<Rc<Node>>, Problem> {
     let mut parser = Parser {
         scanner: Scanner::new(text),
@@ -37,7 +37,7 @@ pub(super) fn parse(text: &str) -> Result<Option<Rc<Node>>, Problem> {
 struct Parser {
     scanner: Scanner,
     tags: BTreeMap<String, String>,
-    /// The target of an alias and its size; none while it is being read.
+    /// The target of an alias and its size; `None` while it is being parsed.
     anchors: BTreeMap<String, Option<(Rc<Node>, usize)>>,
     depth: usize,
     aliased: usize,
@@ -103,12 +103,12 @@ impl Parser {
             }
             _ => self.node(true, false)?.0,
         };
-        // What comes after the document is not read, but for the token that ends it.
+        // The rest of the stream is not parsed, except the token that ends the document.
         self.peek()?;
         Ok(Some(node))
     }
 
-    /// A node, and how many it consists of.
+    /// Returns a node, and the number of its nodes.
     fn node(&mut self, is_block: bool, is_indentless: bool) -> Parse<(Rc<Node>, usize)> {
         if self.depth >= DEPTH {
             return plain_problem(format!("exceeded max depth of {DEPTH}"));

@@ -1,4 +1,4 @@
-//! Types of plain scalars, by YAML 1.1 as go-yaml reads it: `yes` is true, `010` is eight, `1e3` is a float.
+//! Types of plain scalars in YAML 1.1 as implemented by go-yaml: `yes` is true, `010` is eight, `1e3` is a float.
 
 use super::Data;
 use crate::number::{parse_float, parse_int, parse_uint};
@@ -60,7 +60,7 @@ fn is_float(text: &str) -> bool {
     is_mantissa && exponent.is_none_or(|text| digits(text.strip_prefix(['+', '-']).unwrap_or(text)))
 }
 
-/// Dates and times stay texts, yet they are written in quotes.
+/// Dates and times stay strings, but are quoted in output.
 pub(super) fn is_timestamp(text: &str) -> bool {
     let mut rest = text;
     let mut number = |least: usize, most: usize, end: &str| {

@@ -1,4 +1,4 @@
-//! Cuts YAML into tokens, as libyaml does, of which go-yaml is a translation: same tokens, same complaints, same lines.
+//! Splits YAML into tokens, as libyaml does, of which go-yaml is a port: same tokens, same errors, same lines.
 
 mod scalars;
 
@@ -50,7 +50,7 @@ pub(super) struct Token {
     pub(super) start: Mark,
 }
 
-/// A syntax error, with the line that go-yaml names, if it names one.
+/// A syntax error, with go-yaml's line number, if any.
 #[derive(Debug, Clone)]
 pub(super) struct Problem {
     pub(super) line: usize,
@@ -65,7 +65,7 @@ struct SimpleKey {
     mark: Mark,
 }
 
-/// Nesting depth of collections. The bound is go-yaml's.
+/// Nesting limit of collections, as in go-yaml.
 const DEPTH: usize = 10_000;
 
 pub(super) struct Scanner {
@@ -123,7 +123,7 @@ impl Scanner {
     /// Returns the next token without consuming it.
     pub(super) fn peek(&mut self) -> Scan<&Token> {
         self.fetch_more()?;
-        Ok(self.tokens.front().expect("one was fetched, and the end is never taken"))
+        Ok(self.tokens.front().expect("a token was fetched, and the end is never consumed"))
     }
 
     /// Consumes the next token; the end of the stream is never consumed.
@@ -133,11 +133,11 @@ impl Scanner {
             return Ok(self.tokens[0].clone());
         }
         self.taken += 1;
-        Ok(self.tokens.pop_front().expect("one was fetched"))
+        Ok(self.tokens.pop_front().expect("a token was fetched"))
     }
 
     fn error<T>(&self, message: &str) -> Scan<T> {
-        // The line is told from the second on, and counts from one.
+        // Line numbers start at one; errors on the first line have none.
         let line = if self.mark.line == 0 { 0 } else { self.mark.line + 1 };
         Err(Problem { line, message: message.to_owned() })
     }
@@ -203,7 +203,7 @@ impl Scanner {
         }
     }
 
-    /// A simple key stays on one line and within 1024 characters.
+    /// A simple key is limited to one line and 1024 characters.
     fn is_valid(&mut self, at: usize) -> Scan<bool> {
         let key = self.simple_keys[at];
         if key.mark.line < self.mark.line || key.mark.index + 1024 < self.mark.index {
@@ -454,7 +454,7 @@ impl Scanner {
         }
     }
 
-    /// The rest of a line that may hold nothing but a comment.
+    /// Skips the rest of a line, which may only have a comment.
     fn rest_of_line(&mut self) -> Scan {
         self.skip_blanks();
         if self.at(0) == '#' {
@@ -570,7 +570,7 @@ impl Scanner {
                 suffix = self.tag_uri(false, String::new())?;
             } else {
                 let rest = self.tag_uri(false, first)?;
-                // A lone `!` is a suffix without a handle.
+                // A single `!` is a suffix without a handle.
                 (handle, suffix) =
                     if rest.is_empty() { (String::new(), "!".to_owned()) } else { ("!".to_owned(), rest) };
             }

@@ -1,4 +1,4 @@
-//! The inputs: charts and archives by their authors, and values by users.
+//! The inputs: charts and archives of chart authors, and values of users.
 
 use crate::engine;
 use flate2::Compression;
@@ -7,7 +7,7 @@ use flyball_chart::{Budget, Capabilities, Chart, Release, RenderOptions, Values}
 use serde_json::{Map, Value, json};
 use std::io::Write;
 
-/// A function of the input: it says in a few words what became of it.
+/// A target: returns a short description of the outcome.
 pub(crate) struct Target {
     seeds: fn() -> Vec<String>,
     play: fn(&[u8]) -> String,
@@ -27,12 +27,12 @@ impl engine::Target for Target {
     }
 }
 
-/// Begins a file of an archive, at each level of nesting another.
+/// Marks the start of a file in an archive; each nesting level has its own mark.
 const MARKS: [&str; 2] = ["\u{1}", "\u{2}"];
 const CHART: &str = "apiVersion: v2\nname: site\nversion: 0.1.0\n";
 const PAGE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {text: {{ .Values.text | quote }}}\n";
 
-/// The words that a message begins with.
+/// The first words of a message.
 fn outline(message: &str) -> String {
     let words = message.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 1);
     words.take(12).collect::<Vec<_>>().join(" ")
@@ -48,8 +48,8 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Packs text into an archive: files begin with the mark of the level and their path; those that are archives are
-/// packed the same way.
+/// Packs text into an archive: files start with the mark of the level and their path; nested archives are packed the
+/// same way.
 fn pack(text: &str, marks: &[&str]) -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
     let Some((mark, inner)) = marks.split_first() else { return text.as_bytes().to_vec() };
@@ -57,7 +57,7 @@ fn pack(text: &str, marks: &[&str]) -> Vec<u8> {
         let (path, data) = file.split_once('\n').unwrap_or((file, ""));
         let data = if path.ends_with(".tgz") { pack(data, inner) } else { data.as_bytes().to_vec() };
         let mut header = tar::Header::new_gnu();
-        // Written as it is: a path may be absolute, or leave the folder.
+        // The path is not validated: it may be absolute, or leave the folder.
         let name = &mut header.as_old_mut().name;
         let length = path.len().min(name.len());
         name[..length].copy_from_slice(&path.as_bytes()[..length]);
@@ -68,7 +68,7 @@ fn pack(text: &str, marks: &[&str]) -> Vec<u8> {
     gzip(&archive.into_inner().unwrap())
 }
 
-/// Renders with values that somebody else gave, within a budget for builds without optimization.
+/// Renders with untrusted values, within a budget for builds without optimization.
 fn render(chart: &Chart, values: &Values, evaluates_data: bool) -> String {
     let budget = Budget { steps: 1_000_000, ..Budget::untrusted() };
     let output = budget.output;
@@ -94,11 +94,11 @@ fn open_and_render(archive: &[u8]) -> String {
 /// An archive of these files in the folder of a chart.
 fn archive(files: &[(&str, &str)]) -> Vec<u8> {
     let text: String = files.iter().map(|(path, text)| format!("{}site/{path}\n{text}", MARKS[0])).collect();
-    // What begins a file cannot be within one here.
+    // Marks are not allowed within a file here.
     pack(&text, &MARKS[..1])
 }
 
-/// Archives: of files as the input names them, of the input as a tar, and the input itself.
+/// Archives: files named by the input, the input as a tar, and the input itself.
 pub(crate) fn archives() -> Target {
     Target {
         seeds: || {
@@ -162,7 +162,7 @@ pub(crate) fn chart_files() -> Target {
     }
 }
 
-/// Templates of authors, and of users where `evaluateTemplates` lets them: the budget ends what does not end.
+/// Templates of authors, and of users with `evaluateTemplates`: the budget aborts endless ones.
 pub(crate) fn templates() -> Target {
     Target {
         seeds: || {
@@ -196,7 +196,7 @@ pub(crate) fn templates() -> Target {
     }
 }
 
-/// Specs of users as values, through what charts do with values; and arguments of `--set` and `--values`.
+/// Specs of users as values, with the functions that charts use on them; and arguments of `--set` and `--values`.
 pub(crate) fn values() -> Target {
     Target {
         seeds: || {

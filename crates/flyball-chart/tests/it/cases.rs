@@ -1,6 +1,6 @@
-//! Plays `tests/cases` against the answers of Helm 3.21 and Helm 4.1, byte for byte. Where those of Helm 4 differ, they
-//! are in `tests/helm4.json`. `tests/passing.txt` lists what passes and may only grow: `FLYBALL_BLESS=1` adds what
-//! passes by now. `FLYBALL_CASE=<part of a name>` plays a few and shows what differs.
+//! Compares `tests/cases` with the output of Helm 3.21 and Helm 4.1, byte for byte. Different output of Helm 4 is in
+//! `tests/helm4.json`. `tests/passing.txt` lists the passing cases and may only grow: `FLYBALL_BLESS=1` adds newly
+//! passing ones. `FLYBALL_CASE=<part of a name>` runs a selection and prints differences.
 
 use flyball_chart::{HelmVersion, Seed, TemplateArgs, template};
 use flyball_core::Clock;
@@ -17,7 +17,7 @@ fn texts(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// What Helm said, and what is said here.
+/// The outputs of Helm and of this crate.
 fn play(case: &Path) -> (String, String) {
     let about: Value = serde_json::from_slice(&fs::read(case.join("args.json")).unwrap()).unwrap();
     let clock = Clock::new(|| "2026-01-02T03:04:05Z".parse().unwrap());
@@ -26,7 +26,7 @@ fn play(case: &Path) -> (String, String) {
     let read = |name: &str| fs::read_to_string(case.join(name)).unwrap();
     match result {
         Ok(output) if about["exit"] == 0 => {
-            // Helm logs in any order, and where in its source it does.
+            // Helm's log has no defined order, and contains source locations.
             let warnings = |mut lines: Vec<String>| {
                 for line in &mut lines {
                     if let Some((_, text)) = line.split_once(": ").filter(|(place, _)| place.contains(".go:")) {
@@ -42,7 +42,7 @@ fn play(case: &Path) -> (String, String) {
         Ok(output) => (read("expected.err"), output.text),
         Err(message) if about["exit"] == 0 => (read("expected.txt"), message),
         Err(message) => {
-            // Of some messages, Helm itself has the lines in any order.
+            // The lines of some messages have no defined order in Helm.
             let lines = |text: &str| {
                 let mut lines: Vec<&str> = text.split('\n').collect();
                 if about["err_lines_unordered"] == true {
@@ -76,18 +76,18 @@ fn charts_render_as_with_helm() {
             gained.extend((!passing.contains(&name)).then_some(name));
         } else {
             if wanted.is_some() {
-                println!("--- {name}: Helm says\n{expected}\n--- we say\n{got}");
+                println!("--- {name}: output of Helm\n{expected}\n--- actual output\n{got}");
             }
             lost.extend(passing.contains(&name).then_some(name));
         }
     }
     assert!(played > 0, "there are no cases");
-    assert!(lost.is_empty(), "these passed before: {lost:?}; FLYBALL_CASE=<name> shows what differs");
+    assert!(lost.is_empty(), "these cases fail now: {lost:?}; FLYBALL_CASE=<name> prints the difference");
     if std::env::var_os("FLYBALL_BLESS").is_some() {
         passing.extend(gained);
         fs::write(&list, passing.into_iter().map(|name| name + "\n").collect::<String>()).unwrap();
     } else {
-        assert!(gained.is_empty(), "these pass by now, FLYBALL_BLESS=1 writes it down: {gained:?}");
+        assert!(gained.is_empty(), "these cases pass now: {gained:?}; FLYBALL_BLESS=1 adds them to passing.txt");
     }
 }
 
@@ -123,11 +123,11 @@ fn charts_render_as_with_helm_4() {
         let name = case.file_name().unwrap().to_string_lossy().into_owned();
         let (expected, said) = play_4(&case, answers["cases"].get(&name));
         if expected != said {
-            println!("--- {name}: Helm 4 says\n{expected}\n--- we say\n{said}");
+            println!("--- {name}: output of Helm 4\n{expected}\n--- actual output\n{said}");
             differ.push(name);
         }
     }
-    assert!(differ.is_empty(), "Helm 4 says something else: {differ:?}");
+    assert!(differ.is_empty(), "the output differs from Helm 4: {differ:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The library as an operator uses it: charts from archives, a cluster to look things up in, seeds, and bounds.
+//! The library as an operator uses it: charts from archives, a cluster for `lookup`, seeds, and limits.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -14,7 +14,7 @@ fn archive(files: &[(&str, &str)]) -> Vec<u8> {
         let mut header = tar::Header::new_gnu();
         header.set_size(text.len() as u64);
         header.set_mode(0o644);
-        // As somebody would who means harm: names are not checked here.
+        // A malicious archive: names are not validated here.
         header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
         header.set_cksum();
         archive.append(&header, text.as_bytes()).unwrap();

@@ -1,5 +1,5 @@
-//! Charts with what the real Helm says of them; and the library without a cluster.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and shows what differs")]
+//! Charts compared with the output of Helm; and the library without a cluster.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may panic, and print differences")]
 
 mod architecture;
 mod cases;

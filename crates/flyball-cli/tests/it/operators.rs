@@ -73,7 +73,7 @@ fn a_role_is_found_by_its_name_and_by_its_path_from_the_file() {
     assert!(home.run(&["describe", "operator", "p"]).ok().out.contains("sites.v1.a.io"), "by its directory");
     let said = home.run(&["manifests", "--program", "p/roles"]);
     assert!(said.code == Some(2) && said.err.contains("the directory has no watches.yaml"), "{said:?}");
-    describe("roles/none").fails_with(&["field role: there is no role roles/none"]);
+    describe("roles/none").fails_with(&["field role: role roles/none not found"]);
 }
 
 fn definition(storage: &str) -> CustomResourceDefinition {

@@ -85,7 +85,7 @@ fn a_cluster_is_reached_through_the_proxy_that_is_meant_for_it() {
     }
     assert_eq!(proxy.tunnels(), [""; 0]);
     get("elsewhere", &[("HTTPS_PROXY", "socks5://me:hush@127.0.0.1:1")])
-        .fails_with(&["HTTPS_PROXY names the proxy \"socks5://127.0.0.1:1\"", "http://proxy.example.com:3128"]);
+        .fails_with(&["HTTPS_PROXY: invalid proxy \"socks5://127.0.0.1:1\"", "http://proxy.example.com:3128"]);
 
     // What the kubeconfig names outranks the environment.
     let line = elsewhere.lines().find(|line| line.contains("https://kubernetes:")).unwrap();

@@ -67,17 +67,17 @@ fn an_operator_whose_usual_ports_are_taken_gets_others() {
 fn what_does_not_describe_itself_gets_a_hint_that_fits_it() {
     let home = Home::new("run-hint");
     let cases = [
-        ("- {group: a.io, version: v1, kind: Site, chart: nowhere}\n", "entry 1 (Site): chart: there is no chart at"),
+        (
+            "- {group: a.io, version: v1, kind: Site, chart: nowhere}\n",
+            "entry 1 (Site): chart: no chart folder or archive at",
+        ),
         (
             "- {group: a.io, version: v1, kind: Site, role: nowhere}\n",
-            "entry 1 (Site), field role: there is no role nowhere",
+            "entry 1 (Site), field role: role nowhere not found",
         ),
-        (
-            "- {group: a.io, version: v1, kind: Site, role: ., vars: 3}\n",
-            "field vars: it is a number, and a map is expected",
-        ),
-        ("- Site\n", "entry 1: it is a text, and a map is expected"),
-        ("kind: Site\n", "watches.yaml: it is not a list of entries"),
+        ("- {group: a.io, version: v1, kind: Site, role: ., vars: 3}\n", "field vars: must be a map, not a number"),
+        ("- Site\n", "entry 1: must be a map, not a string"),
+        ("kind: Site\n", "watches.yaml: must be a list of entries"),
         ("- {kind: [\n", "watches.yaml"),
     ];
     for (watches, told) in cases {

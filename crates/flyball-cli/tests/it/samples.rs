@@ -46,7 +46,7 @@ fn mistakes_in_watches_are_named() {
     };
     let entry = "group: example.com, version: v1, kind: Site";
     says(&format!("[{{{entry}, chart: none}}]"), &["watches.yaml", "none"]);
-    says(&format!("[{{{entry}, role: none}}]"), &["watches.yaml", "there is no role none"]);
+    says(&format!("[{{{entry}, role: none}}]"), &["watches.yaml", "role none not found"]);
     says(
         &format!("[{{{entry}, chart: a}}, {{{entry}, role: b}}]"),
         &["charts and roles or playbooks", "separate file"],

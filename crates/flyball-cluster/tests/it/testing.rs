@@ -554,7 +554,7 @@ impl AsyncDoes for Hangs {
 }
 
 #[tokio::test(start_paused = true)]
-#[should_panic(expected = "times: the reconcile was not done within 1 s")]
+#[should_panic(expected = "times: the reconcile exceeded its deadline of 1 s")]
 async fn an_operator_that_always_passes_its_deadline_has_not_come_to_rest() {
     let hangs = || Controller::new(Does(Hangs)).deadline(Duration::from_secs(1));
     let test = Test::of(move || Operator::new("op").controller(hangs())).start().await;

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// A function of the input: it says in a few words what became of it.
+/// A target: returns a short description of the outcome.
 pub(crate) struct Target {
     seeds: fn() -> Vec<String>,
     play: fn(&[u8]) -> String,
@@ -32,7 +32,7 @@ impl engine::Target for Target {
 const CHART: &str = "apiVersion: v2\nname: site\nversion: 0.1.0\n";
 const PAGE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {text: {{ .Values.text | quote }}}\n";
 
-/// The words that a message begins with.
+/// The first words of a message.
 fn outline(message: &str) -> String {
     let words = message.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 1);
     words.take(12).collect::<Vec<_>>().join(" ")
@@ -48,7 +48,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Payloads of the Secrets of releases, which whoever may write Secrets can change.
+/// Payloads of release Secrets, which anyone who may write Secrets can change.
 pub(crate) fn releases() -> Target {
     Target {
         seeds: || {
@@ -67,7 +67,7 @@ pub(crate) fn releases() -> Target {
                 let decoded = Revision::decode(BASE64_STANDARD.encode(payload).as_bytes());
                 said += &told(&decoded);
                 if let Ok(revision) = decoded {
-                    // What was read can be written, and read again.
+                    // A decoded payload can be encoded and decoded again.
                     Revision::decode(&revision.encode().unwrap()).unwrap();
                 }
             }
@@ -94,7 +94,7 @@ pub(crate) fn watches_yaml() -> Target {
             let text = String::from_utf8_lossy(input);
             let watches = Watches::parse(&text, &folder.join("watches.yaml"), |name| Some(name.to_lowercase()));
             let Ok(watches) = &watches else { return told(&watches) };
-            // No entry names a file outside of the project that would be worth to read.
+            // No entry names a sensitive file outside of the project.
             flyball_helm::operator(watches).map_or_else(|error| outline(&error.to_string()), |_| "taken".into())
         },
     }

@@ -1,6 +1,6 @@
 use flyball_architecture::Sources;
 
-/// The layers from the ground up: each module, and the modules that it may import.
+/// The layers from the bottom up: each module, and the modules that it may import.
 const LAYERS: &[(&str, &[&str])] = &[
     ("annotation", &[]),
     ("digest", &[]),

@@ -1,5 +1,4 @@
-//! Secrets of releases that somebody else wrote: whoever may write Secrets in the namespace gets no more than the chart
-//! gives.
+//! Forged release Secrets: write access to Secrets in the namespace does not permit more than the chart renders.
 
 use crate::project::{apply_site, condition, operator_of, patch, project, revisions, sites};
 use flyball_cluster::testing::Test;
@@ -21,7 +20,7 @@ fn site(name: &str) -> PathBuf {
     project(name, &[("charts/site/templates/elsewhere.yaml", ELSEWHERE)])
 }
 
-/// Replaces what the Secret of a release says.
+/// Replaces the manifest in the Secret of a release.
 async fn forge(test: &Test, release: &str, change: impl Fn(&mut Revision)) {
     let mut revision = revisions(test, release).await.pop().expect("there is one");
     change(&mut revision);
@@ -63,7 +62,7 @@ async fn a_forged_release_gets_nothing_that_the_chart_does_not_render() {
     assert!(!is_forged(&test).await);
     assert_eq!(condition(&sites(&test), "blue", "Deployed").await, "True UpgradeSuccessful: ");
 
-    // The same for one that is under way, with hooks.
+    // The same for a pending release with hooks.
     forge(&test, "blue", |revision| {
         revision.info.status = flyball_helm::storage::State::PendingUpgrade;
         revision.manifest.push_str(FORGED);
@@ -74,7 +73,7 @@ async fn a_forged_release_gets_nothing_that_the_chart_does_not_render() {
     test.assert_converges().await;
     assert!(!is_forged(&test).await);
 
-    // And for one that goes.
+    // The same for a release being uninstalled.
     forge(&test, "blue", |revision| revision.hooks.push(hook())).await;
     sites(&test).delete("blue", &DeleteParams::default()).await.expect("it can be deleted");
     test.assert_converges().await;
@@ -90,7 +89,7 @@ async fn a_broken_release_is_a_condition() {
     let bomb = serde_json::to_vec(&json!({"hooks": vec![json!({}); 200_000]})).expect("it is JSON");
     use base64::Engine;
     let bomb = base64::engine::general_purpose::STANDARD.encode(bomb).into_bytes();
-    for (payload, expected) in [(bomb, "too many objects and items"), (b"%".to_vec(), "no base64")] {
+    for (payload, expected) in [(bomb, "too many objects and items"), (b"%".to_vec(), "not valid base64")] {
         let data = json!({"data": {PAYLOAD: ByteString(payload)}});
         let name = "sh.helm.release.v1.blue.v1";
         let merge = kube::api::Patch::Merge(data);

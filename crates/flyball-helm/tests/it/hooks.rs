@@ -1,4 +1,4 @@
-//! Hooks: in their order, waited for, deleted by their policies, and what follows when one fails.
+//! Hooks: execution order, waiting, delete policies, and the effects of failures.
 
 use crate::project::{apply_site, condition, history, operator_of, patch, project, revisions, sites};
 use flyball_cluster::Faults;
@@ -62,7 +62,7 @@ async fn hooks_run_in_their_order_and_are_waited_for() -> kube::Result<()> {
     assert!(!has_page().await);
     test.assert_converges().await;
     assert!(has_page().await);
-    // The first one is deleted by its policy, the others stay until they are made again.
+    // The policy deletes the first one; the others stay until they are created again.
     assert_eq!(trace_of_jobs(&test).await, ["blue-after", "blue-second"]);
     assert_eq!(history(&test, "blue").await, ["1 deployed"]);
     let revision = &revisions(&test, "blue").await[0];
@@ -77,13 +77,13 @@ async fn hooks_run_in_their_order_and_are_waited_for() -> kube::Result<()> {
     let before = test.api::<Job>().get("blue-after").await?.metadata.uid;
     patch(&sites(&test), "blue", json!({"spec": {"title": "Blue"}})).await;
     test.assert_converges().await;
-    assert_ne!(test.api::<Job>().get("blue-after").await?.metadata.uid, before, "it is run again");
+    assert_ne!(test.api::<Job>().get("blue-after").await?.metadata.uid, before, "the hook runs again");
     assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
 
     sites(&test).delete("blue", &DeleteParams::default()).await?;
     test.eventually("the hook before the end", async || trace_of_jobs(&test).await.contains(&"blue-last".to_owned()))
         .await;
-    assert!(has_page().await, "nothing goes before the hook is done");
+    assert!(has_page().await, "no object is deleted before the hook is done");
     test.assert_converges().await;
     let left: Vec<String> = test.state().await.into_keys().filter(|name| name.contains("blue")).collect();
     assert_eq!(left, Vec::<String>::new());
@@ -111,14 +111,14 @@ async fn a_hook_that_fails_fails_the_release_and_is_tried_again_in_time() -> kub
     test.assert_converges().await;
     assert_eq!(history(&test, "blue").await, ["1 deployed"]);
     assert_eq!(condition(&sites(&test), "blue", "ReleaseFailed").await, "");
-    // An upgrade that fails leaves what is there.
+    // A failed upgrade keeps the existing objects.
     patch(&sites(&test), "blue", json!({"spec": {"fails": true, "title": "Blue"}})).await;
     test.eventually("the failure", async || !condition(&sites(&test), "blue", "ReleaseFailed").await.is_empty()).await;
     let failed = condition(&sites(&test), "blue", "ReleaseFailed").await;
     assert!(failed.starts_with("True UpgradeError: failed to upgrade release: pre-upgrade hooks failed: "), "{failed}");
     assert_eq!(history(&test, "blue").await, ["1 deployed", "2 failed"]);
     assert!(condition(&sites(&test), "blue", "Deployed").await.starts_with("True InstallSuccessful"));
-    // What was asked for before is there already.
+    // The desired state exists already.
     patch(&sites(&test), "blue", json!({"spec": {"fails": false, "title": null}})).await;
     test.assert_converges().await;
     assert_eq!(history(&test, "blue").await, ["1 deployed"]);
@@ -144,7 +144,7 @@ async fn a_release_whose_last_hook_fails_stays_until_it_does_not() -> kube::Resu
     assert!(failed.starts_with(expected), "{failed}");
     let first = test.api::<Job>().get("blue-last").await?.metadata.uid;
     sleep(Duration::from_secs(60)).await;
-    assert_ne!(test.api::<Job>().get("blue-last").await?.metadata.uid, first, "it is tried again");
+    assert_ne!(test.api::<Job>().get("blue-last").await?.metadata.uid, first, "the hook is retried");
     assert!(test.api::<ConfigMap>().get_opt("blue-page").await?.is_some());
     Ok(())
 }
@@ -194,7 +194,7 @@ async fn chaos_crashes_run_no_hook_twice() {
         async |test| {
             apply_site(test, "blue", "{}").await;
             test.assert_converges().await;
-            // Of a hook that had run twice, the object would have another UID.
+            // If a hook had run twice, its object would have another UID.
             let jobs = test.api::<Job>().list(&Default::default()).await.expect("they can be listed");
             jobs.iter().filter_map(|job| job.metadata.name.clone()).collect::<Vec<_>>()
         },

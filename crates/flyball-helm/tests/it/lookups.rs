@@ -1,4 +1,4 @@
-//! Templates that look at the cluster, draw something, or ask what time it is.
+//! Templates that read from the cluster, draw random values, or read the time.
 
 use crate::project::{apply_site, condition, history, operator_of, project};
 use flyball_cluster::testing::Test;
@@ -69,7 +69,7 @@ async fn what_may_not_be_looked_up_is_named() {
     apply_site(&test, "blue", "{}").await;
     test.assert_converges().await;
     let failed = condition(&crate::project::sites(&test), "blue", "ReleaseFailed").await;
-    assert!(failed.contains("the operator was not started for looking up Node of v1"), "{failed}");
+    assert!(failed.contains("lookup of Node of v1: the operator has no permission for this kind"), "{failed}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,6 +88,6 @@ async fn nothing_elsewhere_is_looked_up_that_the_chart_does_not_name() {
     assert_eq!(found["named"], "kube-system");
     for name in ["all", "other"] {
         let failed = condition(&crate::project::sites(&test), name, "ReleaseFailed").await;
-        assert!(failed.contains("is not looked up: outside of the release's namespace"), "{failed}");
+        assert!(failed.contains("outside of the release's namespace"), "{failed}");
     }
 }

@@ -1,6 +1,6 @@
-//! Charts with what the real Helm says of them; and operators made of charts, on control planes that run in the tests
-//! themselves: see `flyball_cluster::testing`.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and shows what differs")]
+//! Charts compared with the output of Helm; and Helm operators on embedded control planes: see
+//! `flyball_cluster::testing`.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may panic, and print differences")]
 
 mod architecture;
 mod forged;

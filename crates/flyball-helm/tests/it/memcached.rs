@@ -1,4 +1,4 @@
-//! The sample `samples/memcached-helm`, as it is.
+//! The sample `samples/memcached-helm`, unchanged.
 
 use crate::project::{api, condition, history, operator, patch};
 use flyball::Operator;
@@ -122,8 +122,8 @@ async fn its_permissions_are_used() {
     memcacheds(&test).delete(NAME, &DeleteParams::default()).await.expect("it can be deleted");
     test.assert_converges().await;
     let unused: Vec<String> = test.unused_permissions().iter().map(ToString::to_string).collect();
-    // The API server asks for these where an object that is applied does not exist yet, or blocks the deletion of its
-    // owner; and where the cache cannot be relied on. Events come when something is overridden or fails.
+    // The API server requires these permissions if an applied object does not exist yet, if an object blocks the
+    // deletion of its owner, and for reads past the cache. Events report overrides and failures.
     let is_told = |unused: &&String| {
         !["create ", "get ", "memcacheds/finalizers", "events"].iter().any(|known| unused.contains(known))
     };

@@ -1,4 +1,4 @@
-//! Objects that a custom resource cannot own, objects that stay, kinds that nobody foresaw, and groups.
+//! Objects that a custom resource cannot own, kept objects, unknown kinds, and groups.
 
 use crate::project::{api, apply_site, condition, history, operator_of, patch, project, sites};
 use flyball::Operator;
@@ -32,7 +32,7 @@ fn site(name: &str) -> PathBuf {
     )
 }
 
-/// A test whose chart has objects in `kube-public`, and of the cluster.
+/// A test whose chart has objects in `kube-public`, and cluster-scoped ones.
 fn test_of(operator: impl Fn() -> Operator + Send + Sync + 'static) -> Setup {
     Test::of(operator)
         .allows_changes_in("kube-public")
@@ -66,7 +66,7 @@ async fn what_cannot_be_owned_is_kept_up_and_goes_all_the_same() -> kube::Result
     test.assert_converges().await;
     assert!(roles.get_opt(&name).await?.is_none() && elsewhere.get_opt("blue-elsewhere").await?.is_none());
     assert!(Api::<ClusterRoleBinding>::all(test.client()).get_opt(&name).await?.is_none());
-    assert!(test.api::<ConfigMap>().get_opt("blue-kept").await?.is_some(), "it says that it stays");
+    assert!(test.api::<ConfigMap>().get_opt("blue-kept").await?.is_some(), "its annotation keeps it");
     Ok(())
 }
 
@@ -106,7 +106,7 @@ async fn a_kind_that_nobody_foresaw_is_named_with_the_remedy() {
     assert_eq!(history(&test, "secret").await, ["1 deployed"]);
     let failed = condition(&sites(&test), "account", "ReleaseFailed").await;
     assert!(
-        failed.starts_with("True InstallError: failed to install release: site/templates/any.yaml gives ServiceAccount of v1, which the operator was not started for: "),
+        failed.starts_with("True InstallError: failed to install release: site/templates/any.yaml renders ServiceAccount of v1, a kind that was unknown when the operator started: "),
         "{failed}"
     );
     test.assert_idempotent().await;
@@ -212,7 +212,7 @@ async fn a_kind_without_a_definition_is_named() {
     apply_site(&test, "blue", "{}").await;
     sleep(Duration::from_secs(60)).await;
     let failed = condition(&sites(&test), "blue", "ReleaseFailed").await;
-    assert!(failed.contains("is its definition installed?") && failed.contains("/blue"), "{failed}");
+    assert!(failed.contains("is its CustomResourceDefinition installed?") && failed.contains("/blue"), "{failed}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -241,10 +241,10 @@ async fn what_is_there_already_elsewhere_is_not_taken_over() -> kube::Result<()>
     apply_site(&test, "blue", "{}").await;
     sleep(Duration::from_secs(60)).await;
     let failed = condition(&sites(&test), "blue", "ReleaseFailed").await;
-    assert!(failed.contains("is there already and no part of release blue"), "{failed}");
+    assert!(failed.contains("already exists and is not part of release blue"), "{failed}");
     let found = elsewhere.get("blue-elsewhere").await?.data.expect("it has data");
     assert_eq!(found["a"], "theirs");
-    test.expect_errors("is there already and no part of release blue");
+    test.expect_errors("already exists and is not part of release blue");
     Ok(())
 }
 
@@ -265,7 +265,7 @@ async fn a_custom_resource_has_no_say_in_what_is_elsewhere() -> kube::Result<()>
     sleep(Duration::from_secs(60)).await;
     for name in ["moved", "injected"] {
         let failed = condition(&sites(&test), name, "ReleaseFailed").await;
-        assert!(failed.contains("which the custom resource chooses"), "{name}: {failed}");
+        assert!(failed.contains("determined by the custom resource"), "{name}: {failed}");
     }
     apply_site(&test, "own", "{}").await;
     sleep(Duration::from_secs(60)).await;

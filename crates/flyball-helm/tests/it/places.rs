@@ -1,4 +1,4 @@
-//! Objects outside of the namespace of their custom resource, which may say little of them.
+//! Objects outside of the namespace of their custom resource, which may only set scalars in them.
 
 use crate::project::{WATCHES, apply_site, condition, operator_of, project, sites};
 use flyball_cluster::testing::{Setup, Test};
@@ -7,7 +7,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBind
 use kube::api::{Api, ListParams};
 use std::path::PathBuf;
 
-/// Without quotes, and with what charts write of maps and lists of their values.
+/// Without quotes, and with common ways to render maps and lists of values.
 const BINDING: &str = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: {{ .Release.Namespace }}-{{ .Release.Name }}\n\
                        rules:\n- {apiGroups: [\"\"], resources: [pods], verbs: [get]}\n---\n\
                        apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata:\n  \
@@ -33,7 +33,7 @@ fn test_of(folder: PathBuf) -> Setup {
     Test::of(operator_of(folder)).allows_changes_of::<ClusterRole>().allows_changes_of::<ClusterRoleBinding>()
 }
 
-/// Returns whom the binding of a site names.
+/// Returns the subjects of a site's binding.
 async fn subjects(test: &Test, site: &str) -> Vec<String> {
     let name = format!("{}-{site}", test.namespace());
     let binding = Api::<ClusterRoleBinding>::all(test.client()).get_opt(&name).await.expect("the server answers");
@@ -44,7 +44,7 @@ async fn subjects(test: &Test, site: &str) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn values_are_scalars_of_objects_elsewhere() {
     let test = test_of(site("places", WATCHES)).start().await;
-    // What charts do with scalars, loops and maps of their own works.
+    // Common uses of scalars, loops and maps of the chart work.
     let plain = "{user: jane, owner: jane, groups: [a, 'b: {c}'], annotations: {purpose: \"two\\nlines\"}}";
     apply_site(&test, "plain", plain).await;
     let intruder = "kind: User\\n  apiGroup: rbac.authorization.k8s.io\\n  name: mallory";
@@ -66,8 +66,8 @@ async fn values_are_scalars_of_objects_elsewhere() {
         assert_eq!(subjects(&test, name).await, [""; 0], "{name}");
         let failed = condition(&sites(&test), name, "ReleaseFailed").await;
         let expected = format!(
-            "site/templates/binding.yaml gives ClusterRoleBinding {}-{name} in no namespace, where the custom resource makes more than a \
-             scalar of {field}: ",
+            "site/templates/binding.yaml renders ClusterRoleBinding {}-{name} in no namespace, where a value of the custom resource is \
+             more than a scalar in {field}: ",
             test.namespace()
         );
         assert!(failed.contains(&expected) && failed.contains("structureFromValues"), "{name}: {failed}");
@@ -79,15 +79,15 @@ async fn an_author_lets_values_choose_the_structure() {
     let watches = WATCHES.replace("chart:", "structureFromValues: true, chart:");
     let test = test_of(site("places-open", &watches)).start().await;
     apply_site(&test, "blue", "{user: \"jane\\n  apiGroup: rbac.authorization.k8s.io\\n- kind: Group\\n  name: all\\n  apiGroup: rbac.authorization.k8s.io\", annotations: {more: a}}").await;
-    // Where an object is remains up to the chart.
+    // The chart still determines kind and namespace.
     apply_site(&test, "kind", "{user: \"jane\\nkind: ClusterRole\"}").await;
     test.assert_converges().await;
     assert_eq!(subjects(&test, "blue").await, ["User jane", "Group all"]);
     let failed = condition(&sites(&test), "kind", "ReleaseFailed").await;
-    assert!(failed.contains("which the custom resource chooses"), "{failed}");
+    assert!(failed.contains("determined by the custom resource"), "{failed}");
 }
 
-/// A role and a binding as charts have them, and a Secret whose type has no quotes.
+/// A Role and a binding in a common form, and a Secret whose type is not quoted.
 const RIGHTS: &str = "{{- if .Values.rbac }}\napiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata:\n  name: {{ .Release.Name }}\n  \
                       namespace: {{ .Release.Namespace }}\n  labels: {{- toYaml .Values.labels | nindent 4 }}\nrules:\n\
                       - {apiGroups: [\"\"], resources: [pods], verbs: [get]}\n---\napiVersion: rbac.authorization.k8s.io/v1\n\
@@ -114,9 +114,13 @@ async fn values_make_nothing_that_gives_rights() {
                    subjects: [{kind: ServiceAccount, name: mal}]";
     let token = "labels: {kubernetes.io/service-account.name: default}";
     let refused = [
-        ("binding", format!("{{type: \"{binding}\"}}"), "secret.yaml gives RoleBinding pwn"),
-        ("list", format!("{{type: \"{binding}\", rbac: false}}"), "secret.yaml gives RoleBinding pwn"),
-        ("token", format!("{{type: kubernetes.io/service-account-token, {token}}}"), "secret.yaml gives Secret token"),
+        ("binding", format!("{{type: \"{binding}\"}}"), "secret.yaml renders RoleBinding pwn"),
+        ("list", format!("{{type: \"{binding}\", rbac: false}}"), "secret.yaml renders RoleBinding pwn"),
+        (
+            "token",
+            format!("{{type: kubernetes.io/service-account-token, {token}}}"),
+            "secret.yaml renders Secret token",
+        ),
         ("subject", "{account: \"app\\n- kind: ServiceAccount\\n  name: mal\"}".to_owned(), ".subjects"),
     ];
     for (name, spec, _) in &refused {
@@ -125,7 +129,7 @@ async fn values_make_nothing_that_gives_rights() {
     test.assert_converges().await;
     for (name, _, expected) in refused {
         let failed = condition(&sites(&test), name, "ReleaseFailed").await;
-        assert!(failed.contains(expected) && failed.contains("give rights"), "{name}: {failed}");
+        assert!(failed.contains(expected) && failed.contains("grant permissions"), "{name}: {failed}");
     }
     assert!(test.api::<Role>().get_opt("plain").await.expect("the server answers").is_some());
     assert!(test.api::<Secret>().get_opt("token").await.expect("the server answers").is_none());

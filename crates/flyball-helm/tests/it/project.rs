@@ -1,4 +1,4 @@
-//! Projects of Helm operators, made for one test each.
+//! Projects of Helm operators, created for one test each.
 
 use flyball::Operator;
 use flyball_cluster::testing::Test;
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 
 /// The entry of most projects.
 pub(crate) const WATCHES: &str = "- {group: web.example.com, version: v1, kind: Site, chart: charts/site}\n";
-/// A chart's own description.
+/// The chart's `Chart.yaml`.
 pub(crate) const CHART: &str = "apiVersion: v2\nname: site\nversion: 0.1.0\nappVersion: \"1\"\n";
 
-/// Writes a project of these files into a folder of this name; `watches.yaml` and `Chart.yaml` are there anyway.
+/// Writes a project with these files into a folder of this name, with defaults for `watches.yaml` and `Chart.yaml`.
 pub(crate) fn project(name: &str, files: &[(&str, &str)]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // It is there if the test has run before.
+    // The folder exists if the test has run before.
     let _ = fs::remove_dir_all(&folder);
     let always = [("watches.yaml", WATCHES), ("charts/site/Chart.yaml", CHART)];
     for (path, text) in always.iter().chain(files) {
@@ -36,7 +36,7 @@ pub(crate) fn operator(folder: &Path) -> Operator {
         .unwrap_or_else(|error| panic!("{error}: {:?}", std::error::Error::source(&error)))
 }
 
-/// Creates the operator of a project, again and again.
+/// Returns a function that creates the operator of a project, for restarts.
 pub(crate) fn operator_of(folder: PathBuf) -> impl Fn() -> Operator + Send + Sync + Clone + 'static {
     move || operator(&folder)
 }
@@ -63,7 +63,7 @@ pub(crate) async fn patch(api: &Api<DynamicObject>, name: &str, change: Value) {
     api.patch(name, &PatchParams::default(), &Patch::Merge(change)).await.expect("it can be changed");
 }
 
-/// Returns a condition of a custom resource as `status reason: message`, or nothing.
+/// Returns a condition of a custom resource as `status reason: message`, or an empty string.
 pub(crate) async fn condition(api: &Api<DynamicObject>, name: &str, kind: &str) -> String {
     let object = api.get(name).await.expect("it is there");
     let conditions = object.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -72,7 +72,7 @@ pub(crate) async fn condition(api: &Api<DynamicObject>, name: &str, kind: &str) 
     format!("{} {}: {}", text("status"), text("reason"), text("message"))
 }
 
-/// Returns the revisions of a release as the Secrets hold them, the oldest first.
+/// Returns the revisions of a release from its Secrets, the oldest first.
 pub(crate) async fn revisions(test: &Test, release: &str) -> Vec<Revision> {
     let selector = format!("owner=helm,name={release}");
     let secrets =

@@ -1,4 +1,4 @@
-//! A release from its beginning to its end.
+//! The lifecycle of a release.
 
 use crate::project::{api, apply_site, condition, history, operator_of, patch, project, revisions, sites};
 use flyball_cluster::testing::{Test, explore_crashes};
@@ -89,8 +89,11 @@ async fn other_values_are_an_upgrade() -> kube::Result<()> {
     assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
     assert_eq!(condition(&sites(&test), "blue", "Deployed").await, "True UpgradeSuccessful: The title is Bluer.");
     assert_eq!(title(&test).await, "Bluer");
-    assert!(test.api::<Secret>().get_opt("blue-extra").await?.is_none(), "what is not rendered any more goes");
-    // Values that no template looks at make no revision.
+    assert!(
+        test.api::<Secret>().get_opt("blue-extra").await?.is_none(),
+        "objects that are no longer rendered are deleted"
+    );
+    // Values that no template uses create no revision.
     patch(&sites(&test), "blue", json!({"spec": {"nobody": "asks"}})).await;
     test.assert_converges().await;
     assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
@@ -121,7 +124,7 @@ async fn columns_and_events_tell_of_releases() -> kube::Result<()> {
         row.map(|(name, cell)| format!("{}={cell}", name.as_str().unwrap_or_default())).collect::<Vec<_>>().join(" ")
     };
     let events = async || {
-        // They are sent in the background.
+        // Events are sent in the background.
         sleep(Duration::from_secs(10)).await;
         let events = test.api::<Event>().list(&ListParams::default()).await.unwrap().items;
         let of_site = events
@@ -150,11 +153,11 @@ async fn columns_and_events_tell_of_releases() -> kube::Result<()> {
     assert_eq!(row().await, r#"Status="failed" Reason="ReconcileError" Chart="site-0.1.0" Revision=2"#);
     let [.., failed] = &*events().await else { panic!("there are events") };
     for said in [failed, &condition(&sites(&test), "blue", "Irreconcilable").await] {
-        // What is wrong comes before the thousand calls on the way to it.
+        // The cause comes before the thousand nested calls.
         assert!(said.len() < 600 && said.contains("site/templates/loop.yaml:1:"), "{} {said}", said.len());
         assert!(said.contains("failed to get candidate release: exceeded maximum template depth (1000) (at"), "{said}");
     }
-    // Another look at it is no other event.
+    // Reconciling again publishes no further event.
     patch(&sites(&test), "blue", json!({"metadata": {"annotations": {"a": "b"}}})).await;
     test.assert_converges().await;
     assert_eq!(events().await.len(), 3);
@@ -188,7 +191,7 @@ async fn what_somebody_changes_is_put_right_at_once() -> kube::Result<()> {
     sleep(Duration::from_secs(1)).await;
     assert_eq!(title(&test).await, "Blue");
     assert_eq!(webs.get("blue-web").await?.spec.and_then(|spec| spec.replicas), Some(2));
-    // What others add stays theirs.
+    // Fields of other managers stay.
     let change = json!({"metadata": {"annotations": {"note": "mine"}}});
     pages.patch("blue-page", &PatchParams::default(), &Patch::Merge(change)).await?;
     test.assert_converges().await;
@@ -279,7 +282,7 @@ async fn a_template_that_is_edited_is_an_upgrade_without_a_restart() {
     std::fs::write(&page, PAGE.replace("{{ .Values.title }}", "The {{ .Values.title }}")).expect("it can be written");
     sleep(Duration::from_secs(2)).await;
     assert_eq!(title(&test).await, "The Blue");
-    // What does not even parse changes nothing of what is there.
+    // An unparsable template changes no object.
     std::fs::write(&page, "{{ if }}").expect("it can be written");
     sleep(Duration::from_secs(2)).await;
     assert!(condition(&sites(&test), "blue", "Irreconcilable").await.contains("page.yaml"));
@@ -295,7 +298,7 @@ async fn what_the_watches_override_goes_over_the_spec() {
     let test = Test::of(operator_of(folder)).start().await;
     apply_site(&test, "blue", "{title: Theirs}").await;
     test.assert_converges().await;
-    assert_eq!(title(&test).await, "", "it is not selected");
+    assert_eq!(title(&test).await, "", "the selector excludes it");
     patch(&sites(&test), "blue", json!({"metadata": {"labels": {"tier": "web"}}})).await;
     test.assert_converges().await;
     assert_eq!(title(&test).await, "Ours");

@@ -1,5 +1,4 @@
-//! Releases over restarts of the operator, which compares each with a rendering once more: none becomes another one by
-//! that.
+//! Releases across restarts of the operator, which verifies each against a rendering: no restart creates a revision.
 
 use crate::project::{apply_site, condition, history, operator_of, patch, project, revisions, sites};
 use flyball_cluster::testing::{Test, explore_crashes};
@@ -11,7 +10,7 @@ use kube::api::{DeleteParams, PostParams};
 use kube::core::ObjectMeta;
 use serde_json::json;
 
-/// All that is drawn, or depends on when and how often something is rendered.
+/// Random values, and values that depend on time and number of renderings.
 const DRAWN: &str = r#"{{- $key := genPrivateKey "ecdsa" }}
 {{- $ca := genCAWithKey "ca" 365 $key }}
 {{- $rsa := genCA "rsa" 365 }}
@@ -34,7 +33,7 @@ data:
   upgrade: {{ printf "%t %t %d" .Release.IsInstall .Release.IsUpgrade .Release.Revision | quote }}
 "#;
 
-/// A password as many charts have it: what is there, or a new one.
+/// A common way to keep a password: the existing one, or a new one.
 const PASSWORD: &str = r#"{{- $found := lookup "v1" "Secret" .Release.Namespace (printf "%s-password" .Release.Name) }}
 apiVersion: v1
 kind: Secret
@@ -54,10 +53,10 @@ fn operator(name: &str, template: &str) -> impl Fn() -> flyball::Operator + Send
     ))
 }
 
-/// Writes a revision as Helm does, without what the operator notes.
+/// Writes a revision as Helm does, without the operator's annotations.
 async fn write_as_helm(test: &Test, revision: &Revision) {
     let secrets = test.api::<Secret>();
-    // It is there if it is replaced.
+    // The Secret exists if it is replaced.
     let _ = secrets.delete(&revision.secret_name(), &DeleteParams::default()).await;
     let metadata =
         ObjectMeta { name: Some(revision.secret_name()), labels: Some(revision.labels()), ..ObjectMeta::default() };
@@ -99,7 +98,7 @@ async fn what_a_release_looks_up_of_itself_stays_over_restarts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_helm_wrote_is_taken_over_once() {
-    // The same to the letter; with another letter; with another version of the format of hooks.
+    // The same digest; another digest; another version of the hook format.
     for (name, added, expected) in
         [("restart-same", "", &["1 deployed"][..]), ("restart-other", "# by hand\n", &["1 superseded", "2 deployed"])]
     {
@@ -159,7 +158,7 @@ async fn chaos_an_upgrade_stays_one_over_crashes() {
             test.assert_converges().await;
             patch(&sites(test), "blue", json!({"spec": {"title": "Bluer"}})).await;
             test.assert_converges().await;
-            // A hook that ran again would have failed: its object is there.
+            // A hook that ran again would have failed, since its object exists.
             let jobs = test.api::<Job>().list(&Default::default()).await.expect("they can be listed").items.len();
             let page = test.api::<ConfigMap>().get("blue-page").await.expect("it is there").data;
             (history(test, "blue").await, jobs, page)

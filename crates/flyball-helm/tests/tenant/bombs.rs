@@ -1,5 +1,5 @@
-//! Templates that mean to burn time or memory, for each function and each way of the language: within the budget, each
-//! renders or ends.
+//! Templates that try to exhaust time or memory, for each function and each construct of the language: each renders
+//! or is aborted within the budget.
 
 use crate::{ALONE, memory, project::project, release};
 use flyball_chart::{Budget, Capabilities, Chart, RenderOptions, Values};
@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// What each may take: less than in operators, so that it takes less time without optimization.
+/// Limits of each template: lower than in operators, since tests are not optimized.
 const STEPS: u64 = 2_000_000;
-/// After so many steps and bytes a rendering notices at the latest that it has taken too many.
+/// The maximum number of steps and bytes by which a rendering exceeds its budget before it is aborted.
 const SLACK: (u64, usize) = (100_000, 2 << 20);
 
 const BOMBS: &[&str] = &[
@@ -216,7 +216,7 @@ const BOMBS: &[&str] = &[
     r#"{{ .Files.Glob "**" | len }}{{ .Files.Glob (repeat 100000 "*") | len }}{{ .Files.Glob (repeat 10000 "{a,b}") | len }}{{ .Files.Lines "x" }}"#,
 ];
 
-/// What the templates find in the values.
+/// Values that the templates use.
 fn values(bomb: &str) -> Value {
     let deep = (0..90).fold(json!("a"), |inner, _| json!({ "a": inner }));
     let wide: Vec<Value> = (0..10_000).map(|at| json!({ "a": at })).collect();
@@ -241,7 +241,7 @@ fn each_bomb_renders_or_ends_within_the_budget() {
         let most = budget.bytes;
         let options = RenderOptions { budget, evaluates_data: true, ..RenderOptions::default() };
         let values = Values::untrusted(values(bomb).as_object().unwrap().clone());
-        // Where the system does not tell, there is nothing to compare.
+        // Platforms without this file cannot be measured.
         let _ = std::fs::write("/proc/self/clear_refs", "5");
         let before = memory("VmRSS");
         let rendered = chart.render_with(&values, &release(), &Capabilities::default(), &options);
@@ -254,5 +254,5 @@ fn each_bomb_renders_or_ends_within_the_budget() {
             assert!(taken < 128, "{bomb} takes {taken} MiB");
         }
     }
-    assert!(ended > BOMBS.len() / 2, "{ended} of {} end", BOMBS.len());
+    assert!(ended > BOMBS.len() / 2, "{ended} of {} are aborted", BOMBS.len());
 }

@@ -1,12 +1,12 @@
-//! Somebody who may write custom resources of one namespace sends whatever there is, to a chart that does all that
-//! charts do with values. Afterwards, nothing outside of that namespace was read or changed, and the neighbors are
+//! A tenant who may write custom resources in one namespace sends arbitrary payloads to a chart that uses values in
+//! all common ways. Afterwards, nothing outside of that namespace has been read or changed, and the neighbors are
 //! served.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod bombs;
 mod payloads;
 #[path = "../it/project.rs"]
-#[allow(dead_code, reason = "not all of it is of use here")]
+#[allow(dead_code, reason = "this test uses only a part of it")]
 mod project;
 #[path = "../../../flyball-cluster/tests/tenant/suite.rs"]
 mod suite;
@@ -27,7 +27,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use suite::{CANARY, Latencies, Suite};
 
-/// What Bitnami's library does, and more: texts and whole values go through `tpl`.
+/// The patterns of Bitnami's library chart, and more: strings and whole values are passed to `tpl`.
 const HELPERS: &str = r#"
 {{- define "site.render" -}}
 {{- $value := typeIs "string" .value | ternary .value (.value | toYaml) }}
@@ -67,7 +67,7 @@ data:
 
 const NAMED: &str = "{{- if .Values.define }}\n{{ include .Values.define . }}\n{{- end }}\n";
 
-/// Without quotes: what stands in the value becomes part of the document.
+/// Without quotes: the value becomes part of the document.
 const RAW: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-raw\n  annotations:\n    a: {{ .Values.raw }}\n";
 const ROLE: &str = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: {{ .Release.Namespace }}-{{ .Release.Name }}\n  \
                     annotations:\n    a: {{ .Values.role }}\nrules: []\n---\napiVersion: v1\nkind: Secret\nmetadata:\n  \
@@ -78,7 +78,7 @@ const VALUES: &str = "labels: {app: '{{ .Release.Name }}'}\nprefix: '{{ .Chart.N
                       map: {one: '{{ .Chart.Name }}'}\nlist: ['{{ .Chart.Name }}']\nyaml: 'a: b'\njson: '{}'\npattern: a*\ndate: '2020-01-01'\n\
                       count: 3\nwidth: 3\nraw: a\nrole: a\nelsewhereName: stray\n";
 
-/// The fields of the chart into which texts are put.
+/// The fields of the chart that the payloads are put into.
 const FIELDS: &[&str] = &[
     "text",
     "prefix",
@@ -96,7 +96,7 @@ const FIELDS: &[&str] = &[
     "elsewhere",
 ];
 
-/// Tests of one process, of which memory is measured, run one after the other.
+/// Tests that measure the memory of the process run one after the other.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn files() -> Vec<(&'static str, &'static str)> {
@@ -119,7 +119,7 @@ fn release() -> Release {
     Release { name: "blue".into(), namespace: "tenant".into(), revision: 1, is_upgrade: false }
 }
 
-/// A cluster that has everything, and returns whether somebody looks at what is none of their business.
+/// A cluster with all objects; returns whether the operator read or changed objects outside of the namespace.
 struct Everything;
 
 impl Lookup for Everything {
@@ -147,7 +147,7 @@ fn no_payload_is_evaluated() {
         let text: String = found.manifests.iter().map(|manifest| manifest.text.as_str()).collect();
         assert!(!text.contains(CANARY), "{spec:.200}");
         let page = found.manifests.iter().find(|manifest| manifest.object["metadata"]["name"] == "blue-page").unwrap();
-        // The chart's own templates are evaluated all the same, and the text is there as it is.
+        // The chart's own templates are evaluated nevertheless, and the text is unchanged.
         assert!(
             page.object["data"]["list"].as_str().unwrap().contains("site") || spec.get("list").is_some(),
             "{spec:.200}"
@@ -157,7 +157,7 @@ fn no_payload_is_evaluated() {
             assert_eq!(page.object["data"]["built"], format!("blue {text}"));
         }
     }
-    assert!(rendered > specs.len() / 2, "of {} only {rendered}", specs.len());
+    assert!(rendered > specs.len() / 2, "only {rendered} of {} rendered", specs.len());
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn the_chart_evaluates_its_own_texts_between_those_of_the_tenant() {
         found.manifests[0].object["a"].as_str().unwrap().to_owned()
     };
     let spec = json!({"x": {"own": "{{ .Release.Name }}", "more": "{{ .Chart.Name }}", "{{ .Chart.Name }}": 1, "deep": {"b": "{{ 1 }}"}}});
-    // What is written as the chart writes it, at the same place, is the chart's.
+    // Text that equals the chart's text at the same position is the chart's.
     assert_eq!(
         render(spec.clone(), false),
         "'{{ .Chart.Name }}': 1\ndeep:\n  a: 'site'\n  b: '{{ 1 }}'\nlist:\n- 'site'\nmore: '{{ .Chart.Name }}'\nown: 'blue'"
@@ -203,7 +203,7 @@ fn texts_of_the_tenant_do_not_get_into_actions() {
     assert_eq!(render(json!({"key": "own"})).unwrap().manifests[0].object["a"], "3");
     let error = render(json!({"key": "x | toYaml"})).unwrap_err().to_string();
     assert!(
-        error.contains("an action holds text of the custom resource") && error.contains("evaluateTemplates"),
+        error.contains("an action contains text of the custom resource") && error.contains("evaluateTemplates"),
         "{error}"
     );
 }
@@ -246,14 +246,14 @@ fn bombs_end_within_the_budget() {
     let chart = chart.unwrap();
     let render = |bomb: &str| {
         let values = Values::untrusted(json!({"bomb": bomb}).as_object().unwrap().clone());
-        // With less, so that it takes less time without optimization; with as much memory.
+        // With a lower step limit, since tests are not optimized; with the same memory limit.
         let budget = Budget { steps: 8_000_000, ..Budget::untrusted() };
         let options = RenderOptions { budget, evaluates_data: true, ..RenderOptions::default() };
         chart.render_with(&values, &release(), &Capabilities::default(), &options)
     };
     render("{{ 1 }}").unwrap();
     for bomb in bombs {
-        // Where the system does not tell, there is nothing to compare.
+        // Platforms without this file cannot be measured.
         let _ = std::fs::write("/proc/self/clear_refs", "5");
         let before = memory("VmRSS");
         let error = render(bomb).map(|_| "it rendered").expect_err(bomb).to_string();
@@ -272,14 +272,14 @@ fn site_of(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "web.example.com/v1", "kind": "Site", "metadata": {"name": name}, "spec": spec})
 }
 
-/// The resources that the operator works on at the same time.
+/// The number of concurrent reconciles of the operator.
 const WORKERS: u64 = 16;
 
-/// Asserts that neighbors waited during an attack about as before it: in the time of the simulation, which stands still
-/// while something is computed, and in requests that the operator makes meanwhile for others.
+/// Asserts that the latency of neighbors during an attack is about the same as before: in simulated time, which does
+/// not advance during computations, and in the number of requests for other objects.
 ///
-/// A neighbor that finds a free worker is served in as many requests as when it is alone; each of the other workers
-/// makes about as many in the meantime, for what a payload asks of the API server is what a neighbor asks.
+/// A neighbor that gets a free worker is served with as many requests as when it is alone; each of the other workers
+/// sends about as many requests in the meantime, since payloads need the same requests as neighbors.
 fn assert_kept(calm: &Latencies, attacked: &Latencies) {
     const TOLERANCE: Duration = Duration::from_millis(100);
     let ((calm, few), (attacked, many)) = (calm.p99(), attacked.p99());
@@ -292,7 +292,7 @@ fn is_deployed(site: &DynamicObject) -> bool {
     conditions.into_iter().flatten().any(|found| found["type"] == "Deployed" && found["status"] == "True")
 }
 
-/// Sends every payload whose number is this one modulo [`PARTS`] to a running operator, and a neighbor whenever all
+/// Sends every payload whose index is this one modulo [`PARTS`] to a running operator, and a neighbor whenever all
 /// workers but one have payloads.
 async fn attack(part: usize) {
     let test = Test::of(operator_of(site(&format!("tenant{part}"))))
@@ -315,7 +315,7 @@ async fn attack(part: usize) {
     for (round, payloads) in specs.chunks(WORKERS as usize - 1).enumerate() {
         let create = async |(at, spec): &(usize, Value)| {
             let site: DynamicObject = serde_json::from_value(site_of(&format!("t{at}"), spec)).unwrap();
-            // The API server refuses some itself.
+            // The API server rejects some of them.
             api.create(&PostParams::default(), &site).await.is_ok()
         };
         let created = futures_util::future::join_all(payloads.iter().map(create)).await;
@@ -328,7 +328,7 @@ async fn attack(part: usize) {
     assert_kept(&calm, &attacked);
     tokio::time::sleep(Duration::from_secs(120)).await;
 
-    // The chart has a ClusterRole, which is named after its release.
+    // The chart has a ClusterRole, named after its release.
     let role = format!("ClusterRole /{}-", test.namespace());
     suite.assert_harmless(|place| place.starts_with(&role)).await;
     for found in api.list(&ListParams::default()).await.unwrap() {
@@ -341,7 +341,7 @@ async fn attack(part: usize) {
     }
 }
 
-/// The tests that the payloads are sent by, at the same time: each has an operator and a cluster of its own.
+/// Concurrent tests that share the payloads: each has its own operator and cluster.
 const PARTS: usize = 4;
 
 #[tokio::test(start_paused = true)]
@@ -364,7 +364,7 @@ async fn nothing_outside_of_the_namespace_is_read_or_changed_3() {
     attack(3).await;
 }
 
-/// Writes a Secret of a release as its tenant would.
+/// Writes a Secret of a release as the tenant would.
 async fn forge(secrets: &kube::Api<DynamicObject>, name: &str, change: impl Fn(&mut Revision)) -> bool {
     let Ok(found) = secrets.get(name).await else { return false };
     let secret: Secret = serde_json::from_value(serde_json::to_value(&found).unwrap()).unwrap();
@@ -421,7 +421,7 @@ async fn who_writes_secrets_gets_nothing_outside_of_the_namespace_either() {
             })
             .await,
         );
-        // What the chart makes is changed as well, and what the operator reads of Secrets is no release.
+        // The rendered objects are changed as well, and the stored Secrets are not valid releases.
         let text = json!({"data": {"text": document}});
         let _ = configs.patch(&format!("{name}-page"), &PatchParams::default(), &Patch::Merge(text)).await;
         let labels = json!({"owner": "helm", "name": name, "status": state.as_str(), "version": u32::MAX.to_string()});
@@ -433,7 +433,7 @@ async fn who_writes_secrets_gets_nothing_outside_of_the_namespace_either() {
     let attacked = suite.latencies(&site_kind(), neighbors("attacked"), async |object| is_deployed(object)).await;
     Latencies::print(&calm, &attacked, forged, "forged releases");
     assert_kept(&calm, &attacked);
-    // Others change, or go, with what they were made of.
+    // Others change, or are deleted together with their sources.
     for (at, (name, document, _)) in releases.iter().enumerate().filter(|(at, _)| at % 3 != 0) {
         for version in [1, 2] {
             let hook = |revision: &mut Revision| revision.manifest += &format!("---\n{document}");

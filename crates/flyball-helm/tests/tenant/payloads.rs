@@ -1,10 +1,10 @@
-//! Payloads of an attacker who may write custom resources: texts, names of variables, and whole documents.
+//! Payloads of an attacker who may write custom resources: strings, variable names, and whole documents.
 //!
-//! Plain tables and what comes of combining them; nothing here knows of charts, playbooks or operators.
+//! Plain tables and their combinations, independent of charts, playbooks and operators.
 
 use serde_json::{Map, Value, json};
 
-/// Expressions in Go templates that read, run or burn something.
+/// Go template expressions that read, execute or exhaust something.
 const GO: &[&str] = &[
     r#"lookup "v1" "Secret" "vault" "crown""#,
     r#"lookup "v1" "Secret" "" """#,
@@ -38,7 +38,7 @@ const GO: &[&str] = &[
     r#"fail "stop""#,
 ];
 
-/// What stands around an expression.
+/// Text around an expression.
 const AROUND: &[(&str, &str)] = &[
     ("{{ ", " }}"),
     ("{{- ", " -}}"),
@@ -56,7 +56,7 @@ const AROUND: &[(&str, &str)] = &[
     ("\" | ", " | quote"),
 ];
 
-/// Expressions in Jinja.
+/// Jinja expressions.
 const JINJA: &[&str] = &[
     "{{ lookup('pipe', 'touch PWN') }}",
     "{{ lookup('env', 'HOME') }}",
@@ -72,7 +72,7 @@ const JINJA: &[&str] = &[
     "__omit_place_holder__",
 ];
 
-/// Texts that become something else where they are put into YAML without quotes.
+/// Strings that change the structure of YAML when they are inserted without quotes.
 const YAML: &[&str] = &[
     "a\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: stray, namespace: kube-system}\ndata: {a: b}\n",
     "a\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: stray, namespace: vault}\n",
@@ -111,7 +111,7 @@ const YAML: &[&str] = &[
     "~",
 ];
 
-/// Names that mean something to what reads variables.
+/// Names with a special meaning as variables.
 const NAMES: &[&str] = &[
     "ansible connection",
     "ansible ssh common args",
@@ -156,7 +156,7 @@ fn spellings(name: &str) -> Vec<String> {
     found
 }
 
-/// Texts, each another one.
+/// Strings, all different.
 pub(crate) fn texts() -> Vec<String> {
     let around = |expression: &&str| {
         AROUND.iter().map(|(before, after)| format!("{before}{expression}{after}")).collect::<Vec<_>>()
@@ -175,21 +175,21 @@ pub(crate) fn texts() -> Vec<String> {
     found
 }
 
-/// A value that is nested so deep.
+/// A value with this nesting depth.
 fn nested(depth: usize, list: bool) -> Value {
     let text = Value::from("{{ lookup \"v1\" \"Secret\" \"vault\" \"crown\" }}");
     (0..depth).fold(text, |inner, _| if list { json!([inner]) } else { json!({"a": inner}) })
 }
 
-/// Specs of custom resources: objects with texts for these fields in turn, with all names, and with depth, size and
-/// numbers.
+/// Specs of custom resources: objects with strings for these fields in turn, with all names, and with extreme depth,
+/// size and numbers.
 pub(crate) fn specs(fields: &[&str]) -> Vec<Value> {
     let spec = |key: &str, value: Value| Value::Object(Map::from_iter([(key.to_owned(), value)]));
     let mut found = Vec::new();
     for (at, text) in texts().into_iter().enumerate() {
         let field = fields[at % fields.len()];
         found.push(spec(field, Value::from(text.as_str())));
-        // The same as a key, within what is written as it is.
+        // The same as a key, within unquoted text.
         if text.len() < 1 << 10 {
             found.push(spec("map", json!({ text: "{{ .Values.text }}" })));
         }

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Attempts at a create whose response does not arrive.
+/// Limit of attempts at a create without a response.
 const MAX_ATTEMPTS: usize = 3;
 /// Random characters in a generated name.
 const SUFFIX_LENGTH: usize = 5;
@@ -122,7 +122,7 @@ impl ReconcileSession {
         .boxed()
     }
 
-    /// Builds the JSON of a child, or of an object that is not to be owned, and returns its place.
+    /// Builds the JSON of a child, or of an object without owner reference, and returns its store and key.
     pub(super) fn named_object(&self, kind: &Kind, object: Value, owned: bool) -> Result<(ObjectKey, Value)> {
         let object = if owned { self.owned_object(kind, object)? } else { self.new_object(kind, object)? };
         let text = |field: &str| object["metadata"][field].as_str();
@@ -160,7 +160,7 @@ impl ReconcileSession {
     }
 
     async fn post(&self, kind: &Kind, mut object: Value) -> Result<Arc<Entry>> {
-        let metadata = object["metadata"].as_object_mut().expect("owned_object makes metadata");
+        let metadata = object["metadata"].as_object_mut().expect("owned_object sets metadata");
         let text = |field: &str| metadata.get(field).and_then(Value::as_str).map(str::to_owned);
         let namespace = text("namespace");
         let store = self.env.caches.store_of(kind, namespace.as_deref())?;
@@ -193,7 +193,7 @@ impl ReconcileSession {
                 .map_err(kube::Error::HttpError)?;
             let answer = self.env.client.exchange(request).await;
             let existing = match &answer {
-                // An attempt before this one may have come through after all.
+                // An earlier attempt may have been processed after all.
                 Err(kube::Error::Api(status)) if status.is_already_exists() && (attempt > 1 || is_again) => {
                     self.env.fetch(kind, &key).await?.filter(|entry| !owned || self.controls(entry))
                 }
@@ -229,7 +229,7 @@ impl ReconcileSession {
             let kind = self.owned_kind(&ty)?;
             let store = self.env.caches.store_of(kind, key.namespace())?;
             let Some(uid) = uid.filter(|uid| !uid.is_empty()) else {
-                return Err(Error::from(format!("{kind} {key} has no UID: delete what was read")).terminal());
+                return Err(Error::from(format!("{kind} {key} has no UID: delete an object that was read")).terminal());
             };
             self.delete_child(store, &key, uid).await
         }
@@ -256,7 +256,7 @@ impl ReconcileSession {
                 self.cancel(number);
                 Ok(())
             }
-            // The precondition failed, if this is another object now.
+            // The precondition failed if this is another object now.
             Err(kube::Error::Api(status)) if status.is_conflict() => {
                 self.cancel(number);
                 match self.env.fetch(kind, key).await?.filter(|entry| entry.uid() == uid) {
@@ -275,13 +275,13 @@ impl ReconcileSession {
     fn new_object(&self, kind: &Kind, mut object: Value) -> Result<Value> {
         without_nulls(&mut object);
         let refuse = |text: String| Err(Error::from(text).terminal());
-        let Some(fields) = object.as_object_mut() else { return refuse(format!("{kind} is no JSON object")) };
+        let Some(fields) = object.as_object_mut() else { return refuse(format!("{kind} is not a JSON object")) };
         fields.insert("apiVersion".into(), kind.gvk().api_version().into());
         fields.insert("kind".into(), kind.name().into());
         fields.remove("status");
         let metadata = fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
         let Some(metadata) = metadata.as_object_mut() else {
-            return refuse(format!("metadata of {kind} is no object"));
+            return refuse(format!("metadata of {kind} is not an object"));
         };
         for field in SET_BY_SERVER {
             metadata.remove(field);
@@ -296,7 +296,7 @@ impl ReconcileSession {
     fn owned_object(&self, kind: &Kind, child: Value) -> Result<Value> {
         let mut object = self.new_object(kind, child)?;
         let refuse = |text: String| Err(Error::from(text).terminal());
-        let metadata = object["metadata"].as_object_mut().expect("new_object makes metadata");
+        let metadata = object["metadata"].as_object_mut().expect("new_object sets metadata");
         let owner = &self.primary;
         let owners_namespace = owner.key.namespace();
         if kind.is_namespaced() {
@@ -309,7 +309,7 @@ impl ReconcileSession {
                 return refuse(format!("{kind} in namespace {place} cannot be owned by {} {}", owner.kind, owner.key));
             }
         } else if owners_namespace.is_some() {
-            return refuse(format!("{kind} lives in no namespace and cannot be owned by {} {}", owner.kind, owner.key));
+            return refuse(format!("{kind} is cluster-scoped and cannot be owned by {} {}", owner.kind, owner.key));
         }
         let uid = owner.entry.uid();
         let reference = json!({
@@ -322,11 +322,11 @@ impl ReconcileSession {
         });
         let owners = metadata.entry("ownerReferences").or_insert_with(|| json!([]));
         let Some(owners) = owners.as_array_mut() else {
-            return refuse(format!("ownerReferences of {kind} is no list"));
+            return refuse(format!("ownerReferences of {kind} is not a list"));
         };
         owners.retain(|owner| owner["uid"] != *uid);
         if owners.iter().any(|owner| owner["controller"] == true) {
-            return refuse(format!("{kind} is given another controller than {} {}", owner.kind, owner.key));
+            return refuse(format!("{kind} has another controller than {} {}", owner.kind, owner.key));
         }
         owners.push(reference);
         Ok(object)
@@ -344,14 +344,14 @@ impl ReconcileSession {
             }
             None if known.applied_fields("", &self.env.manager).is_some() => Ok(()),
             None => Err(format!(
-                "{kind} {key} already exists and was not made by {}: delete it, or choose another name",
+                "{kind} {key} already exists and was not created by {}: delete it, or choose another name",
                 self.env.name
             )
             .into()),
         }
     }
 
-    /// Returns true if the object being reconciled is what controls another.
+    /// Returns true if the object being reconciled controls the other one.
     pub(super) fn controls(&self, entry: &Entry) -> bool {
         entry.controller().is_some_and(|owner| owner.uid == self.primary.entry.uid())
     }

@@ -37,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[doc(alias = "ApplySet")]
 #[doc(alias = "prune")]
 #[derive(Debug, Default)]
-#[must_use = "children are made by Context::apply_all"]
+#[must_use = "children are applied by Context::apply_all"]
 pub struct Children {
     stages: Vec<Stage>,
     prune_last: bool,
@@ -58,7 +58,7 @@ struct Child {
     owned: bool,
 }
 
-/// The kind of a child, where it is, and its JSON.
+/// The kind of a child, its key, and its JSON.
 type DeclaredChild<'a> = (&'a Kind, ObjectKey, Value);
 
 impl Children {
@@ -104,12 +104,12 @@ impl Children {
         self
     }
 
-    /// The stage that is being declared; children that come before the first stage are in one without a name.
+    /// The current stage; children before the first stage are in one without a name.
     fn last(&mut self) -> &mut Stage {
         if self.stages.is_empty() {
             self.stages.push(Stage::default());
         }
-        self.stages.last_mut().expect("there is one")
+        self.stages.last_mut().expect("a stage was added")
     }
 }
 
@@ -207,17 +207,17 @@ impl ReconcileSession {
         let mut declared = Vec::new();
         for stage in &children.stages {
             if let Some(unknown) = stage.after.iter().find(|name| !names.contains(*name)) {
-                return refuse(format!("stage {:?} waits for {unknown:?}, which no stage before it is", stage.name));
+                return refuse(format!("stage {:?} waits for {unknown:?}, which is not an earlier stage", stage.name));
             }
             if !names.insert(&stage.name) {
-                return refuse(format!("there are two stages {:?}", stage.name));
+                return refuse(format!("duplicate stage {:?}", stage.name));
             }
             let mut objects = Vec::new();
             for child in &stage.children {
                 let kind = self.owned_kind(&child.ty)?;
                 let object = match &child.object {
                     Ok(object) => object.clone(),
-                    Err(why) => return refuse(format!("a child of kind {kind} is no JSON: {why}")),
+                    Err(why) => return refuse(format!("cannot encode a child of kind {kind}: {why}")),
                 };
                 let (key, object) = self.named_object(kind, object, child.owned)?;
                 if !seen.insert((kind, key.clone())) {
@@ -249,12 +249,12 @@ impl ReconcileSession {
     }
 }
 
-/// Names a child of a kind that the API server does not know, which it does not do itself.
+/// Adds the name of a child to the error of the API server about its unknown kind.
 fn named(error: Error, kind: &Kind, key: &ObjectKey) -> Error {
     let is_nameless = |details: &kube::core::response::StatusDetails| details.name.is_empty();
     match error.status() {
         Some(status) if status.code == 404 && status.details.as_ref().is_none_or(is_nameless) => {
-            error.context(format_args!("{kind} {key} (is its definition installed?)"))
+            error.context(format_args!("{kind} {key} (is its CustomResourceDefinition installed?)"))
         }
         _ => error,
     }

@@ -81,7 +81,7 @@ impl Condition {
     }
 }
 
-/// Completes the conditions of a status that is to be applied, by those that it has.
+/// Completes the conditions of a status to apply with fields of the existing ones.
 pub(crate) fn complete(status: &mut Value, known: Option<&Value>, generation: i64, now: &str) {
     let known = known.and_then(|known| known["conditions"].as_array()).map_or(&[][..], |known| known);
     for condition in status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {

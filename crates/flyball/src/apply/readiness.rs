@@ -2,27 +2,25 @@
 
 use serde_json::Value;
 
-/// Returns the reason why an object is not ready, `None` if it is.
+/// Returns the reason why an object is not ready, `None` if it is ready.
 ///
-/// Deployments, stateful sets, daemon sets and replica sets are ready when their newest pods are available and no older
-/// ones are left, pods when they are ready or done, jobs when they are complete, claims when they are bound, load
-/// balancers when they have an address, definitions when they are established. Everything else is ready unless its
-/// condition `Ready` or `Available` says otherwise, or its status is about an older generation.
+/// Deployments, StatefulSets, DaemonSets and ReplicaSets are ready when their newest pods are available and no older
+/// ones exist, pods when they are ready or succeeded, jobs when they are complete, claims when they are bound, load
+/// balancers when they have an address, CRDs when they are established. Other objects are ready unless their
+/// condition `Ready` or `Available` is not true, or their status is of an older generation.
 pub(super) fn waits_for(kind: &str, object: &Value) -> Option<String> {
     let (spec, status) = (&object["spec"], &object["status"]);
     if object["metadata"].get("deletionTimestamp").is_some() {
-        return Some("it is being deleted".into());
+        return Some("being deleted".into());
     }
     let (generation, observed) = (number(&object["metadata"], "generation"), status.get("observedGeneration"));
     if observed.and_then(Value::as_i64).is_some_and(|observed| observed < generation) {
-        return Some(format!("its status is about generation {}, not {generation}", observed.unwrap_or(&Value::Null)));
+        return Some(format!("observedGeneration is {}, not {generation}", observed.unwrap_or(&Value::Null)));
     }
     let wanted = spec.get("replicas").and_then(Value::as_i64).unwrap_or(1);
     match kind {
-        // These tell of the generation that they have seen, from the first status on.
-        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" if observed.is_none() => {
-            Some("it has no status yet".into())
-        }
+        // These kinds set observedGeneration with their first status.
+        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" if observed.is_none() => Some("no status yet".into()),
         "Deployment" => failed(status, "Progressing", "False")
             .or_else(|| fewer(status, "updatedReplicas", wanted, "updated"))
             .or_else(|| more(status, "replicas", number(status, "updatedReplicas")))
@@ -49,10 +47,10 @@ pub(super) fn waits_for(kind: &str, object: &Value) -> Option<String> {
         "Pod" if status["phase"] == "Succeeded" => None,
         "Pod" => unmet(status, "Ready", true),
         "Job" => failed(status, "Failed", "True").or_else(|| unmet(status, "Complete", true)),
-        "PersistentVolumeClaim" if status["phase"] != "Bound" => Some("it is not bound".into()),
+        "PersistentVolumeClaim" if status["phase"] != "Bound" => Some("not bound".into()),
         "Service" if spec["type"] == "LoadBalancer" => {
             let addresses = status["loadBalancer"]["ingress"].as_array();
-            addresses.is_none_or(Vec::is_empty).then(|| "it has no address".into())
+            addresses.is_none_or(Vec::is_empty).then(|| "no address".into())
         }
         "CustomResourceDefinition" => unmet(status, "Established", true),
         _ => unmet(status, "Ready", false).or_else(|| unmet(status, "Available", false)),
@@ -70,7 +68,7 @@ fn fewer(status: &Value, field: &str, wanted: i64, what: &str) -> Option<String>
 
 fn more(status: &Value, field: &str, wanted: i64) -> Option<String> {
     let surplus = number(status, field) - wanted;
-    (surplus > 0).then(|| format!("{surplus} surplus replicas are still there"))
+    (surplus > 0).then(|| format!("{surplus} surplus replicas still exist"))
 }
 
 fn condition<'s>(status: &'s Value, kind: &str) -> Option<&'s Value> {
@@ -81,12 +79,12 @@ fn condition<'s>(status: &'s Value, kind: &str) -> Option<&'s Value> {
 fn unmet(status: &Value, kind: &str, needed: bool) -> Option<String> {
     match condition(status, kind) {
         Some(condition) if condition["status"] == "True" => None,
-        Some(condition) => Some(describe(&format!("it is not {kind}"), condition)),
-        None => needed.then(|| format!("it is not {kind}")),
+        Some(condition) => Some(describe(&format!("not {kind}"), condition)),
+        None => needed.then(|| format!("not {kind}")),
     }
 }
 
-/// Describes an object that makes no progress by itself.
+/// Returns the reason why an object has failed permanently.
 fn failed(status: &Value, kind: &str, when: &str) -> Option<String> {
     condition(status, kind)
         .filter(|condition| condition["status"] == when)
@@ -116,13 +114,13 @@ mod tests {
             status
         };
         let cases = [
-            ("Deployment", json!({}), Some("it has no status yet")),
-            ("Deployment", json!({"observedGeneration": 1}), Some("its status is about generation 1, not 2")),
+            ("Deployment", json!({}), Some("no status yet")),
+            ("Deployment", json!({"observedGeneration": 1}), Some("observedGeneration is 1, not 2")),
             ("Deployment", rolled.clone(), None),
             ("Deployment", with(json!({"updatedReplicas": 1})), Some("1 of 3 replicas are updated")),
-            ("Deployment", with(json!({"replicas": 4})), Some("1 surplus replicas are still there")),
+            ("Deployment", with(json!({"replicas": 4})), Some("1 surplus replicas still exist")),
             ("Deployment", with(json!({"availableReplicas": 0})), Some("0 of 3 replicas are available")),
-            ("Deployment", with(conditions("Progressing", "False")), Some("it failed: R")),
+            ("Deployment", with(conditions("Progressing", "False")), Some("failed: R")),
             ("StatefulSet", with(json!({"readyReplicas": 2})), Some("2 of 3 replicas are ready")),
             (
                 "StatefulSet",
@@ -136,14 +134,14 @@ mod tests {
                 Some("1 of 2 replicas are available"),
             ),
             ("ReplicaSet", rolled.clone(), None),
-            ("Pod", conditions("Ready", "False"), Some("it is not Ready: R")),
+            ("Pod", conditions("Ready", "False"), Some("not Ready: R")),
             ("Pod", json!({"phase": "Succeeded"}), None),
-            ("Job", json!({}), Some("it is not Complete")),
-            ("Job", conditions("Failed", "True"), Some("it failed: R")),
+            ("Job", json!({}), Some("not Complete")),
+            ("Job", conditions("Failed", "True"), Some("failed: R")),
             ("Job", conditions("Complete", "True"), None),
-            ("PersistentVolumeClaim", json!({"phase": "Pending"}), Some("it is not bound")),
+            ("PersistentVolumeClaim", json!({"phase": "Pending"}), Some("not bound")),
             ("ConfigMap", Value::Null, None),
-            ("Widget", conditions("Ready", "Unknown"), Some("it is not Ready: R")),
+            ("Widget", conditions("Ready", "Unknown"), Some("not Ready: R")),
             ("Widget", conditions("Other", "False"), None),
         ];
         for (kind, status, why) in cases {
@@ -151,8 +149,8 @@ mod tests {
             assert_eq!(waits_for(kind, &object).as_deref(), why, "{kind} {status}");
         }
         let service = json!({"spec": {"type": "LoadBalancer"}, "status": {"loadBalancer": {}}});
-        assert_eq!(waits_for("Service", &service).as_deref(), Some("it has no address"));
+        assert_eq!(waits_for("Service", &service).as_deref(), Some("no address"));
         let going = json!({"metadata": {"deletionTimestamp": "now"}});
-        assert_eq!(waits_for("ConfigMap", &going).as_deref(), Some("it is being deleted"));
+        assert_eq!(waits_for("ConfigMap", &going).as_deref(), Some("being deleted"));
     }
 }

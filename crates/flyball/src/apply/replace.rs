@@ -21,8 +21,8 @@ impl<K: AnyResource> Context<K> {
     ///
     /// # Errors
     ///
-    /// When the kind is not [declared](crate::Controller::replaces); with a conflict when the object has changed since
-    /// it was read, or is another one; when the API server refuses.
+    /// When the kind is not [declared](crate::Controller::replaces); with a conflict when the object has changed
+    /// since it was read, or is another one; when the API server returns an error.
     #[doc(alias = "update")]
     #[doc(alias = "Update")]
     pub async fn replace<T: AnyResource + Serialize>(&self, object: &T) -> Result<T> {
@@ -63,7 +63,7 @@ impl ReconcileSession {
                 metadata.retain(|field, value| field != "managedFields" && *value != Value::Null);
             }
             if object["metadata"].get("resourceVersion").is_none() {
-                let text = format!("{kind} {key} has no resourceVersion: replace what was read");
+                let text = format!("{kind} {key} has no resourceVersion: replace an object that was read");
                 return Err(Error::from(text).terminal());
             }
             let store = self.env.caches.store_of(kind, key.namespace())?;

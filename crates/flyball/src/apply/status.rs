@@ -42,9 +42,11 @@ impl ReconcileSession {
             let store = self.primary_store()?;
             without_nulls(&mut status);
             if !status.is_object() {
-                return Err(
-                    Error::from(format!("the status of {} {} is no JSON object", primary.kind, primary.key)).terminal()
-                );
+                return Err(Error::from(format!(
+                    "the status of {} {} is not a JSON object",
+                    primary.kind, primary.key
+                ))
+                .terminal());
             }
             let known = self.latest_to_apply(store, &primary.key).await?;
             let shared = self.declared.status.as_ref().filter(|writer| writer.wants(&primary.key, &status));
@@ -59,7 +61,7 @@ impl ReconcileSession {
             let mut object = json!({
                 "apiVersion": gvk.api_version(),
                 "kind": *gvk.kind,
-                // With the UID, the status of an object that is gone cannot land on one made anew under its name.
+                // The UID prevents writing the status of a deleted object to a new one with the same name.
                 "metadata": {"name": primary.key.name(), "uid": primary.entry.uid()},
                 "status": status,
             });

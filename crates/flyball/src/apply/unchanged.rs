@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::mem::replace;
 
-/// Returns true if applying an object would leave it as it is: `live`, of which its manager owns the fields `owned`.
+/// Returns true if applying an object would not change `live`, whose fields `owned` belong to the manager.
 pub(super) fn is_unchanged(owned: Raw<'_>, object: &Value, live: Raw<'_>) -> bool {
     leaves(Level::Object, owned, object, Some(live.begun())).is_ok_and(|end| end.is_some())
 }
@@ -27,7 +27,7 @@ enum Level {
 }
 
 impl Level {
-    /// Returns true if a field is there to name the object. Nobody owns such fields.
+    /// Returns true if a field identifies the object. Such fields have no owner.
     fn is_name(self, field: &str) -> bool {
         match self {
             Self::Object => matches!(field, "apiVersion" | "kind"),
@@ -41,9 +41,9 @@ impl Level {
     }
 }
 
-/// Returns where `live` ends (0 if it is not there), or `None` if applying would change it.
+/// Returns the end of `live` (0 if it is missing), or `None` if applying would change it.
 fn leaves(level: Level, owned: Raw<'_>, desired: &Value, live: Option<Cursor<'_>>) -> Result<Option<usize>, Malformed> {
-    // A leaf, or a list or map that is owned as a whole.
+    // A leaf, or an atomic list or map.
     if owned.members()?.begin()?.is_none() {
         return contains(live, desired);
     }
@@ -75,7 +75,7 @@ fn fields(
     let (mut fields, mut members) = (Vec::with_capacity(desired.len()), owned.members()?);
     while let Some((name, owned)) = members.next()? {
         let Some(name) = name.strip_prefix("f:") else { continue };
-        // What was applied before and is not any more would be removed.
+        // Fields that are owned but no longer applied would be removed.
         let Some((name, desired)) = desired.get_key_value(name) else { return Ok(None) };
         fields.push(Field { name, owned, desired, is_live: false });
     }
@@ -141,15 +141,15 @@ fn elements(owned: Raw<'_>, desired: &[Value], live: Option<Raw<'_>>) -> Result<
     Ok(true)
 }
 
-/// Returns true if `desired` is the element of a list that goes by this name among the owned ones, and applying it
-/// would leave it as it is in the list `live`.
+/// Returns true if `desired` is the element with this key among the owned ones, and applying it would not change the
+/// list `live`.
 fn element(name: &str, owned: Raw<'_>, desired: &Value, live: &[Raw<'_>]) -> Result<bool, Malformed> {
     match name.split_at_checked(2) {
         Some(("k:", key)) => {
             let mut key = Raw(key).members()?;
             let (mut parts, mut same) = (Vec::new(), true);
             while let Some((name, value)) = key.next()? {
-                // A part of the key that is not given gets its default on the server, such as the protocol of a port.
+                // A missing part of the key gets its default on the server, such as the protocol of a port.
                 same = same && desired.get(&*name).is_none_or(|desired| value.is(desired));
                 parts.push((name, value));
             }
@@ -181,8 +181,7 @@ fn names_only(metadata: &Value) -> bool {
 }
 
 /// Returns true if [`is_unchanged`] holds for an object that was just applied, without reading ownership: all of it
-/// stands there in the same words. A list without elements is owned by nobody, so that nothing can be told of what is
-/// empty.
+/// is stored in identical form. Empty lists have no owner, so the result is always false for them.
 pub(super) fn stands_in(live: Raw<'_>, object: &Value) -> bool {
     !holds_empty(object) && contains(Some(live.begun()), object).is_ok_and(|end| end.is_some())
 }
@@ -195,12 +194,12 @@ fn holds_empty(desired: &Value) -> bool {
     }
 }
 
-/// Returns where `live` ends (0 if it is not there), or `None` if it has not all that `desired` has.
+/// Returns the end of `live` (0 if it is missing), or `None` if it lacks parts of `desired`.
 fn contains(live: Option<Cursor<'_>>, desired: &Value) -> Result<Option<usize>, Malformed> {
     let Some(live) = live else { return Ok(is_empty(desired).then_some(0)) };
     match desired {
         Value::Object(desired) if live.is_object() => {
-            // They are counted, since no name stands twice in what the API server sends.
+            // Counting is sufficient, since names are unique in objects from the API server.
             let mut empty = desired.values().filter(|desired| is_empty(desired)).count();
             let (mut missing, mut members) = (desired.len(), live.members()?);
             while missing > 0
@@ -240,7 +239,7 @@ fn contains(live: Option<Cursor<'_>>, desired: &Value) -> Result<Option<usize>, 
     }
 }
 
-/// Returns true if something is what the API server drops.
+/// Returns true if the API server drops this value.
 fn is_empty(desired: &Value) -> bool {
     match desired {
         Value::Object(desired) => desired.is_empty(),
@@ -249,7 +248,7 @@ fn is_empty(desired: &Value) -> bool {
     }
 }
 
-/// Removes what a server-side apply does not take in: `null`, which stands for a field that is not there.
+/// Removes values that server-side apply ignores: `null` stands for a missing field.
 pub(super) fn without_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -266,7 +265,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// A Deployment as it would be applied, and the fields that its manager owns then.
+    /// A Deployment as it would be applied, and the fields that its manager then owns.
     fn applied() -> (Value, Value) {
         let desired = json!({
             "metadata": {"labels": {"app": "web"}, "finalizers": ["b", "a"]},
@@ -295,7 +294,7 @@ mod tests {
         (desired, owned)
     }
 
-    /// The object as the API server has it: with defaults, and with what others added.
+    /// The object as stored: with defaults, and fields of other managers.
     fn live() -> Value {
         json!({
             "metadata": {"labels": {"app": "web", "theirs": "1"}, "finalizers": ["x", "a", "b"], "uid": "u"},

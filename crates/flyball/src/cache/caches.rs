@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// # use flyball::{Caches, ObjectKey, Result};
 /// use k8s_openapi::api::core::v1::{Pod, Service};
 ///
-/// // Finds what `Controller::watches::<Pod>` is to wake: the service of the same name, if there is one.
+/// // A mapping for `Controller::watches::<Pod>`: to the service of the same name, if it exists.
 /// fn service_of(pod: &Pod, caches: &Caches) -> Result<Vec<ObjectKey>> {
 ///     let meta = &pod.metadata;
 ///     let key = ObjectKey::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default());
@@ -39,7 +39,7 @@ pub struct Caches {
     undecodable: AtomicU64,
 }
 
-/// A store, and what was found in it.
+/// A store, and the entries found in it.
 type Found<'a> = (&'a Arc<Store>, Vec<(ObjectKey, Arc<Entry>)>);
 
 /// An invalid declaration of a cache.
@@ -49,7 +49,7 @@ pub(crate) struct Misplanned {
     pub(crate) why: String,
 }
 
-/// An error of a read. No retry helps.
+/// An error of a read. It is permanent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{0} has no cache: declare it with Controller::owns, watches or reads")]
@@ -59,9 +59,9 @@ pub(crate) enum Error {
          Operator::namespaces or Cache::namespaces adds"
     )]
     NotWatched { kind: String, namespace: String },
-    #[error("the index {name} is not kept: declare it with Controller::{declare}")]
+    #[error("no index {name}: declare it with Controller::{declare}")]
     NotIndexed { name: String, declare: &'static str },
-    #[error("{kind} {key} cannot be in the cache, which selects {selector}: widen Operator::cache, or keep to it")]
+    #[error("{kind} {key} cannot be in the cache, which selects {selector}: extend the selection in Operator::cache")]
     NotSelected { kind: String, key: ObjectKey, selector: String },
     #[error(
         "what is in {kind} {key} is not kept in memory: ask Context::get for it, be content with PartialObjectMeta, or have \
@@ -95,7 +95,7 @@ impl Caches {
             let mut plans = plans.iter().filter(|plan| plan.kind == kind);
             let plan = plans.next();
             let portion = match plan {
-                Some(_) if plans.next().is_some() => Err("it is declared twice".into()),
+                Some(_) if plans.next().is_some() => Err("declared twice".into()),
                 Some(plan) => plan.portion(&types),
                 None => Ok(Portion::usual(&kind, &types)),
             };
@@ -214,7 +214,7 @@ impl Caches {
         stores.map(|store| Ok((store, store.list_by(id, value).ok_or_else(not_kept)?))).collect()
     }
 
-    /// Returns an error for an entry whose data is not kept.
+    /// Returns an error for an entry without its data.
     fn check_known<T: AnyResource>(&self, kind: &Kind, key: &ObjectKey, entry: &Entry) -> Result<()> {
         if entry.is_withheld() && !reads_metadata::<T>() {
             let (kind, key) = (kind.to_string(), key.clone());
@@ -264,7 +264,7 @@ impl Caches {
         if let Err(error) = &decoded {
             self.undecodable.fetch_add(1, Ordering::Relaxed);
             let version = entry.resource_version();
-            tracing::warn!(%kind, %key, version, %error, "an object does not decode and is passed over");
+            tracing::warn!(%kind, %key, version, %error, "skipping an object that does not decode");
         }
         decoded.ok()
     }

@@ -235,7 +235,7 @@ impl Plan {
     /// by which controllers use the kind.
     pub(crate) fn portion(&self, types: &[Type]) -> Result<Portion, String> {
         if !self.kind.is_namespaced() && !self.namespaces.is_empty() {
-            return Err("it is limited to namespaces, and its objects live in none".into());
+            return Err("namespaces are set for a cluster-scoped kind".into());
         }
         for namespace in &self.namespaces {
             let wrong = names::dns_label(namespace);
@@ -248,9 +248,9 @@ impl Plan {
         if let Some(other) = other.filter(|_| self.metadata_only || self.declared.is_some()) {
             let own = match self.metadata_only {
                 true => "metadata".to_owned(),
-                false => format!("what {} declares", self.ty),
+                false => format!("the fields of {}", self.ty),
             };
-            return Err(format!("it keeps {own}, and a controller deals with the kind as {other}"));
+            return Err(format!("it keeps {own}, but a controller uses the kind as {other}"));
         }
         if self.metadata_only || types.iter().all(|ty| ty.is_metadata()) {
             return Ok(Portion { selection, kept: KeptFields::Metadata });
@@ -263,7 +263,9 @@ impl Plan {
                 ["apiVersion" | "kind", ..] => return Err(format!("{text} is always kept")),
                 ["metadata", "annotations", super::entry::PAUSED] => return Err(format!("{text} is always kept")),
                 ["metadata", "annotations", _] => {}
-                ["metadata", ..] => return Err(format!("{text} is always kept: of metadata, only annotations can go")),
+                ["metadata", ..] => {
+                    return Err(format!("{text} is always kept: only annotations can be dropped from metadata"));
+                }
                 _ => {}
             }
             kept.drop(&path);
@@ -307,14 +309,17 @@ mod tests {
             "invalid namespace \"A\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
         );
         check(cache().fields("a"), "invalid selector: 'a'; can't understand 'a'");
-        check(cache().without("metadata.uid"), "metadata.uid is always kept: of metadata, only annotations can go");
+        check(
+            cache().without("metadata.uid"),
+            "metadata.uid is always kept: only annotations can be dropped from metadata",
+        );
         check(
             cache().without("metadata.annotations['flyball.dev/paused']"),
             "metadata.annotations['flyball.dev/paused'] is always kept",
         );
         check(cache().without("kind"), "kind is always kept");
         let nodes = portion(Cache::<Node>::new().namespaces(["a"]));
-        assert_eq!(nodes.unwrap_err(), "it is limited to namespaces, and its objects live in none");
+        assert_eq!(nodes.unwrap_err(), "namespaces are set for a cluster-scoped kind");
     }
 
     #[test]
@@ -332,7 +337,7 @@ mod tests {
         let (pod, meta) = (Type::of::<Pod>(), Type::of::<PartialObjectMeta<Pod>>());
         assert_eq!(plan.portion(&[plan.ty.clone(), meta]).unwrap().kept, KeptFields::Metadata);
         let why = plan.portion(&[plan.ty.clone(), pod]).unwrap_err();
-        assert!(why.starts_with("it keeps metadata, and") && why.ends_with("core::v1::pod::Pod"), "{why}");
+        assert!(why.starts_with("it keeps metadata, but") && why.ends_with("core::v1::pod::Pod"), "{why}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ impl<'a> DecodedEntry<'a> {
     /// Calls `look` with the decoded object.
     pub(crate) fn decoded<T: AnyResource, R>(&self, look: impl FnOnce(&T) -> R) -> serde_json::Result<R> {
         if self.decoded.get().is_none() {
-            // Nobody else can have set it: what decodes it does not know of it.
+            // No other code can have set it, since decoding has no access to it.
             let _ = self.decoded.set(Box::new(self.entry.object::<T>(self.kind)?));
         }
         match self.decoded.get().and_then(|decoded| decoded.downcast_ref()) {

@@ -16,8 +16,8 @@ pub(super) const PAUSED: &str = "flyball.dev/paused";
 /// An object as the API server sent it, without its managed fields.
 ///
 /// The text is kept and decoded on use: a tree of maps and strings would take several times the memory, and most
-/// objects in a cache are never looked at. Of `metadata.managedFields`, often a third of an object, only what the
-/// operator itself applied is kept, beside it: [`crate::apply`] compares with that.
+/// objects in a cache are never read. Of `metadata.managedFields`, often a third of an object, only the fields that
+/// the operator applied are kept, separately: [`crate::apply`] compares with them.
 #[derive(Debug)]
 pub(crate) struct Entry {
     json: Box<str>,
@@ -27,21 +27,21 @@ pub(crate) struct Entry {
     annotations: Span,
     owner_references: Span,
     finalizers: Span,
-    /// 0 if it is no number, which [KEP-5504](https://kep.k8s.io/5504) rules out.
+    /// 0 if it is not a number, which [KEP-5504](https://kep.k8s.io/5504) rules out.
     resource_version: u64,
     generation: i64,
     deleting: bool,
     withheld: bool,
 }
 
-/// A piece of an entry's JSON; empty if there is no such member.
+/// A range of an entry's JSON; empty if there is no such member.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     start: u32,
     end: u32,
 }
 
-/// Reason why a text is not an object.
+/// The reason why a text is not an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -55,7 +55,7 @@ pub(crate) enum Error {
 }
 
 impl Entry {
-    /// Reads an object, and keeps of its managed fields only what `manager` applied.
+    /// Parses an object, and keeps only the managed fields that `manager` applied.
     pub(crate) fn parse(object: &[u8], manager: &str) -> Result<(ObjectKey, Self), Error> {
         u32::try_from(object.len()).map_err(|_| Error::TooLarge)?;
         let metadata = Members::new(object, 0)?.find("metadata")?.ok_or(Error::Missing("name"))?;
@@ -65,7 +65,7 @@ impl Entry {
         let (mut members, mut previous) = (Members::new(object, metadata)?, None);
         while let Some((key, start)) = members.begin()? {
             let end = match &object[key.clone()] {
-                // Looked through on the way to their end, as they may be most of the object.
+                // Parsed while searching for their end, since they may be most of the object.
                 b"managedFields" => {
                     let end;
                     (end, applied) = applied_by(object, start, manager)?;
@@ -116,7 +116,7 @@ impl Entry {
         Ok((key, entry))
     }
 
-    /// Reads the selected part of an object.
+    /// Parses the selected part of an object.
     pub(crate) fn read(object: &[u8], manager: &str, kept: &KeptFields) -> Result<(ObjectKey, Self), Error> {
         match kept {
             KeptFields::Whole => Self::parse(object, manager),
@@ -154,12 +154,12 @@ impl Entry {
         kind::decode(&self.json, kind)
     }
 
-    /// Decodes what there is of the object.
+    /// Decodes the fields that are kept.
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         serde_json::from_str(&self.json)
     }
 
-    /// Decodes what there is of the object in the places that `wanted` names.
+    /// Decodes the fields that are kept, restricted to those in `wanted`.
     pub(crate) fn decode_like(&self, wanted: &Value) -> serde_json::Result<Value> {
         json::decode_like(&self.json, wanted)
     }
@@ -184,12 +184,12 @@ impl Entry {
         self.generation
     }
 
-    /// Returns true if the object waits for its finalizers, or its pods for their grace period.
+    /// Returns true if the object is being deleted, and still waits for finalizers or a grace period.
     pub(crate) fn is_deleting(&self) -> bool {
         self.deleting
     }
 
-    /// Returns the labels as JSON; empty if there are none. Equal texts mean equal labels, as keys come sorted.
+    /// Returns the labels as JSON; empty if there are none. Equal texts mean equal labels, since keys are sorted.
     pub(crate) fn labels(&self) -> &str {
         self.piece(self.labels)
     }
@@ -199,7 +199,7 @@ impl Entry {
         self.piece(self.annotations)
     }
 
-    /// Returns true if the object's dependents must not be changed for now.
+    /// Returns true if the object is paused.
     pub(crate) fn is_paused(&self) -> bool {
         let annotations = self.annotations();
         let value =
@@ -217,7 +217,7 @@ impl Entry {
         self.list(self.owner_references)
     }
 
-    /// Returns the owner that manages this object, if it has one.
+    /// Returns the controller reference, if there is one.
     pub(crate) fn controller(&self) -> Option<OwnerReference<'_>> {
         self.owner_references().into_iter().find(|owner| owner.controller)
     }
@@ -251,7 +251,7 @@ impl Entry {
 
     fn list<'a, T: Deserialize<'a>>(&'a self, span: Span) -> Vec<T> {
         let json = self.piece(span);
-        // A list that does not decode fails the decoding of the object itself, which is where it is reported.
+        // If this list does not decode, the object does not decode either, and the error is reported there.
         if json.is_empty() { Vec::new() } else { serde_json::from_str(json).unwrap_or_default() }
     }
 
@@ -276,21 +276,21 @@ pub(crate) struct OwnerReference<'a> {
     pub(crate) controller: bool,
 }
 
-/// Returns what is to be cut for a member to go that begins at `start` and ends at `end`; the one before it ends at
+/// Returns the range to remove a member that starts at `start` and ends at `end`; the previous member ends at
 /// `previous`.
 fn member(object: &[u8], previous: Option<usize>, start: usize, end: usize) -> Range<usize> {
-    // One comma goes with it: the one before it, or the one behind it if it comes first. There is one of them, since
-    // the metadata holds a name as well.
+    // One comma is removed with it: the one before it, or, for the first member, the one after it. There is one,
+    // since the metadata contain a name as well.
     let behind = || object[end..].iter().position(|b| *b == b',').map_or(0, |n| n + 1);
     previous.map_or_else(|| start..end + behind(), |previous| previous..end)
 }
 
-/// Returns true if a field manager is `manager`, or one that it has for a controller: `manager/controller`.
+/// Returns true if a field manager is `manager`, or that of one of its controllers: `manager/controller`.
 fn is_ours(found: &str, manager: &str) -> bool {
     found.strip_prefix(manager).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns where the managed fields that begin at `at` end, and the list of those that `manager` applied.
+/// Returns the end of the managed fields that start at `at`, and the list of those that `manager` applied.
 fn applied_by(object: &[u8], at: usize, manager: &str) -> Result<(usize, Vec<u8>), Malformed> {
     if object.get(at) != Some(&b'[') {
         return Ok((json::value_end(object, at)?, Vec::new()));
@@ -311,10 +311,10 @@ fn applied_by(object: &[u8], at: usize, manager: &str) -> Result<(usize, Vec<u8>
     Ok((entries.end(), applied))
 }
 
-/// Returns true if the entry of managed fields that begins at `at` is what `manager` applied, and where it ends.
+/// Returns true if the entry of managed fields that starts at `at` was applied by `manager`, and its end.
 fn is_applied_by(object: &[u8], at: usize, manager: &str) -> Result<(bool, usize), Malformed> {
     let (mut members, mut ours, mut applied) = (Members::new(object, at)?, None, None);
-    // Both stand before the fields themselves, which may be many.
+    // Both precede the fields themselves, which may be many.
     while ours.is_none() || applied.is_none() {
         let Some(member) = members.next()? else { break };
         match &object[member.key] {
@@ -392,7 +392,7 @@ mod tests {
             let expected = expected.replace("META", metadata);
             assert_eq!((&*entry.json, entry.labels(), key.name()), (&*expected, r#"{"l":"1"}"#, "a"));
         };
-        // However much the server sent.
+        // Independent of the size of the object.
         check(&KeptFields::Metadata, r#"{"kind":"Pod","metadata":{META}}"#);
         let mut fields = Fields::All;
         fields.drop(&["spec".into(), "a".into(), "b".into()]);

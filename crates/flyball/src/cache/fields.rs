@@ -1,7 +1,6 @@
 //! The fields of an object that a cache keeps.
 //!
-//! The text of an object is copied field by field, past those that are not kept: no tree is built of what is thrown
-//! away.
+//! The text of an object is copied field by field, without the dropped ones, and without building a tree.
 
 use crate::json::{self, Elements, Malformed, Members};
 use std::borrow::Cow;
@@ -13,9 +12,9 @@ pub(crate) enum KeptFields {
     #[default]
     Whole,
     Some(Fields),
-    /// Its metadata, and nothing else is transferred.
+    /// Only metadata; the rest is not transferred.
     Metadata,
-    /// Everything of objects that the operator applied; everything but confidential data of others.
+    /// All fields of objects that the operator applied; all but confidential data of others.
     Own,
 }
 
@@ -29,23 +28,23 @@ pub(crate) enum Fields {
 }
 
 impl Fields {
-    /// Keeps these members, and nothing else.
+    /// Keeps only these members.
     pub(crate) fn only<'a>(members: impl IntoIterator<Item = &'a str>) -> Self {
         let members = members.into_iter().map(|name| (name.into(), Self::All)).collect();
         Self::Some(members, Box::new(Self::None))
     }
 
-    /// Keeps everything but these members.
+    /// Keeps all but these members.
     pub(crate) fn all_but<'a>(members: impl IntoIterator<Item = &'a str>) -> Self {
         Self::Some(members.into_iter().map(|name| (name.into(), Self::None)).collect(), Box::new(Self::All))
     }
 
-    /// Keeps metadata, and what an object is.
+    /// Keeps metadata, `apiVersion` and `kind`.
     pub(crate) fn metadata() -> Self {
         Self::only(["apiVersion", "kind", "metadata"])
     }
 
-    /// Keeps what `self` keeps but for the value at a path.
+    /// Removes the value at a path from the selection.
     pub(crate) fn drop(&mut self, path: &[Box<str>]) {
         let Some((first, rest)) = path.split_first() else {
             *self = Self::None;
@@ -84,7 +83,7 @@ impl Fields {
         Ok(Cow::Owned(kept))
     }
 
-    /// Copies the selected part of the value that begins at `at`.
+    /// Copies the selected part of the value that starts at `at`.
     fn copy(&self, json: &[u8], at: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
         match (self, json.get(at)) {
             (Self::Some(..), Some(b'{')) => {
@@ -92,7 +91,7 @@ impl Fields {
                 out.push(b'{');
                 let begun = out.len();
                 while let Some(member) = members.next()? {
-                    // A name that is written with escapes is none that anybody asks for.
+                    // A name with escapes never matches a requested one.
                     let fields = std::str::from_utf8(&json[member.key.clone()]).map_or(self, |name| self.of(name));
                     if *fields != Self::None {
                         if out.len() > begun {
@@ -113,7 +112,7 @@ impl Fields {
                     if out.len() > begun {
                         out.push(b',');
                     }
-                    // Arrays in arrays are kept whole: how deep they go is not for a sender to decide.
+                    // Nested arrays are kept completely, since their depth is controlled by the sender.
                     match json[element.start] {
                         b'[' => out.extend_from_slice(&json[element]),
                         _ => self.copy(json, element.start, out)?,
@@ -127,9 +126,9 @@ impl Fields {
     }
 }
 
-/// Reads a path such as `status.images` or `metadata.annotations['example.com/notes']`.
+/// Parses a path such as `status.images` or `metadata.annotations['example.com/notes']`.
 pub(crate) fn path(text: &str) -> Result<Vec<Box<str>>, String> {
-    let wrong = || format!("{text:?} is no path such as status.images or metadata.annotations['example.com/notes']");
+    let wrong = || format!("{text:?} is not a path such as status.images or metadata.annotations['example.com/notes']");
     let (mut path, mut rest) = (Vec::new(), text);
     loop {
         let name = match rest.strip_prefix("['") {

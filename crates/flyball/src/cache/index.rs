@@ -140,7 +140,7 @@ impl<V> fmt::Debug for DynamicIndex<V> {
     }
 }
 
-/// An index that is read.
+/// An index to read.
 pub(crate) struct NamedIndex {
     pub(crate) ty: Type,
     pub(crate) id: IndexId,
@@ -207,7 +207,7 @@ impl DeclaredIndex {
     }
 }
 
-/// One index of one store.
+/// An index of a store.
 pub(crate) trait AnyIndex: Send + Sync {
     /// Updates the index with the new state of an object, `None` if it was deleted.
     fn change(&mut self, key: &ObjectKey, new: Option<&DecodedEntry<'_>>);
@@ -226,7 +226,7 @@ impl<V: Ord + Clone + Send + Sync + 'static> AnyIndex for ValueIndex<V> {
     fn change(&mut self, key: &ObjectKey, new: Option<&DecodedEntry<'_>>) {
         let values = |shown| {
             guarded(format_args!("an index, object {key}"), || (self.values)(key, shown)).unwrap_or_else(|error| {
-                tracing::warn!(%key, %error, "an object cannot be indexed");
+                tracing::warn!(%key, %error, "cannot index an object");
                 Vec::new()
             })
         };
@@ -254,7 +254,7 @@ impl<V: Ord + Clone + Send + Sync + 'static> AnyIndex for ValueIndex<V> {
 pub(super) struct Indexes(Vec<(IndexId, Box<dyn AnyIndex>)>);
 
 impl Indexes {
-    /// Adds an index, unless it is kept already.
+    /// Adds an index, unless it exists already.
     pub(super) fn add(&mut self, index: &DeclaredIndex) {
         if !self.0.iter().any(|(id, _)| *id == index.id) {
             self.0.push((index.id.clone(), index.make()));
@@ -288,7 +288,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use proptest::prelude::*;
 
-    /// Config maps by the names of their entries.
+    /// ConfigMaps by the names of their entries.
     struct ByName;
 
     impl Index for ByName {

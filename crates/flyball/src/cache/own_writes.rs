@@ -6,15 +6,15 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Responses that are kept, the newest ones.
+/// Limit of stored responses; the newest ones are kept.
 const MAX_RESPONSES: usize = 64;
-/// Length of a response that is kept.
+/// Size limit of a stored response.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 /// Responses to writes that the watch has not delivered yet.
 ///
-/// The API server sends the result of a write twice in the same bytes: in its response, and in the watch. So an object
-/// that was parsed from the response need not be parsed again. If the bytes differ, only time is lost.
+/// The API server sends the result of a write twice in identical bytes: in its response, and in the watch. So an
+/// object that was parsed from the response need not be parsed again. If the bytes differ, it is parsed again.
 #[derive(Debug, Default)]
 pub(crate) struct OwnWriteResponses(Mutex<Responses>);
 
@@ -27,7 +27,7 @@ struct Responses {
 }
 
 impl OwnWriteResponses {
-    /// Keeps the response to a write.
+    /// Stores the response to a write.
     pub(crate) fn expect(&self, mut text: Vec<u8>, key: &ObjectKey, entry: &Arc<Entry>) {
         let (mut expected, version) = (self.lock(), entry.resource_version());
         text.truncate(text.trim_ascii_end().len());
@@ -46,7 +46,7 @@ impl OwnWriteResponses {
         Some((key.clone(), entry.clone()))
     }
 
-    /// Drops the responses up to a revision, which the watch has reached.
+    /// Drops the responses up to a revision that the watch has reached.
     pub(crate) fn confirmed(&self, revision: u64) {
         let mut expected = self.lock();
         expected.seen = revision;
@@ -86,7 +86,7 @@ mod tests {
         assert!(found("a", 7).is_none());
         assert!(found("b", 9).is_some_and(|found| Arc::ptr_eq(&found, &second)));
         expect(&responses, &text("c", 8));
-        assert!(found("c", 8).is_none(), "the watch has shown it before the answer came");
+        assert!(found("c", 8).is_none(), "the watch delivered it before the response");
     }
 
     #[test]

@@ -9,12 +9,12 @@ use std::fmt::Write;
 pub(crate) struct Selection {
     labels: LabelSelector,
     fields: FieldSelector,
-    /// The selectors as their author wrote them.
+    /// The selectors as declared.
     text: (String, String),
 }
 
 impl Selection {
-    /// Reads selectors, both of which may be empty.
+    /// Parses selectors, both of which may be empty.
     pub(crate) fn parse(labels: &str, fields: &str) -> Result<Self, String> {
         let wrong = |error: flyball_core::selector::Error| error.to_string();
         Ok(Self {
@@ -24,14 +24,14 @@ impl Selection {
         })
     }
 
-    /// Selects the one object of this name, which a role can allow without allowing the others.
+    /// Selects the object with this name, which a role can allow without allowing the others.
     pub(crate) fn named(name: &str) -> Self {
         let mut selection = Self::default();
         selection.require_name(name);
         selection
     }
 
-    /// Selects what this selection does and is of this name.
+    /// Restricts this selection to the object with this name.
     pub(crate) fn and_named(&self, name: &str) -> Self {
         let mut selection = self.clone();
         selection.require_name(name);
@@ -58,7 +58,7 @@ impl Selection {
         parameter("labelSelector", &self.text.0) + &parameter("fieldSelector", &self.text.1)
     }
 
-    /// Returns true if an object of this name may be selected. What it depends on besides the name is not known.
+    /// Returns true if an object with this name may be selected. Other criteria are unknown.
     pub(crate) fn may_hold(&self, key: &ObjectKey) -> bool {
         let known = |field: &str| match field {
             "metadata.name" => Some(key.name()),
@@ -69,7 +69,7 @@ impl Selection {
         self.fields.terms.iter().all(|term| known(&term.field).is_none_or(|v| holds(v, &term.value, term.negated)))
     }
 
-    /// Returns true if an object with this JSON may be selected, were it stored.
+    /// Returns true if an object with this JSON would be selected if it were stored.
     pub(crate) fn may_hold_object(&self, key: &ObjectKey, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
         self.may_hold(key) && self.labels.matches(|label| labels.get(label).and_then(Value::as_str))

@@ -1,7 +1,7 @@
 //! Detection of the fields that a Rust type reads.
 //!
-//! A type that implements `Deserialize` names the fields that it reads, to a deserializer that ends in an error. So it
-//! is run once for each path, and never makes a value.
+//! A type that implements `Deserialize` requests the fields that it reads from the deserializer. The deserializer
+//! here ends in an error, so it runs once for each path and never creates a value.
 
 use super::fields::Fields;
 use serde::de::value::StrDeserializer;
@@ -11,8 +11,8 @@ use serde::de::{
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Returns the fields that a type declares. Where it does not say, as with maps that are flattened into a struct, with
-/// enums and with types that contain themselves, that is everything.
+/// Returns the fields that a type declares. Where they cannot be determined, as with flattened maps, enums and
+/// recursive types, all fields are included.
 pub(crate) fn declared<T: DeserializeOwned>() -> Fields {
     explore(&|path| asked::<T>(path), &mut Vec::new(), &mut Vec::new())
 }
@@ -21,7 +21,7 @@ pub(crate) fn declared<T: DeserializeOwned>() -> Fields {
 enum Shape {
     Struct(&'static str, &'static [&'static str]),
     Map,
-    /// A scalar, or a value of unknown type, which is treated as a whole.
+    /// A scalar, or a value of unknown type, which is kept completely.
     Value,
 }
 
@@ -50,12 +50,12 @@ fn explore(ask: &dyn Fn(&[&str]) -> Shape, path: &mut Vec<&'static str>, within:
 
 fn asked<T: DeserializeOwned>(path: &[&str]) -> Shape {
     let mut found = Shape::Value;
-    // Whether or not something comes of it.
+    // The result does not matter.
     let _ = T::deserialize(Probe { path, found: &mut found });
     found
 }
 
-/// Shows a type nothing but the value at a path, and notes what it takes that for.
+/// Provides only the value at a path to a type, and records the requested type of the value.
 struct Probe<'p> {
     path: &'p [&'p str],
     found: &'p mut Shape,
@@ -84,7 +84,7 @@ struct One<'p> {
     probe: Option<Probe<'p>>,
 }
 
-/// The end of the path: no value is ever made.
+/// The end of the path; no value is created.
 #[derive(Debug)]
 struct End;
 
@@ -172,7 +172,7 @@ mod tests {
 
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    #[expect(dead_code, reason = "only its shape is read")]
+    #[expect(dead_code, reason = "only its fields are read")]
     struct Narrow {
         metadata: ObjectMeta,
         node_name: Option<String>,
@@ -185,14 +185,14 @@ mod tests {
     }
 
     #[derive(Deserialize)]
-    #[expect(dead_code, reason = "only its shape is read")]
+    #[expect(dead_code, reason = "only its fields are read")]
     struct Inner {
         x: u32,
         any: Option<Value>,
     }
 
     #[derive(Deserialize)]
-    #[expect(dead_code, reason = "only its shape is read")]
+    #[expect(dead_code, reason = "only its fields are read")]
     struct Open {
         a: u8,
         #[serde(flatten)]

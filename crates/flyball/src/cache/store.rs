@@ -17,11 +17,11 @@ use tokio::time::Instant;
 /// A change that a watcher received from the API server.
 #[derive(Debug)]
 pub(crate) enum Delta {
-    /// A list begins; its objects replace all others once it is complete.
+    /// A list starts; its objects replace all others once it is complete.
     Restart,
     /// An object exists.
     Put(ObjectKey, Arc<Entry>),
-    /// An object is gone; the entry is its last state.
+    /// An object was deleted; the entry is its last state.
     Remove(ObjectKey, Entry),
     /// The list is complete, as of this revision.
     Complete(u64),
@@ -31,7 +31,7 @@ pub(crate) enum Delta {
     Absent,
 }
 
-/// Objects that may be missing in a list without a second list that confirms it.
+/// Limit of objects that may be missing in a list without a second list that confirms it.
 const MAX_UNCONFIRMED: usize = 10;
 
 /// Index of a store among those of its operator.
@@ -52,7 +52,7 @@ pub(crate) struct Store {
     absent: AtomicBool,
 }
 
-/// The error because of which a cache is out of date.
+/// The error that makes a cache stale.
 #[derive(Clone, Debug)]
 pub(crate) struct LastError {
     pub(crate) since: Instant,
@@ -142,7 +142,7 @@ impl Store {
         self.namespace.as_deref()
     }
 
-    /// Returns what the store holds of its kind.
+    /// Returns the part of its kind that the store holds.
     pub(crate) fn portion(&self) -> &Portion {
         &self.portion
     }
@@ -152,7 +152,7 @@ impl Store {
         self.read().by_key.len()
     }
 
-    /// Returns since when the cache is cut off from the API server, and why; `None` while all is well.
+    /// Returns since when the cache has been stale, and why; `None` if the watch works.
     pub(crate) fn last_error(&self) -> Option<LastError> {
         self.last_error.lock().clone()
     }
@@ -166,27 +166,28 @@ impl Store {
         });
     }
 
-    /// Returns true if the kind is not installed. The store is empty then, and that is the truth.
+    /// Returns true if the kind is not installed. The store is then empty and up to date.
     pub(crate) fn is_absent(&self) -> bool {
         self.absent.load(Ordering::Acquire)
     }
 
-    /// Returns true if a first list is complete, or the kind is not installed; before that, what is absent may exist.
+    /// Returns true if the first list is complete, or the kind is not installed; before that, missing objects may
+    /// exist.
     pub(crate) fn is_synced(&self) -> bool {
         self.synced.is_open()
     }
 
-    /// Waits until a first list is complete, or the kind is known not to be installed.
+    /// Waits until the first list is complete, or the kind is known to be missing.
     pub(crate) async fn synced(&self) {
         self.synced.wait().await;
     }
 
-    /// Returns what the operator's own writes are expected to bring.
+    /// Returns the responses to the operator's own writes.
     pub(crate) fn own_writes(&self) -> &Arc<OwnWriteResponses> {
         &self.own_writes
     }
 
-    /// Keeps the response to a write of the operator.
+    /// Stores the response to a write of the operator.
     pub(crate) fn expect(&self, answer: Vec<u8>, key: &ObjectKey, entry: &Arc<Entry>) {
         if self.portion.kept == KeptFields::Whole {
             self.own_writes.expect(answer, key, entry);
@@ -203,7 +204,7 @@ impl Store {
         self.read().by_key.contains_key(key)
     }
 
-    /// Returns true if the object with this UID is gone, or going.
+    /// Returns true if the object with this UID is deleted or being deleted.
     pub(crate) fn is_gone(&self, key: &ObjectKey, uid: &str) -> bool {
         self.get(key).is_none_or(|entry| entry.uid() != uid || entry.is_deleting())
     }
@@ -223,7 +224,7 @@ impl Store {
         let take = |(key, entry)| take(key, entry);
         match namespace {
             Some(namespace) => {
-                // `0` is the character behind `/`.
+                // `0` is the character after `/`.
                 let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
                 let bounds = (Bound::Included(from.as_str()), Bound::Excluded(to.as_str()));
                 objects.by_key.range::<str, _>(bounds).map(take).collect()
@@ -261,7 +262,7 @@ impl Store {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Objects> {
-        // Writing panics in no place where the maps are half changed.
+        // Code that holds the lock does not panic while the maps are inconsistent.
         self.objects.read()
     }
 }
@@ -270,9 +271,9 @@ impl Store {
 #[derive(Debug)]
 pub(crate) struct Writer {
     store: Arc<Store>,
-    /// A list under way, which becomes visible as a whole, so that no reader sees a mixture of two revisions.
+    /// A list in progress, which becomes visible as a whole, so that readers never see a mixture of two revisions.
     staged: Option<BTreeMap<ObjectKey, Arc<Entry>>>,
-    /// Keys of a list that lacks many known objects, and has to be confirmed by another list.
+    /// Keys of a list that lacks many known objects and must be confirmed by another list.
     unconfirmed_keys: Option<BTreeSet<ObjectKey>>,
     listeners: Vec<Arc<dyn Listener>>,
     /// True if the store keeps identities only, and the listeners keep the objects.
@@ -301,12 +302,12 @@ impl Writer {
         self.write(|objects| objects.indexes.add(index));
     }
 
-    /// Applies a delta, and notifies the listeners of the changes.
+    /// Applies a delta, and notifies the listeners of changes.
     pub(crate) fn apply(&mut self, delta: Delta) {
         match (delta, &mut self.staged) {
             (Delta::Restart, staged) => *staged = Some(BTreeMap::new()),
             (Delta::Put(key, entry), Some(staged)) => {
-                // What did not change keeps its memory, so that a list costs no second copy of everything.
+                // Unchanged objects keep their memory, so that a list needs no second copy of all objects.
                 let known = self.store.get(&key).filter(|old| is_same(old, &entry));
                 staged.insert(key, known.unwrap_or(entry));
             }
@@ -315,15 +316,14 @@ impl Writer {
             (Delta::Put(key, entry), None) => self.put(&key, &entry),
             (Delta::Remove(key, entry), None) => self.remove(&key, &entry),
             (Delta::Bookmark(revision), None) => self.advance(revision),
-            // A list under way says at its end how far it reaches.
+            // The revision of a list in progress is only known at its end.
             (Delta::Bookmark(_), Some(_)) => {}
             (Delta::Absent, _) => self.absent(),
         }
     }
 
-    /// Returns the reason why another list has to confirm the one that was received, if there is one:
-    /// it lacks more than [`MAX_UNCONFIRMED`] objects that are known, and more than 30 % of all, and the list before it
-    /// did not.
+    /// Returns the reason why a second list must confirm the received one, if it must: it lacks more than
+    /// [`MAX_UNCONFIRMED`] known objects, and more than 30 % of all, and the previous list did not.
     pub(crate) fn unconfirmed(&mut self) -> Option<String> {
         let (staged, first) = (self.staged.as_ref()?, self.unconfirmed_keys.as_ref());
         let known = self.store.read();
@@ -335,7 +335,7 @@ impl Writer {
             return None;
         }
         self.unconfirmed_keys = Some(staged.keys().cloned().collect());
-        Some(format!("a list lacks {lacking} of {all} known objects, which another list has to confirm"))
+        Some(format!("a list lacks {lacking} of {all} known objects: a second list must confirm it"))
     }
 
     /// Drops all objects, after the kind was removed from the API server.
@@ -344,8 +344,8 @@ impl Writer {
             return;
         }
         self.staged = None;
-        // Whatever was written went with the kind, so that nobody waits to see it. What is written once the kind is
-        // back has to be seen again.
+        // Objects were deleted together with the kind, so earlier writes need not be observed. Writes after the kind
+        // is installed again must be observed.
         for revision in [u64::MAX, 0] {
             self.replace(BTreeMap::new(), revision);
         }
@@ -354,7 +354,7 @@ impl Writer {
     fn put(&mut self, key: &ObjectKey, entry: &Arc<Entry>) {
         let old = self.store.get(key);
         let version = entry.resource_version();
-        // A watch may repeat itself after a reconnect.
+        // A watch may repeat events after a reconnect.
         if old.as_ref().is_none_or(|old| version == 0 || old.resource_version() < version) {
             let (kept, old, shown) =
                 (self.kept(entry), old.as_deref().map(|old| self.decoded(old)), self.decoded(entry));
@@ -365,7 +365,7 @@ impl Writer {
     }
 
     fn remove(&mut self, key: &ObjectKey, last: &Entry) {
-        // A late word about an object that was since made anew under its name says nothing of the new one.
+        // A late event of a deleted object does not affect a new one with the same name.
         if let Some(old) = self.store.get(key).filter(|old| old.uid() == last.uid()) {
             self.write(|objects| objects.remove(key));
             self.notify(key, Some(&self.decoded(&old)), None, Origin::Watch);
@@ -379,7 +379,7 @@ impl Writer {
         self.store.absent.store(false, Ordering::Release);
     }
 
-    /// Makes the store hold these objects, as of this revision.
+    /// Replaces the contents of the store by these objects, as of this revision.
     fn replace(&mut self, staged: BTreeMap<ObjectKey, Arc<Entry>>, revision: u64) {
         let first = !self.store.is_synced();
         let mut changes = Vec::new();
@@ -439,7 +439,7 @@ impl Writer {
             }
         };
         match (old, new) {
-            // Made anew under the same name: one object went, another came.
+            // Recreated with the same name: one object was deleted, another created.
             (Some(gone), Some(come)) if gone.uid() != come.uid() => {
                 notify(Some(gone), None);
                 notify(None, Some(come));
@@ -504,7 +504,7 @@ mod tests {
         Delta::Remove(key, entry)
     }
 
-    /// Applies `deltas` behind a first list of `a` and `b` at revision 5, and checks the calls of a listener.
+    /// Applies `deltas` after a first list of `a` and `b` at revision 5, and checks the calls of a listener.
     fn check(deltas: Vec<Delta>, expected: &[&str]) -> Arc<Store> {
         let kind = Kind::of::<k8s_openapi::api::core::v1::Namespace>();
         let (store, mut writer) = Store::new(0, kind, None);
@@ -577,7 +577,7 @@ mod tests {
         let gone = ["a:5>-", "b:2>-", &all_gone, "list@0"];
         let store = check(absent(), &gone);
         assert!(store.is_absent() && store.list(None).is_empty());
-        // It comes back.
+        // The object is created again.
         let back = absent().into_iter().chain([Delta::Restart, put("a", "u-c", 7), Delta::Complete(8)]).collect();
         let store = check(back, &[&gone[..], &["a:->7", "list@8"]].concat());
         assert!(!store.is_absent() && store.len() == 1);

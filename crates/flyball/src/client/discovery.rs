@@ -21,24 +21,24 @@ impl Kind {
     ///
     /// # Errors
     ///
-    /// When the API server does not answer or returns an error; an unknown group or version is not an error.
+    /// When the API server does not respond or returns an error; an unknown group or version is not an error.
     #[doc(alias = "RESTMapper")]
     #[doc(alias = "pinned_kind")]
     pub async fn discover(client: &kube::Client, gvk: &GroupVersionKind) -> kube::Result<Option<Self>> {
         Self::discover_by(client, gvk).await
     }
 
-    /// Looks up a kind as [`discover`](Self::discover) does, by any sender of requests.
+    /// Looks up a kind as [`discover`](Self::discover) does, with any client.
     pub(crate) async fn discover_by(client: &dyn HttpService, gvk: &GroupVersionKind) -> kube::Result<Option<Self>> {
         let request = Request::get(group_version_path(gvk)).body(Vec::new()).map_err(kube::Error::HttpError)?;
         let list = match exchange(client, request).await {
             Ok(body) => body,
-            // Of a group that it does not know, the server says so in plain text.
+            // For an unknown group, the server responds with plain text.
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
             Err(error) => return Err(error),
         };
         let list: APIResourceList = serde_json::from_slice(&list).map_err(kube::Error::SerdeError)?;
-        // Subresources, such as `sites/status`, are of the same kind.
+        // Subresources, such as `sites/status`, have the same kind.
         let found = list.resources.into_iter().find(|known| *known.kind == *gvk.kind && !known.name.contains('/'));
         Ok(found.map(|known| Self::named(gvk.clone(), GroupResource::new(&gvk.group, &known.name), known.namespaced)))
     }

@@ -1,15 +1,15 @@
-//! The API server that requests go to, over our own connections or by a client of the caller.
+//! The API server, and the connections to it: our own, or a client of the caller.
 
 use super::service::HttpService;
 use super::transport::Transport;
 use std::sync::Arc;
 use tower::service_fn;
 
-/// An API server, and what sends requests to it.
+/// An API server, and the sender of requests to it.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(super) sender: Arc<dyn HttpService>,
-    /// The namespace of requests that name none.
+    /// The default namespace.
     pub(crate) namespace: String,
 }
 
@@ -32,9 +32,9 @@ impl Endpoint {
 
 /// Creates kube's client for a configuration, with the [proxy](crate::proxy) of the kubeconfig or the environment.
 ///
-/// kube's own constructor uses `HTTPS_PROXY` for every address, whatever `NO_PROXY` says, and reads certificate files
-/// once. This one connects as [`Operator::run_at`](crate::Operator::run_at) does: `NO_PROXY` is respected, and
-/// certificate files that change are read again for the next connection.
+/// kube's own constructor uses `HTTPS_PROXY` for every address, even if `NO_PROXY` excludes it, and reads certificate
+/// files once. This one connects as [`Operator::run_at`](crate::Operator::run_at) does: `NO_PROXY` is respected, and
+/// changed certificate files are read again for the next connection.
 ///
 /// # Errors
 ///

@@ -1,43 +1,43 @@
-//! The gate that keeps a replica from writing unless it leads.
+//! The gate that blocks the writes of a replica while it is not the leader.
 
 use http::{Method, Request, header::UPGRADE};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The gate that every write of a leader passes.
+/// The gate for all writes of a leader.
 ///
-/// It is shut until it is [opened](Self::open_until), and shuts by the clock, so that a process that was paused, or
-/// cannot reach the API server, stops writing by itself.
+/// It is closed until it is [opened](Self::open_until), and closes at a deadline, so that a process that was paused,
+/// or cannot reach the API server, stops writing by itself.
 #[derive(Debug)]
 pub(crate) struct Gate {
     lease: String,
     until: Mutex<Option<Instant>>,
 }
 
-/// A write was not sent, as this replica does not lead.
+/// A write was not sent, since this replica is not the leader.
 #[derive(Debug, thiserror::Error)]
-#[error("this replica does not hold the lease {lease}, so it writes nothing")]
+#[error("write not sent: this replica does not hold the lease {lease}")]
 pub(super) struct NotLeading {
     lease: String,
 }
 
-/// The gate was shut while a write was under way.
+/// The gate was closed during a write.
 #[derive(Debug, thiserror::Error)]
-#[error("this replica lost its lease while the request was under way, which may have been carried out")]
+#[error("this replica lost its lease during the request, which may have been processed")]
 pub(super) struct LeaseLost;
 
 impl Gate {
-    /// Creates a gate that is closed without this lease.
+    /// Creates a closed gate for this lease.
     pub(crate) fn new(lease: String) -> Self {
         Self { lease, until: Mutex::default() }
     }
 
-    /// Opens the gate up to some time.
+    /// Opens the gate until a deadline.
     pub(crate) fn open_until(&self, until: Instant) {
         *self.until.lock() = Some(until);
     }
 
-    /// Shuts the gate.
+    /// Closes the gate.
     pub(crate) fn shut(&self) {
         *self.until.lock() = None;
     }
@@ -47,18 +47,18 @@ impl Gate {
         self.until().is_some()
     }
 
-    /// Returns until when the gate is open; `None` if it is shut.
+    /// Returns the deadline of the gate; `None` if it is closed.
     pub(super) fn until(&self) -> Option<Instant> {
         self.until.lock().filter(|until| Instant::now() < *until)
     }
 
-    /// Returns true if a request may change something, and has to pass the gate.
+    /// Returns true if a request may change something, and must pass the gate.
     pub(super) fn stops<B>(request: &Request<B>) -> bool {
         // Upgraded requests run commands in pods and connect to them, even by GET.
         !matches!(*request.method(), Method::GET | Method::HEAD) || request.headers().contains_key(UPGRADE)
     }
 
-    /// Returns an error for a request that may change something while the gate is shut.
+    /// Returns an error for a request that may change something while the gate is closed.
     pub(super) fn pass<B>(&self, request: &Request<B>) -> Result<(), NotLeading> {
         match !Self::stops(request) || self.is_open() {
             true => Ok(()),

@@ -24,7 +24,7 @@ impl RequestMetrics {
         registry.register("rest_client_requests", help, self.requests.clone());
     }
 
-    /// Counts a request and its answer, `None` if there was none.
+    /// Counts a request and its response, `None` if there was none.
     pub(crate) fn count(&self, method: &Method, code: Option<StatusCode>) {
         self.cache.increment(
             |(m, c)| m == method && *c == code,

@@ -1,7 +1,8 @@
 //! A pool of idle connections to one API server.
 //!
-//! A connection has no task of its own: the caller that waits for a response drives it. So a response is read where it
-//! is needed and a request is sent at once; with a task in between, all tasks with responses would run first.
+//! A connection has no task of its own: the caller that waits for a response polls it. So responses are processed
+//! where they are needed and requests are sent immediately; with separate tasks, all tasks with responses would run
+//! first.
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -21,12 +22,12 @@ use tokio::time::Instant;
 
 /// Time after which an idle connection is closed: less than the 90 s after which kube-apiserver closes it.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Idle connections that are kept.
+/// Limit of idle connections.
 const MAX_IDLE_CONNECTIONS: usize = 64;
-/// Connections that are made at the same time: rustls keeps the state that resumes a TLS session for as many.
+/// Limit of concurrent connection attempts: rustls stores TLS session tickets for this number.
 const MAX_CONCURRENT_CONNECTS: usize = 8;
 
-/// A connection, driven by the caller that waits for a response.
+/// A connection, polled by the caller that waits for a response.
 pub(super) struct Connection {
     pub(super) sender: SendRequest<Body>,
     /// The future that does the I/O of the connection; `None` once it is closed.
@@ -34,22 +35,22 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Sends what is buffered, and receives what has arrived.
+    /// Sends buffered data, and receives available data.
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
-        // The caller that waits for a response gets the error.
+        // The error is returned to the caller that waits for the response.
         if self.work.as_mut().is_some_and(|work| work.as_mut().poll(cx).is_ready()) {
             self.work = None;
         }
     }
 
-    /// Returns true if a request can be sent, as far as is known.
+    /// Returns true if the connection can send a request, as far as is known.
     fn is_ready(&mut self, cx: &mut Context<'_>) -> bool {
         self.drive(cx);
         self.work.is_some() && self.sender.is_ready()
     }
 }
 
-/// Connections that wait for the next request.
+/// Idle connections.
 #[derive(Default)]
 pub(super) struct IdleConnections {
     waiting: Mutex<Vec<(Connection, Instant)>>,
@@ -87,8 +88,8 @@ impl IdleConnections {
     }
 }
 
-/// Limits the connections that are made at the same time: one at first, and one more for each connection that was
-/// made, since its TLS session lets the next one resume at a third of the cost.
+/// Limits concurrent connection attempts: one at first, and one more for each established connection, since its TLS
+/// session lets the next one resume at a third of the cost.
 pub(super) struct ConnectLimiter {
     pub(super) permits: Semaphore,
     limit: AtomicUsize,
@@ -101,7 +102,7 @@ impl Default for ConnectLimiter {
 }
 
 impl ConnectLimiter {
-    /// Raises the limit, after a connection was made.
+    /// Raises the limit after a connection was established.
     pub(super) fn connected(&self) {
         let raised = |limit| (limit < MAX_CONCURRENT_CONNECTS).then_some(limit + 1);
         if self.limit.fetch_update(Relaxed, Relaxed, raised).is_ok() {
@@ -126,7 +127,7 @@ impl PooledBody {
         pooled
     }
 
-    /// Creates the body of a response after which the connection belongs to its two ends.
+    /// Creates the body of a response of an upgraded connection.
     pub(super) fn upgraded(body: Incoming) -> Self {
         Self { body, connection: None }
     }

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tower::BoxError;
 
-/// A sender of HTTP requests, which returns a response as soon as its head is there.
+/// A sender of HTTP requests, which returns a response when its head arrives.
 pub(crate) trait HttpService: Send + Sync + 'static {
     /// Sends a request.
     fn send(&self, request: Request<Body>) -> BoxFuture<'_, kube::Result<Response<ResponseBody>>>;

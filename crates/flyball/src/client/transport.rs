@@ -1,9 +1,9 @@
-//! Connections to an API server, over which request after request is sent.
+//! Persistent connections to an API server.
 //!
-//! hyper speaks the protocol, and kube's configuration supplies certificates and credentials. The layers of kube's
-//! client in between (a queue, a task and a dozen services, which each request passes twice) cost up to a tenth of a
-//! small write. Here a request takes an idle connection or makes one, and the end of the response's body makes the
-//! connection idle again.
+//! hyper implements the protocol, and kube's configuration provides certificates and credentials. The layers of
+//! kube's client in between (a queue, a task and a dozen services, passed twice by each request) would cost up to a
+//! tenth of a small write. Here a request takes an idle connection or opens one, and at the end of the response's
+//! body the connection becomes idle again.
 
 mod credentials;
 #[cfg(test)]
@@ -28,14 +28,14 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 
-/// Time for the server's machine to accept a connection, which it does however busy it is. Without it, a connection
-/// that was begun while the machine was away would keep waiting after it is back.
+/// Timeout of the TCP connection, which the server's kernel accepts even under load. Without it, a connection started
+/// during an outage would still be pending after the server is back.
 const TCP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time that a request waits for a permit to connect. Then it connects without one, as the other attempts may never
-/// end.
+/// Time that a request waits for a permit to connect. Then it connects without a permit, since other attempts may be
+/// stuck.
 const CONNECT_PERMIT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// No connection was made.
+/// The connection failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot connect to {url}")]
 struct Unreachable {
@@ -43,7 +43,7 @@ struct Unreachable {
     source: BoxError,
 }
 
-/// A function that makes connections.
+/// A function that opens connections.
 type Connect = dyn Fn() -> BoxFuture<'static, Result<Connection, BoxError>> + Send + Sync;
 
 /// Sends requests to one API server.
@@ -88,7 +88,7 @@ impl Transport {
         Ok(Self { url, host, connect: Box::new(connect), limiter: ConnectLimiter::default(), idle: Arc::default() })
     }
 
-    #[expect(clippy::manual_async_fn, reason = "an async fn keeps room for the request twice")]
+    #[expect(clippy::manual_async_fn, reason = "an async fn would store the request twice")]
     fn exchange(
         &self,
         mut request: Request<Body>,
@@ -112,7 +112,7 @@ impl Transport {
                 };
                 match answer {
                     Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                        // From here on, the connection is driven by a task until its two ends close it.
+                        // From here on, a task polls the connection until both ends close it.
                         connection.work.map(tokio::spawn);
                         return Ok(answer.map(|body| ResponseBody::Pooled(PooledBody::upgraded(body))));
                     }
@@ -122,7 +122,7 @@ impl Transport {
                         );
                     }
                     Err(mut error) => match error.take_message() {
-                        // The server closed it while it was idle, and received nothing of the request.
+                        // The server closed the connection while it was idle, and received nothing of the request.
                         Some(unsent) if is_reused => request = unsent,
                         _ => return Err(error.into_error().into()),
                     },
@@ -133,7 +133,8 @@ impl Transport {
 
     /// Returns a connection, and whether it was used before.
     ///
-    /// A request that needs a new one waits for a permit to connect; often a connection becomes idle before that.
+    /// A request that needs a new connection waits for a permit to connect; often a connection becomes idle before
+    /// that.
     async fn connection(&self) -> Result<(Connection, bool), BoxError> {
         let deadline = Instant::now() + CONNECT_PERMIT_TIMEOUT;
         loop {
@@ -145,7 +146,7 @@ impl Transport {
             tokio::select! {
                 biased;
                 () = freed => {}
-                // The permit is held until the connection is made.
+                // The permit is held until the connection is established.
                 _permit = permit => {
                     let made = (self.connect)().await;
                     let made = made.map_err(|source| Unreachable { url: self.url.clone(), source })?;
@@ -187,7 +188,7 @@ where
     }
 }
 
-/// Returns the function that makes connections by a configuration.
+/// Returns the function that opens connections for a configuration.
 fn connector(config: &kube::Config) -> kube::Result<Arc<Connect>> {
     let tcp = Connector::new(Proxies::of_config(config)).connect_timeout(TCP_TIMEOUT);
     let tls = config.rustls_https_connector_with_connector(tcp)?;

@@ -1,16 +1,16 @@
-//! Generated names of objects for which it is uncertain whether they were created.
+//! Generated names of objects whose creation is uncertain.
 //!
-//! A create whose response is lost may be carried out late, while the next reconcile is under way. If that one drew
-//! another name, there would be two objects. So it reuses the name that was drawn before.
+//! A create whose response is lost may be processed late, during the next reconcile. If that reconcile generated
+//! another name, there would be two objects. So it reuses the previous name.
 //!
 //! Invariant: a name is reserved by one create at a time, and never once its object was observed.
 
 use super::recent::RecentEntries;
 use parking_lot::{Mutex, MutexGuard};
 
-/// Scopes whose names are kept.
+/// Limit of scopes with stored names.
 const MAX_SCOPES: usize = 1000;
-/// Names that are kept in one scope.
+/// Limit of stored names in a scope.
 const MAX_NAMES: usize = 100;
 
 /// The scope of a generated name: the UID of the object being reconciled, the URL of the kind, and the prefix of the
@@ -28,7 +28,7 @@ impl Default for DrawnNames {
 }
 
 impl DrawnNames {
-    /// Reserves a name for an object: one that is in doubt and whose object is not `known`, or else a new one.
+    /// Reserves a name for an object: an uncertain one whose object is not `known`, or else a new one.
     pub(crate) fn reserve(
         &self,
         place: NameScope,
@@ -60,7 +60,7 @@ impl DrawnNames {
     }
 }
 
-/// A name that a create uses. Unless it is [settled](Self::settle) what became of that, the next one takes the name.
+/// A name in use by a create. Unless its result is [settled](Self::settle), the next create reuses the name.
 #[derive(Debug)]
 pub(crate) struct Reservation<'a> {
     names: &'a DrawnNames,
@@ -72,7 +72,7 @@ pub(crate) struct Reservation<'a> {
 }
 
 impl Reservation<'_> {
-    /// Records that it is known whether the object was made.
+    /// Records that the result of the create is known.
     pub(crate) fn settle(&mut self) {
         self.in_doubt = false;
     }
@@ -105,7 +105,7 @@ mod tests {
         drop(again);
         assert_eq!(draw("five").name, "four");
         drop(second);
-        // Those whose objects were seen count already.
+        // Names of observed objects no longer count.
         let taken = names.reserve(place(), |name| name == "four" || name == "two", || "six".to_owned());
         assert_eq!((&*taken.name, taken.is_again), ("six", false));
     }
@@ -116,7 +116,7 @@ mod tests {
         let take = |n: usize| {
             names.reserve((n.to_string(), String::new(), String::new()), |_| false, || "a".to_owned()).is_again
         };
-        // Backwards, so that the newest has the smallest name.
+        // In reverse order, so that the newest has the smallest name.
         assert!(!(0..=MAX_SCOPES).rev().any(take));
         assert!(take(0) && !take(MAX_SCOPES));
     }

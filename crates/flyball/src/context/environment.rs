@@ -26,7 +26,7 @@ pub(crate) struct Environment {
     pub(crate) client: RetryingClient,
     /// The gate of writes, if only a leader may write.
     pub(crate) gate: Option<Arc<Gate>>,
-    /// Opens when this replica may work.
+    /// Opens when this replica may start its work.
     pub(crate) leads: Arc<Latch>,
     pub(crate) caches: Arc<Caches>,
     pub(crate) clock: Clock,
@@ -38,18 +38,18 @@ pub(crate) struct Environment {
     pub(crate) drawn_names: Arc<DrawnNames>,
     /// Hooks for errors.
     pub(crate) on_error: Arc<[Arc<OnError>]>,
-    /// Hooks for objects that are settled.
+    /// Hooks for settled objects.
     pub(crate) on_settled: Arc<[Arc<OnSettled>]>,
 }
 
 /// A hook that gets the controller, the object and an error.
 pub(crate) type OnError = dyn Fn(&str, &ObjectKey, &Error) + Send + Sync;
 
-/// A hook that gets the controller and an object that is settled.
+/// A hook that gets the controller and a settled object.
 pub(crate) type OnSettled = dyn Fn(&str, &ObjectKey) + Send + Sync;
 
 impl Environment {
-    /// Returns the environment of a controller that has its own client.
+    /// Returns the environment of a controller with its own client.
     pub(crate) fn acting_as(&self, client: kube::Client, controller: &str) -> Self {
         let client =
             RetryingClient::new(client.into(), self.requests.clone(), &self.rng.fork(controller), self.gate.clone());
@@ -76,7 +76,7 @@ impl Environment {
         Ok(found.into_iter().next().map(|(_, entry)| entry))
     }
 
-    /// Lists the objects of one namespace, or all, at the API server.
+    /// Lists the objects of one namespace, or of all, from the API server.
     pub(crate) async fn fetch_list(
         &self,
         kind: &Kind,
@@ -95,7 +95,7 @@ impl Environment {
         self.normalizations.lock()
     }
 
-    /// Parses the response to a write, and keeps it for the cache.
+    /// Parses the response to a write, and stores it for the cache.
     pub(crate) fn answered(&self, store: &Store, key: &ObjectKey, body: Vec<u8>) -> kube::Result<Arc<Entry>> {
         let entry = self.parse(&body)?;
         store.expect(body, key, &entry);

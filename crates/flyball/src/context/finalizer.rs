@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Attempts at a change of the metadata before the reconcile fails.
+/// Limit of attempts at a change of the metadata before the reconcile fails.
 const MAX_ATTEMPTS: usize = 5;
 
 impl ReconcileSession {
     /// Adds or removes this finalizer, and returns the resulting object; `None` if it was deleted or recreated.
     ///
-    /// The list is replaced as a whole, under the condition that the object did not change since it was read: so
-    /// finalizers that others put in or took out in the meantime are never lost.
+    /// The list is replaced as a whole, under the condition that the object has not changed since it was read: so
+    /// concurrent changes of other finalizers are never lost.
     pub(crate) async fn set_finalizer(&self, finalizer: &str, present: bool) -> Result<Option<Arc<Entry>>> {
         let known = self.latest(self.primary_store()?, &self.primary.key).await?;
         let entry = known.unwrap_or_else(|| self.primary.entry.clone());
@@ -36,8 +36,8 @@ impl ReconcileSession {
         self.change_metadata(entry, change).await
     }
 
-    /// Changes the metadata of the object as `change` says, which is asked again when somebody else was faster. Gives
-    /// the object as it is then, `None` if it is gone or was made anew.
+    /// Changes the metadata of the object with `change`, which is called again after a conflict. Returns the
+    /// resulting object, `None` if it was deleted or recreated.
     pub(crate) async fn change_metadata(
         &self,
         mut entry: Arc<Entry>,

@@ -96,8 +96,8 @@ impl ReconcileSession {
                 return Ok(known);
             }
             let annotation = annotation(call)?;
-            let gone = || Error::from(format!("{} {} is gone", self.primary.kind, self.primary.key)).wait();
-            // What a cache shows may be less than there is, and a second key would be a second machine.
+            let gone = || Error::from(format!("{} {} no longer exists", self.primary.kind, self.primary.key)).wait();
+            // The cache may be stale, and a second key would create a second resource.
             let entry = self.env.fetch(&self.primary.kind, &self.primary.key).await?.ok_or_else(gone)?;
             let key = self.env.rng.uuid();
             let change = |entry: &Arc<Entry>| match key_in(entry, &annotation) {
@@ -106,7 +106,8 @@ impl ReconcileSession {
             };
             let changed = self.change_metadata(entry, change).await?.ok_or_else(gone)?;
             self.relied_on(self.primary_store()?, &self.primary.key, &changed);
-            key_in(&changed, &annotation).ok_or_else(|| format!("the API server did not keep {annotation}").into())
+            key_in(&changed, &annotation)
+                .ok_or_else(|| format!("the API server dropped annotation {annotation}").into())
         }
         .boxed()
     }
@@ -115,7 +116,7 @@ impl ReconcileSession {
         async move {
             let annotation = annotation(call)?;
             if !self.declared.finalizes {
-                let why = "without a FINALIZER, what is outside would stay when the object goes: declare one";
+                let why = "without a FINALIZER, external resources would outlive the object: declare one";
                 return Err(Error::from(why).terminal());
             }
             let known = self.latest(self.primary_store()?, &self.primary.key).await?;
@@ -146,7 +147,7 @@ fn annotation(call: &str) -> Result<String> {
     let annotation = format!("{ANNOTATION_PREFIX}{call}");
     match names::qualified_name(&annotation).first() {
         None => Ok(annotation),
-        Some(why) => Err(Error::from(format!("a call cannot be named {call:?}: {why}")).terminal()),
+        Some(why) => Err(Error::from(format!("invalid name {call:?} of a call: {why}")).terminal()),
     }
 }
 

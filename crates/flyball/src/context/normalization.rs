@@ -1,4 +1,4 @@
-//! Values that the API server stores in another form than they were applied in, such as `1000m` as `1`.
+//! Values that the API server stores in another form than they were applied, such as `1000m` as `1`.
 
 use crate::cache::StoreId;
 use crate::json::{self, Raw};
@@ -14,7 +14,7 @@ pub(crate) struct NormalizationCache(BTreeMap<Application, (u64, u64)>);
 /// The cache of an object, its key, and a subresource of it or `""`.
 type Application = (StoreId, ObjectKey, &'static str);
 
-/// Entries beyond which the cache is cleared, which costs one request without effect for each object.
+/// Limit of entries; beyond it, the cache is cleared, which costs one request without effect for each object.
 const MAX_ENTRIES: usize = 100_000;
 
 impl NormalizationCache {

@@ -1,13 +1,13 @@
-//! A map of bounded size, which evicts the oldest entries.
+//! A map of limited size, which evicts the oldest entries.
 
 use std::collections::BTreeMap;
 
-/// The entries that were put in last.
+/// The entries that were inserted last.
 #[derive(Debug)]
 pub(super) struct RecentEntries<K, V> {
     limit: usize,
     entries: BTreeMap<K, (u64, V)>,
-    /// The keys in the order in which their entries were put in.
+    /// The keys in order of insertion.
     order: BTreeMap<u64, K>,
     inserted: u64,
 }
@@ -48,7 +48,7 @@ mod tests {
     fn the_oldest_entry_is_forgotten_whatever_its_key() {
         let mut recent = RecentEntries::new(3);
         ["c", "b", "a"].into_iter().for_each(|key| assert_eq!(recent.insert(key, 1), None));
-        assert_eq!(recent.insert("c", 2), Some(1), "put in again, it is the newest");
+        assert_eq!(recent.insert("c", 2), Some(1), "inserted again, it is the newest");
         assert_eq!(recent.insert("0", 1), None);
         assert_eq!((recent.remove(&"b"), recent.remove(&"c")), (None, Some(2)));
         (0..10).for_each(|n| _ = recent.insert("d", n));

@@ -1,6 +1,6 @@
-//! One reconcile of one object, whatever its type: the objects that it reads and the writes that it makes.
+//! One reconcile of one object of any type: the objects that it reads and its writes.
 //!
-//! [`Context`](super::Context) wraps it for a type. Its futures are boxed, so that they are compiled once with this
+//! [`Context`](super::Context) adds the type. The futures here are boxed, so that they are compiled once with this
 //! crate, and not with each reconciler.
 
 use super::{Environment, StatusWriter};
@@ -20,13 +20,13 @@ use std::fmt;
 use std::mem::take;
 use std::sync::Arc;
 
-/// Partially cached objects that are read one by one; more of them are listed.
+/// Limit of partially cached objects that are read one by one; more of them are listed.
 const MAX_SINGLE_READS: usize = 8;
 
 /// Objects with their keys.
 type Entries = Vec<(ObjectKey, Arc<Entry>)>;
 
-/// The kind of a type, with what is found of it.
+/// The kind of a type, with the objects found.
 type Found<'a, T> = BoxFuture<'a, Result<(&'a Kind, T)>>;
 
 /// A reconcile of one object.
@@ -69,7 +69,7 @@ pub(crate) struct DeclaredTypes {
 #[derive(Debug)]
 pub(crate) struct LastKnown {
     pub(crate) entry: Option<Arc<Entry>>,
-    /// False if the response to an earlier write was lost, whose result may be missing.
+    /// False if the response to an earlier write was lost, so that its result may be missing.
     pub(crate) certain: bool,
 }
 
@@ -96,8 +96,8 @@ impl ReconcileSession {
         self.env.clock.now()
     }
 
-    /// Returns the kind of a type and its object of this key, `None` if there is none; of one of which the cache does
-    /// not keep all, more than its metadata unless that is enough.
+    /// Returns the kind of a type and its object with this key, `None` if it does not exist; for a partially cached
+    /// kind, the complete object unless metadata is sufficient.
     pub(crate) fn get<'a>(&'a self, ty: &'a Type, key: &'a ObjectKey) -> Found<'a, Option<Arc<Entry>>> {
         async move {
             let (kind, cached) = self.kind(ty)?;
@@ -137,8 +137,8 @@ impl ReconcileSession {
         .boxed()
     }
 
-    /// Returns the kind of a type and those of its objects that refer to the one being reconciled as their owner, in
-    /// the order of their keys.
+    /// Returns the kind of a type and those of its objects whose owner is the one being reconciled, in the order of
+    /// their keys.
     pub(crate) fn children<'a>(&'a self, ty: &'a Type) -> Found<'a, Entries> {
         async move {
             let kind = self.env.caches.kind(ty)?;
@@ -172,7 +172,7 @@ impl ReconcileSession {
         }
     }
 
-    /// Returns the kind of a type that the controller has a cache of.
+    /// Returns the kind of a type with a cache of the controller.
     pub(crate) fn cached_kind(&self, ty: &Type) -> Result<&Kind> {
         match self.declared.cached.contains(ty) {
             true => Ok(self.env.caches.kind(ty)?),
@@ -196,8 +196,8 @@ impl ReconcileSession {
         self.env.caches.kind(ty)
     }
 
-    /// Returns what was applied in the operator's name to be controlled by the object being reconciled: of all types
-    /// that the controller owns.
+    /// Returns the objects that were applied under the operator's name and are controlled by the object being
+    /// reconciled: of all types that the controller owns.
     pub(crate) async fn applied_children(&self) -> Result<Vec<(&Arc<Store>, ObjectKey, Arc<Entry>)>> {
         let (uid, namespace) = (self.primary.entry.uid(), self.primary.key.namespace());
         let mut found = Vec::new();
@@ -235,8 +235,8 @@ impl ReconcileSession {
         Ok(written.filter(|entry| entry.resource_version() > version).or(known))
     }
 
-    /// Returns the last known state of an object that is applied. If the result of a write is uncertain, the API
-    /// server is not asked: applying again costs no more than a read, and often has to follow anyway.
+    /// Returns the last known state of an object that is applied. If the result of a write is uncertain, the object
+    /// is not read again: applying costs no more than a read, and often has to follow anyway.
     pub(crate) async fn latest_to_apply(&self, store: &Store, key: &ObjectKey) -> kube::Result<LastKnown> {
         let certain = self.stale.stores.contains(&store.id()) || !self.is_uncertain(store, key);
         let entry = if certain { self.latest(store, key).await? } else { store.get(key) };
@@ -272,8 +272,8 @@ impl ReconcileSession {
         }
     }
 
-    /// Lists a cache, or what it should hold, together with what this reconcile wrote; of objects of which the cache
-    /// does not keep all, more than their metadata unless that is enough.
+    /// Lists a cache, or the API server in its place, together with the writes of this reconcile; for a partially
+    /// cached kind, complete objects unless metadata is sufficient.
     pub(crate) fn latest_list<'a>(
         &'a self,
         store: &'a Store,
@@ -345,13 +345,14 @@ impl ReconcileSession {
         entry
     }
 
-    /// Records the object that a request resulted in.
+    /// Records the object in the response to a request.
     pub(crate) fn settle_at(&self, number: usize, store: &Store, key: &ObjectKey, entry: &Arc<Entry>) {
         tracing::debug!(resource = %store.kind(), object = %key, version = entry.resource_version(), "wrote");
         self.settle(number, Effect::Version(entry.resource_version()), Some(entry.clone()));
     }
 
-    /// Records that a request is about to be sent. If the reconcile ends before it is settled, its effect is unknown.
+    /// Records that a request is about to be sent. If the reconcile ends before the result is recorded, its effect is
+    /// unknown.
     pub(crate) fn note(&self, store: &Store, key: &ObjectKey) -> usize {
         let before = store.get(key).map_or(0, |entry| entry.resource_version());
         let write = Write { store: store.id(), object: key.clone(), before, effect: Effect::Unknown };
@@ -360,7 +361,8 @@ impl ReconcileSession {
         written.len() - 1
     }
 
-    /// Records the effect of a request, which settles earlier requests for the same object whose responses were lost.
+    /// Records the effect of a request, which also settles earlier requests for the same object whose responses were
+    /// lost.
     pub(crate) fn settle(&self, number: usize, effect: Effect, entry: Option<Arc<Entry>>) {
         let mut written = self.written();
         let Some(mut settled) = written[number].take() else { return };

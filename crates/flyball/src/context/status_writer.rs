@@ -1,12 +1,12 @@
 //! The status of a kind with several controllers, each of which sets a part of it.
 //!
-//! A server-side apply removes the fields that its field manager applied before and does not any more: under the same
-//! manager, controllers would remove each other's fields in a loop. So the first controller of a kind, in the order of
-//! declaration, applies the status under the operator's field manager, as a single one does, and each further one under
-//! `OPERATOR/CONTROLLER`.
+//! A server-side apply removes the fields that its field manager applied before and no longer applies: under a common
+//! manager, controllers would remove each other's fields in a loop. So the first controller of a kind, in the order
+//! of declaration, applies the status under the operator's field manager, as a single one does, and each further one
+//! under `OPERATOR/CONTROLLER`.
 //!
-//! Invariant: no two controllers overwrite a field of each other in a loop. A controller that applies the same status
-//! again, and finds that another one changed a field of it in between, gets an error.
+//! Invariant: no two controllers overwrite each other's fields in a loop. A controller that applies the same status
+//! again, and finds that another one has changed a field of it in between, gets an error.
 
 use super::recent::RecentEntries;
 use crate::cache::{Entry, percent_encoded};
@@ -17,10 +17,10 @@ use serde_json::{Map, Value};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use tower::BoxError;
 
-/// The longest name of a field manager that the API server accepts.
+/// Length limit of a field manager, as in the API server.
 const MAX_FIELD_MANAGER_LENGTH: usize = 128;
 
-/// Objects whose last desired status is remembered.
+/// Limit of objects whose last desired status is stored.
 const MAX_OBJECTS: usize = 10_000;
 
 /// The field manager of one of several controllers of a kind, which sets its part of the status.
@@ -45,8 +45,8 @@ impl StatusWriter {
                 Ok(Self { manager, encoded: name(&percent_encoded(controller)), desired })
             }
             false => {
-                let why = "it is longer than 128 characters: give the controller a shorter name";
-                Err(format!("its status cannot be applied under the field manager {manager:?}: {why}").into())
+                let why = "the name is longer than 128 characters: shorten the name of the controller";
+                Err(format!("cannot apply its status under the field manager {manager:?}: {why}").into())
             }
         }
     }
@@ -80,7 +80,7 @@ impl StatusWriter {
     }
 }
 
-/// Returns the first field among those that another one owns that applying `desired` would change.
+/// Returns the first field owned by another manager that applying `desired` would change.
 fn contested(owned: &Value, desired: &Value, live: &Value) -> Option<String> {
     owned.as_object()?.iter().find_map(|(name, owned)| {
         let (place, desired, live) = match name.split_at_checked(2)? {
@@ -115,7 +115,7 @@ mod tests {
         check(json!({"f:a": {}}), json!({"b": 1}), json!({"a": 1}), None);
         check(json!({"f:a": {}}), json!({"a": 1}), json!({"a": 1}), None);
         check(json!({"f:a": {}}), json!({"a": 2}), json!({"a": 1}), Some(".status.a"));
-        // A list that is owned as a whole, and one whose elements have keys.
+        // An atomic list, and one whose elements have keys.
         let (ours, theirs) = (json!({"type": "A", "status": "True"}), json!({"type": "B", "status": "True"}));
         let both = |ours: &Value| json!({"conditions": [ours, theirs]});
         check(json!({"f:conditions": {}}), json!({"conditions": [ours]}), both(&ours), Some(".status.conditions"));
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!((&*first.manager, &*second.manager), ("op", "op/second one"));
         assert_eq!((&*first.encoded, &*second.encoded), ("op", "op/second%20one"));
         let key = ObjectKey::new(Some("ns"), "a");
-        assert!(!second.wants(&key, &json!({"a": 2})), "what another one set before is taken over");
+        assert!(!second.wants(&key, &json!({"a": 2})), "fields that another controller set before are adopted");
         assert!(second.wants(&key, &json!({"a": 2})) && !second.wants(&key, &json!({"a": 3})));
         let known = r#"{"metadata":{"name":"a","managedFields":[{"manager":"op","operation":"Apply","subresource":"status",
             "fieldsV1":{"f:status":{"f:a":{}}}}]},"status":{"a":1}}"#;
@@ -151,7 +151,7 @@ mod tests {
     fn the_oldest_status_is_evicted() {
         let writer = StatusWriter::new("op", None).unwrap();
         let wants = |n: usize| writer.wants(&ObjectKey::new(None, &n.to_string()), &json!({}));
-        // Backwards, so that the newest has the smallest name.
+        // In reverse order, so that the newest has the smallest name.
         (0..=MAX_OBJECTS).rev().for_each(|n| _ = wants(n));
         assert!(wants(0) && !wants(MAX_OBJECTS));
     }

@@ -1,4 +1,4 @@
-//! Events and conditions that say why a deleted object still exists.
+//! Events and conditions that report why a deleted object still exists.
 
 use crate::apply::{Condition, complete_conditions};
 use crate::cache::Entry;
@@ -10,9 +10,9 @@ use http::{Request, header::CONTENT_TYPE};
 use serde_json::{Value, json};
 use tower::BoxError;
 
-/// Type of the condition that says if a deleted object could be cleaned up.
+/// Type of the condition about the cleanup of a deleted object.
 const CLEANED_UP: &str = "CleanedUp";
-/// Characters of a failure message.
+/// Length limit of a failure message, in characters.
 const MAX_MESSAGE_CHARS: usize = 1024;
 
 impl ReconcileSession {
@@ -23,7 +23,7 @@ impl ReconcileSession {
         self.show(Condition::new(CLEANED_UP, false, "CleanupFailed").message(why)).await;
     }
 
-    /// Withdraws the report, on an object that other finalizers keep.
+    /// Withdraws the report on an object that other finalizers keep.
     pub(super) async fn show_cleaned_up(&self, entry: &Entry) {
         let failed = condition_of(entry).is_some_and(|known| known["status"] == "False");
         if failed && !entry.finalizers().is_empty() {
@@ -33,7 +33,7 @@ impl ReconcileSession {
 
     async fn show(&self, condition: Condition) {
         if let Err(error) = self.write_condition(condition).await {
-            // Nothing may depend on what is for people to read.
+            // Errors are ignored, since events and conditions are only informational.
             tracing::warn!(
                 error = chain(&*error),
                 "cannot write the condition {CLEANED_UP}: the list status.conditions of the kind needs \
@@ -42,7 +42,8 @@ impl ReconcileSession {
         }
     }
 
-    /// Applies the condition in a name of its own, so that those which the reconciler applies stay; never by force.
+    /// Applies the condition under its own field manager, so that conditions of the reconciler stay; never with
+    /// force.
     async fn write_condition(&self, condition: Condition) -> Result<(), BoxError> {
         let primary = &self.primary;
         let store = self.primary_store().map_err(|error| error.to_string())?;

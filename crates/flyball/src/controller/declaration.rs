@@ -1,4 +1,4 @@
-//! The declaration of a controller, whatever the type of its reconciler, and its start.
+//! The declaration of a controller, independent of the type of its reconciler, and its start.
 
 use super::metrics::ControllerMetrics;
 use super::predicate::Filter;
@@ -54,7 +54,7 @@ pub(crate) struct Declaration {
     pub(super) client: Option<kube::Client>,
 }
 
-/// Creates a reconciler.
+/// A function that creates a reconciler.
 pub(super) type Make = dyn FnOnce() -> Result<Box<dyn Reconciler>, BoxError> + Send;
 
 impl Declaration {
@@ -98,14 +98,14 @@ impl Declaration {
         declaration
     }
 
-    /// Keeps a finalizer on every object.
+    /// Adds a finalizer to every object.
     pub(super) fn finalizes(&mut self, finalizer: Cow<'static, str>) {
         self.finalizer = Some(finalizer);
         self.declared.finalizes = true;
         self.grants.push(Grant::new(&self.primary, "", &["patch"]));
     }
 
-    /// Needs a cache of a type.
+    /// Declares the need for a cache of a type.
     pub(super) fn caches(&mut self, ty: &Type, kind: &Kind) {
         self.types.push((ty.clone(), kind.clone()));
         self.declared.cached.insert(ty.clone());
@@ -115,7 +115,7 @@ impl Declaration {
     pub(super) fn owns(&mut self, ty: Type, kind: Kind) {
         self.caches(&ty, &kind);
         self.grants.push(Grant::new(&kind, "", &["create", "patch", "delete"]));
-        // Clusters that check who may block the deletion of an owner ask for this.
+        // Required in clusters with the admission plugin OwnerReferencesPermissionEnforcement.
         self.grants.push(Grant::new(&self.primary, "finalizers", &["update"]));
         self.declared.owned.insert(ty);
         self.maps.push((kind, Map::Owner));
@@ -139,21 +139,21 @@ impl Declaration {
         self.types.iter().any(|(ty, declared)| declared == kind && replaced(ty))
     }
 
-    /// Creates the reconciler, unless it is made already.
+    /// Creates the reconciler, unless it exists already.
     pub(crate) fn set_up(&mut self) -> Result<(), BoxError> {
         for (kind, _) in &self.filters {
             if !self.maps.iter().any(|(declared, _)| declared == kind) {
                 return Err(format!("it filters {kind}, which it neither reconciles, owns nor watches").into());
             }
         }
-        // Of what nobody else deals with, the cache may not hold what the filter looks at.
+        // A kind without another use may be cached without the fields that the filter reads.
         let is_kept = |ty: &Type| ty.is_metadata() || self.declared.cached.contains(ty);
         if let Some(ty) = self.filtered.iter().find(|ty| !is_kept(ty)) {
             return Err(format!("it filters {}, and neither reconciles, owns nor watches this type", ty).into());
         }
         let replaced = |ty: &Type| self.declared.replaced.contains(ty);
         if let Some((_, kind)) = self.types.iter().find(|(ty, _)| replaced(ty) && ty.is_metadata()) {
-            return Err(format!("it replaces {kind} by metadata, and nothing else would be left of them").into());
+            return Err(format!("it replaces {kind} by metadata only, which would drop all other fields").into());
         }
         if let Some(make) = self.make.take() {
             self.reconciler = Some(make()?);
@@ -161,7 +161,7 @@ impl Declaration {
         Ok(())
     }
 
-    /// Sets the status as one of several controllers of its kind.
+    /// Makes the controller apply the status as one of several of its kind.
     pub(crate) fn shares_status(&mut self, writer: StatusWriter) {
         self.declared.status = Some(writer);
     }
@@ -187,7 +187,7 @@ impl Declaration {
         let errors = metrics.map_errors(&self.name);
         let sources = Sources::new(name, queue.clone(), caches, primary, &self.maps, &self.filters, errors);
         let sources = Arc::new(sources);
-        // Also those of which no change wakes anybody: what is written there has to be seen, and read once it is
+        // Includes caches without triggers, since writes to them must be observed, and reads must wait until they are
         // filled.
         let stores: Vec<_> = env.caches.stores_among(&self.declared.cached).cloned().collect();
         for writer in writers.iter_mut().filter(|writer| stores.iter().any(|store| store.id() == writer.store().id())) {
@@ -205,7 +205,7 @@ impl Declaration {
         }
         for stimulus in self.stimuli {
             match stimulus {
-                // Before anything is reconciled, so that nothing is missed that happens afterwards.
+                // Connected before anything is reconciled, so that no later change is missed.
                 Stimulus::Channel(ends) => ends.attach(&sources),
                 Stimulus::Task(task) => tasks.push(task(Waking {
                     sources: sources.clone(),
@@ -216,7 +216,7 @@ impl Declaration {
             }
         }
         let worker = Arc::new(Worker {
-            reconciler: self.reconciler.expect("the controller was set up"),
+            reconciler: self.reconciler.expect("the reconciler has been created"),
             finalizer: self.finalizer,
             metadata: self.metadata,
             metrics: metrics.of(&self.name, self.concurrency),
@@ -228,7 +228,7 @@ impl Declaration {
             declared: Arc::new(self.declared),
             queue,
         });
-        // Tells whether work may begin, or whether it is over before that.
+        // Waits until work may start; returns false if the queue is closed before.
         let begins = || {
             let (worker, stores) = (worker.clone(), stores.clone());
             async move {

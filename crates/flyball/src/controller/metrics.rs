@@ -21,7 +21,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// All that have a label of their own; the others are errors.
+    /// Outcomes with their own label; the others are errors.
     const LABELED: [Self; 5] = [Self::Success, Self::Requeue, Self::RequeueAfter, Self::Wait, Self::Error];
 
     fn label(self) -> &'static str {
@@ -80,20 +80,32 @@ impl ControllerMetrics {
     pub(crate) fn register(&self, r: &mut Registry) {
         r.register("controller_runtime_reconcile", "Reconciles by result", self.reconciles.clone());
         r.register("controller_runtime_reconcile_errors", "Reconciles that failed", self.errors.clone());
-        r.register("controller_runtime_terminal_reconcile_errors", "Reconciles given up", self.terminal.clone());
+        r.register(
+            "controller_runtime_terminal_reconcile_errors",
+            "Reconciles that failed permanently",
+            self.terminal.clone(),
+        );
         r.register("controller_runtime_reconcile_panics", "Reconciles that panicked", self.panics.clone());
         r.register("flyball_undecodable", "Reconciles of objects that do not decode", self.undecodable.clone());
-        let help = "Reconciles cut off at their deadline";
+        let help = "Reconciles that exceeded their deadline";
         r.register("controller_runtime_reconcile_timeouts", help, self.deadlines.clone());
         r.register("controller_runtime_reconcile_time_seconds", "Time of a reconcile", self.time.clone());
         r.register("controller_runtime_max_concurrent_reconciles", "Workers", self.concurrency.clone());
-        r.register("workqueue_queue_duration_seconds", "Time that a key was ready", self.waited.clone());
-        r.register("workqueue_work_duration_seconds", "Time that a worker had a key", self.worked.clone());
-        r.register("flyball_latency_seconds", "Time from when a key was ready to its end", self.latency.clone());
+        r.register(
+            "workqueue_queue_duration_seconds",
+            "Time for which a key was ready before a worker took it",
+            self.waited.clone(),
+        );
+        r.register("workqueue_work_duration_seconds", "Time for which a worker processed a key", self.worked.clone());
+        r.register(
+            "flyball_latency_seconds",
+            "Time from a key being ready to the end of its reconcile",
+            self.latency.clone(),
+        );
         r.register("flyball_map_errors", "Changes that a mapping function failed on", self.map_errors.clone());
     }
 
-    /// Returns the metrics of a controller with so many workers.
+    /// Returns the metrics of a controller with this number of workers.
     pub(crate) fn of(&self, name: &str, workers: usize) -> ReconcileMetrics {
         let controller = [("controller", name.to_owned())];
         let queue: Labels<2> = [("name", name.to_owned()), ("controller", name.to_owned())];
@@ -167,7 +179,7 @@ impl ReconcileMetrics {
         self.waited.observe(time.as_secs_f64());
     }
 
-    /// Counts a key that a worker had for this time, after it had waited for the other.
+    /// Counts a key with the time that it was processed, and the time that it waited before.
     pub(crate) fn worked(&self, time: Duration, waited: Duration) {
         self.worked.observe(time.as_secs_f64());
         self.latency.observe((waited + time).as_secs_f64());

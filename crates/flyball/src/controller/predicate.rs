@@ -38,12 +38,12 @@ impl<T: AnyResource> Predicate<T> {
     pub fn new(test: impl Fn(&T, &T) -> bool + Send + Sync + 'static) -> Self {
         let test = move |old: &T, new: &T| {
             guarded(format_args!("a predicate, update of {}", key_of(new)), || test(old, new)).unwrap_or_else(|error| {
-                tracing::warn!(key = %key_of(new), %error, "filter cannot tell whether an update matters");
+                tracing::warn!(key = %key_of(new), %error, "predicate failed, reconciling the object");
                 true
             })
         };
         Self::raw(move |old, new| {
-            // What is not kept may have changed.
+            // The data that is not kept may have changed.
             if (old.is_withheld() || new.is_withheld()) && !reads_metadata::<T>() {
                 return true;
             }

@@ -29,7 +29,7 @@ use std::time::Duration;
 ///
 ///     async fn reconcile(&self, bucket: &Bucket, _: &Context<Bucket>) -> Result<Action> {
 ///         self.0.ensure(&bucket.name_any(), bucket.spec.size).await?;
-///         Ok(Action::requeue_after(Duration::from_secs(300))) // nobody tells of changes in the store
+///         Ok(Action::requeue_after(Duration::from_secs(300))) // changes in the store trigger no event
 ///     }
 ///
 ///     async fn finalize(&self, bucket: &Bucket, _: &Context<Bucket>) -> Result<Action> {

@@ -37,7 +37,7 @@ const MIN_PERIOD: Duration = Duration::from_millis(10);
 /// # }
 /// # async fn ask_store(_: Vec<ObjectKey>) -> Result<BTreeMap<ObjectKey, u64>> { Ok(BTreeMap::new()) }
 ///
-/// let uploads = Channel::new(); // its clones are given to whoever has something to tell
+/// let uploads = Channel::new(); // clones are passed to the senders
 /// let controller = Controller::new(Sites)
 ///     .source(&uploads)
 ///     .source(Source::timer(Duration::from_secs(600), |caches| caches.keys::<ConfigMap>(None)))
@@ -97,7 +97,7 @@ impl<K: AnyResource> Source<K> {
                     waking.wait(period).await;
                     match guarded(format_args!("a timer"), || select(&waking.caches)).and_then(|keys| keys) {
                         Ok(keys) => waking.sources.wake(keys, Priority::Background),
-                        Err(error) => tracing::warn!(%error, "timer cannot tell whom to wake"),
+                        Err(error) => tracing::warn!(%error, "the select function of a timer failed"),
                     }
                 }
             }

@@ -58,7 +58,7 @@ pub enum Changed<'a, T> {
 }
 
 impl<T: AnyResource> Changed<'_, T> {
-    /// Shows what became of an object to `look`; `None` if there is neither a state before nor one now.
+    /// Calls `look` with the old and new state of an object; `None` if there is neither.
     pub(super) fn show<R>(
         old: Option<&DecodedEntry<'_>>,
         new: Option<&DecodedEntry<'_>>,
@@ -86,7 +86,7 @@ impl fmt::Debug for Map {
     }
 }
 
-/// A listener that maps changes in caches to keys in the queue of one controller.
+/// A listener that maps changes in caches to keys in the queue of a controller.
 #[derive(Debug)]
 pub(crate) struct Sources {
     controller: String,
@@ -103,7 +103,7 @@ pub(crate) struct Sources {
 #[derive(Debug)]
 struct Unmapped {
     errors: Counter,
-    /// Rings when there is one; several before anybody listens ring once.
+    /// Notified of such changes; several notifications before the listener runs count as one.
     notify: Notify,
 }
 
@@ -111,7 +111,7 @@ struct Unmapped {
 const UNMAPPED_PERIOD: Duration = Duration::from_secs(60);
 
 impl Sources {
-    /// Connects the caches with a queue: `maps` and `filters` go with the kind that they are for.
+    /// Connects the caches with a queue; each map and filter belongs to a kind.
     pub(crate) fn new(
         controller: String,
         queue: Arc<Queue>,
@@ -157,8 +157,7 @@ impl Sources {
         self.maps.values().flatten().any(may_fail)
     }
 
-    /// Triggers all objects in the background after a change that could not be mapped, at most once per interval for
-    /// all such changes.
+    /// Triggers all objects in the background after a change that could not be mapped, at most once per interval.
     pub(super) async fn wake_for_unmapped(&self, rng: &Rng) {
         loop {
             self.unmapped.notify.notified().await;
@@ -176,14 +175,14 @@ impl Sources {
         self.primaries.iter().any(|store| store.holds(key))
     }
 
-    /// Returns the keys that a change concerns.
+    /// Returns the keys that a change triggers.
     fn keys(&self, map: &Map, change: &Change<'_>) -> BTreeSet<ObjectKey> {
         let states = || [change.old, change.new].into_iter().flatten();
         let found = |map: &dyn Fn() -> Result<Vec<ObjectKey>>| {
             let (controller, key) = (&self.controller, change.key);
             let mapped = guarded(format_args!("a mapping function of controller {controller}, change of {key}"), map);
             mapped.and_then(|keys| keys).unwrap_or_else(|error| {
-                tracing::warn!(controller, %key, %error, "a change could not be mapped: all objects are looked at");
+                tracing::warn!(controller, %key, %error, "cannot map a change, reconciling all objects");
                 self.unmapped.errors.inc();
                 self.unmapped.notify.notify_one();
                 Vec::new()
@@ -199,8 +198,8 @@ impl Sources {
             Map::Custom(map) => states().flat_map(|state| found(&|| map(state, &self.caches))).collect(),
             Map::Changed(map) => found(&|| map(change.old, change.new, &self.caches)).into_iter().collect(),
         };
-        // Nothing but keys of objects enters the queue, which keeps it as small as the cache. What comes later is
-        // reconciled for its own sake.
+        // Only keys of existing objects enter the queue, so that it is bounded by the cache. Objects that are created
+        // later are reconciled because of their creation.
         keys.retain(|key| self.exists(key));
         keys
     }
@@ -223,7 +222,7 @@ impl Listener for Sources {
         }
         let Some(maps) = self.maps.get(&change.store) else { return };
         let passes = self.filters.get(&change.store).into_iter().flatten().all(|filter| filter.passes(old, new));
-        // What happened while an object was paused may have been hidden from it.
+        // Changes during a pause may not have been reconciled.
         let goes_on = || old.is_some_and(|old| old.is_paused()) && new.is_some_and(|new| !new.is_paused());
         for map in maps {
             if let (Map::Primary, None) = (map, new) {
@@ -257,8 +256,8 @@ impl Listener for Sources {
                         };
                         self.queue.trigger(&key, trigger, priority);
                     }
-                    // A deletion is no echo even when it was asked for: it may have taken its time. And behind what a
-                    // list tells there may be several changes, one's own and others'.
+                    // A deletion is never an echo, even if it was requested, since it may have been delayed. And a
+                    // list may combine several changes, own and foreign ones.
                     _ => self.queue.add(&key, priority),
                 }
             }

@@ -21,7 +21,7 @@ use tracing::Instrument;
 
 /// A [`Reconcile`] whose type is erased.
 pub(super) trait Reconciler: Send + Sync {
-    /// Decodes the object, and begins the call.
+    /// Decodes the object, and starts the call.
     fn begin(
         &self,
         call: Call,
@@ -72,7 +72,7 @@ pub(super) struct Worker {
     pub(super) metrics: ReconcileMetrics,
 }
 
-/// The end of a call.
+/// The outcome of a call.
 enum Ending {
     Returned(Result<Action>),
     Panicked(String),
@@ -81,7 +81,7 @@ enum Ending {
     Idle,
 }
 
-/// Creates the span of a reconcile. It has the highest level, so that it is present where only warnings are logged.
+/// Creates the span of a reconcile. It has the highest level, so that it exists even if only warnings are logged.
 pub(crate) fn span(controller: &str, kind: &str, key: &ObjectKey, id: u64) -> tracing::Span {
     tracing::error_span!(
         "reconcile",
@@ -94,7 +94,7 @@ pub(crate) fn span(controller: &str, kind: &str, key: &ObjectKey, id: u64) -> tr
 }
 
 impl Worker {
-    /// Works until the queue is closed.
+    /// Runs until the queue is closed.
     pub(super) async fn run(&self) {
         let mut work = self.queue.next().await;
         while let Some(Work { item, since, stale }) = work {
@@ -105,7 +105,7 @@ impl Worker {
             self.metrics.worked(since.elapsed(), item.waited);
             let stores = self.env.caches.stores();
             let ready = self.queue.done(&item, next, writes, |store, object, uid| stores[store].is_gone(object, uid));
-            // Reconciles that wait for nothing would otherwise keep the runtime from everything else.
+            // Without this, reconciles that never wait would starve other tasks.
             tokio::task::coop::consume_budget().await;
             work = match ready {
                 Some(ready) => Some(ready),
@@ -145,7 +145,7 @@ impl Worker {
         (self.ended(item, ending, began, writes.len()), writes)
     }
 
-    /// Reads the object, past a cache that is behind; `None` if it is gone.
+    /// Reads the object, bypassing a stale cache; `None` if it does not exist.
     async fn open_session(&self, key: &ObjectKey, mut stale: StaleReads) -> Result<Option<Arc<ReconcileSession>>> {
         let store = self.env.caches.store_of(&self.kind, key.namespace())?;
         let read_past = stale.is_uncertain(store.id(), key) || stale.stores.contains(&store.id());
@@ -169,8 +169,8 @@ impl Worker {
         Ok(Some(Arc::new(session)))
     }
 
-    /// Calls what the object needs; `None` if it needs nothing. What is needed seldom is boxed: each worker has room
-    /// for all else, also while it waits for a key.
+    /// Calls the method that the object requires; `None` if none is required. Rare cases are boxed, since each worker
+    /// reserves memory for its future, also while it waits for a key.
     async fn call(&self, session: &Arc<ReconcileSession>) -> Result<Option<Action>> {
         let entry = &session.primary.entry;
         let Some(finalizer) = self.finalizer.as_deref() else {
@@ -192,7 +192,7 @@ impl Worker {
     }
 
     async fn finalize(&self, session: &Arc<ReconcileSession>, finalizer: &str) -> Result<Option<Action>> {
-        // The cache may tell of an object of the same name that is long gone.
+        // The cache may still contain a deleted object with the same name.
         let Some(entry) = self.env.fetch(&self.kind, &session.primary.key).await? else { return Ok(None) };
         if entry.uid() != session.primary.entry.uid() || !entry.is_deleting() {
             return Ok(None);
@@ -213,7 +213,7 @@ impl Worker {
         entry: &Entry,
         session: &Arc<ReconcileSession>,
     ) -> Result<BoxFuture<'_, Result<Action>>> {
-        // No retry makes it decode: either the object changes, or the operator does.
+        // A retry cannot succeed: either the object or the operator must change.
         self.reconciler.begin(call, entry, session).map_err(|error| {
             let error = Error::from(error).context("the object does not decode").terminal();
             self.metrics.undecodable();
@@ -254,7 +254,7 @@ impl Worker {
         }
     }
 
-    /// Counts and logs how a call ended, and says what follows.
+    /// Counts and logs the outcome of a call, and returns the next step.
     fn ended(&self, item: &Item, ending: Ending, began: Instant, writes: usize) -> Next {
         let (outcome, next) = match &ending {
             Ending::Idle => {
@@ -277,7 +277,7 @@ impl Worker {
         self.metrics.reconciled(outcome, began.elapsed());
         let failures = item.failures + 1;
         match ending {
-            // Most reconciles find all as it should be, and of them nobody wants to read.
+            // Most reconciles change nothing, and are not worth logging.
             Ending::Returned(Ok(_)) if writes > 0 => tracing::info!(?outcome, writes, "reconciled"),
             Ending::Idle | Ending::Returned(Ok(_)) => tracing::debug!(?outcome, writes, "reconciled"),
             Ending::Returned(Err(error)) => {

@@ -1,11 +1,11 @@
 //! The decisions of a replica about a Lease: a state machine without I/O.
 //!
-//! Times of other machines are never compared with our own. A lease has expired when its record has not changed for the
-//! duration in it, by the clock of the observer. The holder counts from the moment *before* it sent a renewal, which no
-//! observer can have seen earlier, so it gives up before another replica can take over.
+//! Times of other machines are never compared with the local clock. A lease has expired when its record has not
+//! changed for the duration in it, by the clock of the observer. The holder counts from the moment *before* it sent a
+//! renewal, which no observer can have seen earlier, so it stops before another replica can take over.
 //!
-//! Invariant: a write is always based on the state that was read, so that the resource version lets one of several
-//! replicas win.
+//! Invariant: a write is always based on the state that was read, so that the resource version allows only one of
+//! several replicas to succeed.
 
 use super::LeaderElection;
 use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339, rfc3339_micro};
@@ -13,18 +13,18 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// One replica's view.
+/// The view of one replica.
 #[derive(Debug)]
 pub(super) struct Elector {
     identity: String,
     settings: LeaderElection,
-    /// The lease as last seen, and since when its record is what it is. It counts for as long even if it is deleted.
+    /// The lease as last read, and since when its record is unchanged. A deleted lease counts for the same time.
     seen: Option<(Value, Instant)>,
     /// True while the known lease is assumed to be current.
     current: bool,
     /// True if the lease did not exist at the last read.
     gone: bool,
-    /// When the write was sent by which this replica holds the lease.
+    /// The time at which the write was sent by which this replica holds the lease.
     held: Option<Instant>,
 }
 
@@ -37,17 +37,17 @@ impl Elector {
         &self.identity
     }
 
-    /// Returns true if the next write can be made without a look at the lease.
+    /// Returns true if the next write needs no read of the lease.
     pub(super) fn is_current(&self) -> bool {
         self.current && self.held.is_some()
     }
 
-    /// Returns when this replica ceases to lead unless it renews the lease, `None` if it does not lead.
+    /// Returns when this replica stops leading unless it renews the lease, `None` if it does not lead.
     pub(super) fn until(&self) -> Option<Instant> {
         self.held.map(|held| held + self.settings.renew_deadline)
     }
 
-    /// Returns who holds the lease, for all we know; nobody is empty.
+    /// Returns the last known holder of the lease; empty if there is none.
     pub(super) fn holder(&self) -> &str {
         self.seen.as_ref().and_then(|(lease, _)| lease["spec"]["holderIdentity"].as_str()).unwrap_or_default()
     }
@@ -67,7 +67,7 @@ impl Elector {
         }
     }
 
-    /// Returns when the lease of another holder lapses unless it changes, `None` if there is none.
+    /// Returns when the lease of another holder expires unless it changes, `None` if there is none.
     pub(super) fn lapses(&self) -> Option<Instant> {
         let (lease, since) =
             self.seen.as_ref().filter(|_| !self.holder().is_empty() && self.holder() != self.identity)?;
@@ -75,7 +75,7 @@ impl Elector {
         Some(*since + Duration::from_secs(seconds.min(i32::MAX as u64)))
     }
 
-    /// Returns the lease to write in order to lead, `None` while somebody else does.
+    /// Returns the lease to write in order to lead, `None` while another replica leads.
     pub(super) fn next(&self, now: Instant, time: Timestamp) -> Option<Value> {
         let text = rfc3339_micro(time);
         let mut record = json!({
@@ -94,7 +94,7 @@ impl Elector {
         };
         let (spec, ours) = (&lease["spec"], self.holder() == self.identity);
         if ours && let Some(last) = spec["renewTime"].as_str().and_then(parse_rfc3339) {
-            // By a clock that stands still, or goes back, one renewal would look like the other.
+            // With a clock that stands still or goes backward, two renewals would be identical.
             let next = last.checked_add(SignedDuration::from_micros(1)).unwrap_or(time);
             record["renewTime"] = rfc3339_micro(time.max(next)).into();
         }
@@ -107,7 +107,7 @@ impl Elector {
         Some(lease)
     }
 
-    /// Returns the lease to write in order to let others lead at once, if this replica holds it.
+    /// Returns the lease to write in order to release it, if this replica holds it.
     pub(super) fn released(&self, time: Timestamp) -> Option<Value> {
         let (mut lease, _) = self.seen.clone().filter(|_| self.holder() == self.identity && !self.gone)?;
         let time = rfc3339_micro(time);
@@ -123,7 +123,7 @@ impl Elector {
 
     /// Records the response to a write that was sent at this time.
     pub(super) fn wrote(&mut self, lease: Value, sent: Instant) {
-        // What answers otherwise, such as a proxy, has renewed nothing.
+        // Other responses, such as those of a proxy, are not renewals.
         if lease["spec"]["holderIdentity"] != self.identity {
             return self.failed();
         }
@@ -131,12 +131,12 @@ impl Elector {
         (self.current, self.gone, self.held) = (true, false, Some(sent));
     }
 
-    /// Returns the UID of the lease, empty if it was never seen.
+    /// Returns the UID of the lease, empty if it was never read.
     pub(super) fn uid(&self) -> &str {
         self.seen.as_ref().and_then(|(lease, _)| lease["metadata"]["uid"].as_str()).unwrap_or_default()
     }
 
-    /// Records that a write failed, or that its answer was lost.
+    /// Records that a write failed, or that its response was lost.
     pub(super) fn failed(&mut self) {
         self.current = false;
     }

@@ -1,4 +1,4 @@
-//! Replicas against a server of a few lines, step by step, in any order.
+//! Replicas against a minimal server, step by step, in any order.
 
 use super::*;
 use flyball_core::time::Timestamp;
@@ -10,7 +10,7 @@ fn time() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-/// The one lease, and what the API server makes of writes to it.
+/// The lease, and the API server's handling of writes to it.
 #[derive(Default)]
 struct Server {
     lease: Option<Value>,
@@ -37,7 +37,7 @@ impl Server {
     }
 }
 
-/// One replica, and what it waits for.
+/// A replica, and its pending request.
 struct Replica {
     elector: Elector,
     waits: Waits,
@@ -45,13 +45,13 @@ struct Replica {
 
 enum Waits {
     Nothing,
-    /// The answer to a look is under way.
+    /// The response to a read is pending.
     Look(Option<Value>),
-    /// A write is under way to the server, sent at this time.
+    /// A write is in transit to the server, sent at this time.
     Write(Value, Instant),
-    /// The answer to a write is under way.
+    /// The response to a write is pending.
     Answer(Option<Value>, Instant),
-    /// The release is under way; it does not act any more.
+    /// The release is in transit; the replica no longer acts.
     Release(Value),
 }
 
@@ -60,15 +60,15 @@ enum Waits {
 enum Event {
     /// Time passes, in milliseconds.
     Pass(u64),
-    /// A replica goes one step on.
+    /// A replica makes one step.
     Step(usize),
-    /// A replica waits no longer; a write that it sent is under way all the same.
+    /// A request of a replica times out; a write in transit may still arrive.
     Lose(usize),
-    /// A write that nobody waits for reaches the server.
+    /// A write that timed out reaches the server.
     Arrive,
     /// A replica stops, and another one starts in its place.
     Release(usize),
-    /// Somebody annotates the lease.
+    /// A user annotates the lease.
     Annotate,
 }
 
@@ -147,7 +147,7 @@ impl World {
         let (now, server) = (self.now, &mut self.server);
         let Replica { elector, waits } = &mut self.replicas[n];
         *waits = match std::mem::replace(waits, Waits::Nothing) {
-            // The shell ends at this time; here another process takes its place.
+            // The process exits at this time; here another process replaces it.
             Waits::Nothing if elector.until().is_some_and(|until| now >= until) => {
                 self.replicas[n] = self.replica();
                 return;
@@ -181,7 +181,7 @@ impl World {
         self.replicas.iter().filter(leads).map(|replica| replica.elector.identity()).collect()
     }
 
-    /// Lets one replica run alone, as often as a follower looks.
+    /// Runs one replica alone, with the retry period of a follower.
     fn runs_alone(&mut self, n: usize, duration: Duration) {
         let end = self.now + duration;
         while self.now < end {
@@ -203,7 +203,7 @@ proptest! {
             let leaders = world.leaders();
             prop_assert!(leaders.len() <= 1, "{leaders:?}");
             let Some(lease) = &world.server.lease else { continue };
-            // Who leads is who the lease says, and each change of holders is counted.
+            // The leader is the holder in the lease, and each change of holders is counted.
             let held_by = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
             prop_assert!(leaders.iter().all(|leader| *leader == held_by), "{leaders:?} {held_by}");
             let count = lease["spec"]["leaseTransitions"].as_i64().unwrap_or_default();
@@ -227,8 +227,8 @@ fn a_lease_that_was_seen_counts_after_it_is_deleted() {
         json!({"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "other", "leaseDurationSeconds": 15}});
     elector.saw(Some(foreign), now);
     elector.saw(None, now + 5 * second);
-    assert_eq!(elector.next(now + 14 * second, time()), None, "its holder may make it anew");
-    let made = elector.next(now + 15 * second, time()).expect("it would have lapsed");
+    assert_eq!(elector.next(now + 14 * second, time()), None, "its holder may recreate it");
+    let made = elector.next(now + 15 * second, time()).expect("the lease has expired");
     assert_eq!((&made["metadata"], &made["spec"]["leaseTransitions"]), (&Value::Null, &json!(0)));
 }
 
@@ -237,7 +237,7 @@ fn a_lease_is_kept_as_client_go_keeps_it() {
     let now = Instant::now();
     let mut elector = Elector::new("me".into(), LeaderElection::default());
     elector.saw(None, now);
-    let made = elector.next(now, time()).expect("nobody leads");
+    let made = elector.next(now, time()).expect("the lease is free");
     let time_text = "2026-01-01T00:00:00.000000Z";
     let spec = |transitions: i64| {
         json!({"holderIdentity": "me", "leaseDurationSeconds": 15, "acquireTime": time_text, "renewTime": time_text,
@@ -245,7 +245,7 @@ fn a_lease_is_kept_as_client_go_keeps_it() {
     };
     assert_eq!(made, json!({"spec": spec(0)}));
 
-    // Somebody else's is left alone until it has not changed for as long as it says.
+    // The lease of another holder is respected until it has not changed for its duration.
     let foreign = |renewed: &str| {
         json!({"metadata": {"resourceVersion": "1", "labels": {"a": "b"}}, "spec": {"holderIdentity": "other",
             "leaseDurationSeconds": 7, "leaseTransitions": 4, "renewTime": renewed, "strategy": "x"}})
@@ -253,19 +253,19 @@ fn a_lease_is_kept_as_client_go_keeps_it() {
     elector.saw(Some(foreign("long ago")), now);
     elector.saw(Some(foreign("in a hundred years")), now + Duration::from_secs(5));
     assert_eq!(elector.next(now + Duration::from_secs(11), time()), None);
-    let taken = elector.next(now + Duration::from_secs(12), time()).expect("it has lapsed");
+    let taken = elector.next(now + Duration::from_secs(12), time()).expect("the lease has expired");
     assert_eq!(taken, json!({"metadata": {"resourceVersion": "1", "labels": {"a": "b"}}, "spec": spec(5)}));
 
-    // Renewals keep who got it when.
+    // Renewals keep the acquire time.
     elector.wrote(taken.clone(), now);
     let later = time() + Duration::from_secs(3);
-    let renewed = elector.next(now, later).expect("it is ours");
+    let renewed = elector.next(now, later).expect("this replica holds the lease");
     let mut expected = taken;
     expected["spec"]["renewTime"] = "2026-01-01T00:00:03.000000Z".into();
     assert_eq!(renewed, expected);
     assert_eq!(elector.until(), Some(now + Duration::from_secs(10)));
 
-    let released = elector.released(later).expect("it is ours");
+    let released = elector.released(later).expect("this replica holds the lease");
     let nobody = json!({"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": "2026-01-01T00:00:03.000000Z",
         "renewTime": "2026-01-01T00:00:03.000000Z", "leaseTransitions": 5});
     assert_eq!(released["spec"], nobody);

@@ -20,25 +20,25 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// Series that are kept at a time.
+/// Limit of concurrent series.
 const MAX_SERIES: usize = 1000;
-/// Events that may be sent at once.
+/// Burst of events.
 const BURST: u32 = 50;
 /// Interval after which one more event may be sent.
 const TOKEN_INTERVAL: Duration = Duration::from_millis(100);
 /// First delay of the count of a series; it doubles each time that the count is written.
 const FIRST_LAG: Duration = Duration::from_secs(5);
-/// The longest delay of the count of a series.
+/// Maximum delay of the count of a series.
 const MAX_LAG: Duration = Duration::from_secs(30 * 60);
 /// Time after which a series ends; the next equal event begins another.
 const SERIES_TIMEOUT: Duration = Duration::from_secs(6 * 60);
-/// Attempts at sending an event.
+/// Limit of attempts at sending an event.
 const MAX_ATTEMPTS: u32 = 3;
-/// The longest note, by the rules of the API.
+/// Length limit of a note, as in the API.
 const MAX_NOTE_BYTES: usize = 1024;
-/// The longest reason and action, by the rules of the API.
+/// Length limit of reason and action, as in the API.
 const MAX_REASON_BYTES: usize = 128;
-/// Bytes of the object's name in the name of the event, which has at most 253.
+/// Length limit of the object's name within the name of the event, which has at most 253 bytes.
 const MAX_NAME_BYTES: usize = 230;
 
 /// The object of an event.
@@ -66,7 +66,7 @@ struct Series {
     last: Timestamp,
     last_seen: Instant,
     count: u64,
-    /// The count that was written; 0 before the object is created.
+    /// The last count written; 0 before the object is created.
     written: u64,
     due: Instant,
     lag: Duration,
@@ -92,7 +92,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Signs events with the operator's name and that of the instance.
+    /// Sets the reporting controller and instance of events.
     pub(crate) fn new(operator: Arc<str>, instance: String, rng: &Rng, metrics: EventMetrics) -> Self {
         let queue = EventQueue { series: BTreeMap::new(), tokens: BURST, refilled: Instant::now(), closing: false };
         Self { operator, instance, rng: rng.fork("events"), metrics, queue: Mutex::new(queue), wake: Notify::new() }
@@ -119,7 +119,7 @@ impl Recorder {
         self.wake.notify_one();
     }
 
-    /// Sends events for ever, and after [`close`](Self::close) until all are sent.
+    /// Sends events without end, or after [`close`](Self::close) until all are sent.
     pub(crate) async fn run(&self, client: &kube::Client) {
         loop {
             let woken = self.wake.notified();
@@ -147,7 +147,7 @@ impl Recorder {
         }
     }
 
-    /// Sends what there is without waiting for more of the same.
+    /// Sends pending events without waiting for further equal ones.
     pub(crate) fn close(&self) {
         self.queue().closing = true;
         self.wake.notify_one();
@@ -171,7 +171,7 @@ impl Recorder {
         };
         match &sent {
             Ok(_) => drop(self.metrics.sent.inc()),
-            Err(error) => tracing::debug!("event could not be sent: {}", chain(error)),
+            Err(error) => tracing::debug!("cannot send an event: {}", chain(error)),
         }
         if !self.queue().sent(key, count, sent.map(drop), Instant::now()) {
             self.metrics.dropped.inc();
@@ -221,7 +221,7 @@ impl Recorder {
 }
 
 impl EventQueue {
-    /// Adds an event, and returns false if there is no room for it.
+    /// Adds an event, and returns false if the queue is full.
     fn add(
         &mut self,
         regarding: Regarding,
@@ -256,7 +256,7 @@ impl EventQueue {
         room
     }
 
-    /// Returns the series to be sent now, or the time at which there may be one.
+    /// Returns the series to send now, or the time of the next one.
     fn next(&mut self, now: Instant) -> Result<(Regarding, Event), Option<Instant>> {
         let intervals = (now - self.refilled).as_millis() / TOKEN_INTERVAL.as_millis();
         let intervals = u32::try_from(intervals).unwrap_or(u32::MAX);
@@ -287,7 +287,7 @@ impl EventQueue {
                 series.lag = (series.lag * 2).min(MAX_LAG);
                 return true;
             }
-            // The object expired, as events do after an hour: it is made again.
+            // The object expired, as events do after an hour: it is created again.
             Err(kube::Error::Api(status)) if status.is_not_found() && series.written > 0 => series.written = 0,
             Err(_) => {}
         }

@@ -10,7 +10,7 @@ use super::{Kind, Type};
 #[doc(alias = "all_with")]
 #[doc(alias = "namespaced_with")]
 #[derive(Clone, Debug)]
-#[must_use = "it does nothing by itself"]
+#[must_use = "the handle does nothing by itself"]
 pub struct Dynamic<S> {
     pub(crate) scope: S,
     pub(crate) kind: Kind,

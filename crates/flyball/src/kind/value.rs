@@ -61,8 +61,8 @@ use std::sync::Arc;
 ///
 /// Webhooks and policies require a type.
 ///
-/// Two kinds are equal if group, version and name are, whatever their plural and scope; of several declarations in an
-/// operator the first one counts.
+/// Two kinds are equal if group, version and name are equal, independent of plural and scope; of several declarations
+/// in an operator the first one counts.
 #[doc(alias = "ApiResource")]
 #[doc(alias = "RESTMapping")]
 #[derive(Clone)]
@@ -191,7 +191,7 @@ impl Kind {
 
 /// An invalid name of an object or a namespace.
 #[derive(Debug, thiserror::Error)]
-#[error("{name:?} is no name of an object or a namespace (of {kind})")]
+#[error("{name:?} is not a valid name of an object or a namespace (of {kind})")]
 pub(crate) struct InvalidName {
     kind: String,
     name: String,

@@ -25,7 +25,7 @@ const AFTER_HELP: &str = "\
 Options may also be set by environment variables, such as FLYBALL_METRICS_ADDR for --metrics-addr, or in the YAML file of \
 --config, such as `metrics-addr: 0.0.0.0:8080`. Options override variables, variables override the file.";
 
-// Without a doc comment, so that the help begins with that of the operator's own flags.
+// Without a doc comment, so that the help starts with that of the operator's own flags.
 #[derive(Debug, Parser)]
 #[command(name = "operator", after_help = AFTER_HELP)]
 struct Cli<F: Args> {
@@ -38,7 +38,7 @@ struct Cli<F: Args> {
     flags: F,
 }
 
-// A command is an argument, not a subcommand: so every flag may stand before it or behind it.
+// A command is an argument, not a subcommand: so every flag may precede or follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Command {
     /// Run the operator
@@ -129,7 +129,7 @@ struct CommonArgs {
     verbose: u8,
 }
 
-/// Waking another thread costs more than most reconciles, so a single thread has no worker beside it.
+/// Waking another thread costs more than most reconciles, so a single thread has no separate worker.
 fn runtime(threads: NonZeroUsize) -> std::io::Result<Runtime> {
     let mut builder = match threads.get() {
         1 => Builder::new_current_thread(),
@@ -141,7 +141,7 @@ fn runtime(threads: NonZeroUsize) -> std::io::Result<Runtime> {
 fn parse_positive(text: &str) -> Result<Duration, String> {
     parse_unsigned_duration(text)
         .filter(|time| !time.is_zero())
-        .ok_or_else(|| "give a time such as 15s or 1m30s".into())
+        .ok_or_else(|| "expected a duration such as 15s or 1m30s".into())
 }
 
 /// An address to listen on, or `0` for none.
@@ -155,9 +155,9 @@ impl FromStr for Address {
         if text == "0" {
             return Ok(Self(None));
         }
-        // `:8080` is what Go's operators take for any address of the machine.
+        // As in Go, `:8080` means any address of the machine.
         let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
-        full.parse().map(|address| Self(Some(address))).map_err(|_| "give an IP address and a port, or 0".into())
+        full.parse().map(|address| Self(Some(address))).map_err(|_| "expected an IP address and a port, or 0".into())
     }
 }
 
@@ -170,7 +170,11 @@ fn parse_webhook_url(text: &str) -> Result<String, String> {
     let url: Option<http::Uri> = text.parse().ok();
     let fits =
         url.is_some_and(|url| url.scheme_str() == Some("https") && url.host().is_some() && url.query().is_none());
-    if fits { Ok(text.to_owned()) } else { Err("give https, a host and a port, such as https://10.0.0.7:9443".into()) }
+    if fits {
+        Ok(text.to_owned())
+    } else {
+        Err("expected https, a host and a port, such as https://10.0.0.7:9443".into())
+    }
 }
 
 impl CommonArgs {
@@ -228,21 +232,22 @@ fn is_beside(server: &http::Uri, in_pod: bool) -> bool {
     loopback && !in_pod
 }
 
-/// Creates the command line of an operator: of this version, or of that of its flags. `--version` names the program.
+/// Creates the command line of an operator: with its version, or with that of its flags. `--version` prints the
+/// program name.
 fn command<F: Args>(version: Option<&'static str>, program: Option<&OsString>) -> clap::Command {
     let mut command = Cli::<F>::command();
     if let Some(version) = version {
         command = command.version(version);
     }
     match program.and_then(|path| Path::new(path).file_name()) {
-        // It lives as long as the process.
+        // The string lives as long as the process.
         Some(name) => command.display_name(&*name.to_string_lossy().into_owned().leak()),
         None => command,
     }
 }
 
 fn print(value: &Value) -> ExitCode {
-    // Whoever reads it may stop halfway.
+    // The reader of a pipe may close it early.
     let _ = writeln!(std::io::stdout(), "{value:#}");
     ExitCode::SUCCESS
 }
@@ -252,7 +257,7 @@ fn print(value: &Value) -> ExitCode {
 enum ProgramError {
     #[error("cannot read the kubeconfig")]
     Kubeconfig(#[from] kube::config::KubeconfigError),
-    #[error("there is no cluster to connect to")]
+    #[error("no cluster to connect to")]
     Infer(#[from] kube::config::InferConfigError),
     #[error("cannot start the runtime")]
     Runtime(#[from] std::io::Error),
@@ -343,7 +348,7 @@ impl Operator {
         Self::main_of(None, std::env::args_os(), declare)
     }
 
-    #[expect(clippy::print_stderr, reason = "the log is not there yet")]
+    #[expect(clippy::print_stderr, reason = "the log is not initialized yet")]
     fn main_of<F: Args>(
         version: Option<&'static str>,
         arguments: impl IntoIterator<Item = OsString>,
@@ -396,7 +401,7 @@ impl Operator {
         }
     }
 
-    #[expect(clippy::print_stderr, reason = "the log may not be there yet, or be JSON")]
+    #[expect(clippy::print_stderr, reason = "the log may not be initialized yet, or be JSON")]
     fn run_to_the_end(self, args: CommonArgs) -> ExitCode {
         let name = self.name.clone();
         let run = || -> Result<(), ProgramError> {
@@ -434,7 +439,7 @@ impl Operator {
             (None, Some(_)) => kube::Config::from_kubeconfig(&options).await?,
             (None, None) => kube::Config::infer().await?,
         };
-        // Read again when it changes; where it is in a pod, kube knows.
+        // Read again when it changes; in a pod, kube has its path.
         config.root_cert_file = config.root_cert_file.or(authority);
         self.host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
         args.set_addresses(&mut self, is_beside(&config.cluster_url, in_pod()));
@@ -446,7 +451,7 @@ impl Operator {
     }
 }
 
-/// Waits for the first signal to stop; from then on, another one ends the process.
+/// Waits for the first termination signal; a second one then ends the process.
 async fn told_to_stop() {
     use tokio::signal::unix::{SignalKind, signal};
     let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
@@ -495,8 +500,9 @@ mod tests {
         struct Flags {}
         let program = OsString::from("/bin/site");
         let told = |command: clap::Command| {
-            let told =
-                command.try_get_matches_from(["/bin/site", "--version"]).expect_err("it is no command line to run");
+            let told = command
+                .try_get_matches_from(["/bin/site", "--version"])
+                .expect_err("--version is reported as an error");
             (told.exit_code(), told.to_string().lines().next().unwrap_or_default().to_owned())
         };
         assert_eq!(told(command::<NoFlags>(Some("1.0"), Some(&program))), (0, "site 1.0".into()));

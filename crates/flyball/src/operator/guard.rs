@@ -4,9 +4,9 @@
 //! the path (`SubjectAccessReview` of a non-resource URL), as kube-rbac-proxy did. See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/authorization/>.
 //!
-//! Every pod in the cluster may present invented tokens, so reviews are bounded: both answers are cached, denials
-//! apart from permissions so that they cannot evict them, and tokens that were never permitted are reviewed at a
-//! bounded rate, in the order of arrival, so that a new valid token gets its turn as well.
+//! Every pod in the cluster may send invented tokens, so reviews are bounded: both results are cached, denials
+//! separately so that they cannot evict permissions, and tokens without a permission are reviewed at a limited rate,
+//! in the order of arrival, so that a new valid token is reviewed as well.
 
 use crate::client::exchange;
 use crate::error::chain;
@@ -28,9 +28,9 @@ use tower::BoxError;
 const ALLOWED_TTL: Duration = Duration::from_secs(60);
 /// Time for which a denial is cached; short, so that a new permission takes effect soon.
 const REFUSED_TTL: Duration = Duration::from_secs(10);
-/// Answers of each kind that are cached; beyond that the oldest is evicted.
+/// Limit of cached results of each kind; the oldest is evicted.
 const MAX_ANSWERS: usize = 256;
-/// Bytes of a token; those of service accounts have about 1,000.
+/// Size limit of a token; those of service accounts have about 1,000 bytes.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
 /// Burst of reviews of unknown tokens.
 const QUESTION_BURST: u32 = 10;
@@ -39,7 +39,7 @@ const QUESTION_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval at which the certificate is checked.
 const CERTIFICATE_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Reviews callers at the API server, and caches the answers.
+/// Reviews callers with the API server, and caches the results.
 pub(super) struct Guard {
     client: kube::Client,
     allowed: Answers,
@@ -48,7 +48,7 @@ pub(super) struct Guard {
     turn: tokio::sync::Mutex<Option<Instant>>,
 }
 
-/// Answers of one kind, and when they were given.
+/// Results of one kind, with their times.
 #[derive(Default)]
 struct Answers(Mutex<BTreeMap<Question, (Instant, Answer)>>);
 
@@ -73,7 +73,7 @@ impl Answers {
 
 /// Token, verb and path.
 type Question = (String, String, String);
-/// Why not, if not.
+/// The reason of a denial.
 type Answer = Result<(), (StatusCode, String)>;
 
 impl Guard {
@@ -81,13 +81,13 @@ impl Guard {
         Self { client, allowed: Answers::default(), refused: Answers::default(), turn: tokio::sync::Mutex::default() }
     }
 
-    /// Returns true if a request with these headers may be answered; if not, what to answer instead.
+    /// Returns true if a request with these headers may be served; otherwise the response.
     pub(super) async fn admit(&self, headers: &HeaderMap, method: &Method, path: &str) -> Answer {
         let value = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let (scheme, token) = value.split_once(' ').unwrap_or_default();
         let token = token.trim();
         if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
-            return Err((StatusCode::UNAUTHORIZED, "show a bearer token\n".into()));
+            return Err((StatusCode::UNAUTHORIZED, "a bearer token is required\n".into()));
         }
         if token.len() > MAX_TOKEN_BYTES {
             return Err((StatusCode::UNAUTHORIZED, "the token is too long\n".into()));
@@ -104,8 +104,8 @@ impl Guard {
             self.wait_for_turn().await;
         }
         let answer = self.ask(&question).await.map_err(|error| {
-            tracing::warn!(error = chain(&*error), "the API server cannot be asked who may see metrics");
-            (StatusCode::INTERNAL_SERVER_ERROR, "the API server cannot be asked who may see this\n".into())
+            tracing::warn!(error = chain(&*error), "cannot review access to metrics");
+            (StatusCode::INTERNAL_SERVER_ERROR, "the access review failed\n".into())
         })?;
         if answer.is_ok() {
             self.allowed.insert(question, answer.clone());
@@ -116,7 +116,7 @@ impl Guard {
         answer
     }
 
-    /// Completes when one more unknown token may be reviewed. A cancelled wait takes no turn.
+    /// Completes when one more unknown token may be reviewed. A canceled wait uses no slot.
     async fn wait_for_turn(&self) {
         let mut last = self.turn.lock().await;
         let now = Instant::now();
@@ -129,7 +129,7 @@ impl Guard {
     async fn ask(&self, (token, verb, path): &Question) -> Result<Answer, BoxError> {
         let review = self.review("authentication.k8s.io", "TokenReview", json!({"token": token})).await?;
         if review["authenticated"] != true {
-            return Ok(Err((StatusCode::UNAUTHORIZED, "the token is nobody's\n".into())));
+            return Ok(Err((StatusCode::UNAUTHORIZED, "invalid token\n".into())));
         }
         let user = &review["user"];
         let mut spec = json!({"user": user["username"], "nonResourceAttributes": {"path": path, "verb": verb}});
@@ -178,8 +178,8 @@ pub(super) fn reader(operator: &str) -> Value {
     })
 }
 
-/// Keeps a good certificate served until it is dropped: from files, or one that this process makes and nobody else
-/// knows.
+/// Keeps a valid certificate served until it is dropped: from files, or a self-signed one that only exists in this
+/// process.
 pub(super) async fn keep_certificate(
     serving: Arc<Serving>,
     directory: Option<PathBuf>,
@@ -204,7 +204,7 @@ pub(super) async fn keep_certificate(
     loop {
         let failure = look().err().map(|error| chain(&*error)).unwrap_or_default();
         if failure != complaint && !failure.is_empty() {
-            tracing::warn!(error = failure, "there is no certificate to serve metrics with");
+            tracing::warn!(error = failure, "no certificate for the metrics server");
         }
         complaint = failure;
         sleep(CERTIFICATE_POLL_INTERVAL).await;
@@ -274,7 +274,7 @@ mod tests {
             check(&format!("Bearer guest-{guess}"), "/metrics", 403, 2).await;
         }
         check("Bearer reader", "/metrics", 200, 0).await;
-        assert_eq!(guard.refused.0.lock().len(), MAX_ANSWERS, "and they displace nobody who is let in");
+        assert_eq!(guard.refused.0.lock().len(), MAX_ANSWERS, "denials do not evict permissions");
     }
 
     #[tokio::test(start_paused = true)]
@@ -293,14 +293,17 @@ mod tests {
             guesses.spawn(admit(guard.clone(), format!("guess-{guess}")));
         }
         sleep(Duration::from_secs(5)).await;
-        // Two questions for each, as the tokens are somebody's.
+        // Two reviews each, since the tokens belong to users.
         let most = 2 * (5 * 10 + QUESTION_BURST as usize + 2);
         assert!(asked.load(Ordering::Relaxed) <= most, "{} questions", asked.load(Ordering::Relaxed));
         guesses.abort_all();
         while guesses.join_next().await.is_some() {}
         advance(ALLOWED_TTL).await;
         let began = Instant::now();
-        assert!(admit(guard.clone(), "reader".into()).await && began.elapsed() < QUESTION_INTERVAL, "it is known");
-        assert!(!admit(guard, "new".into()).await && began.elapsed() <= QUESTION_INTERVAL, "no turn is lost");
+        assert!(
+            admit(guard.clone(), "reader".into()).await && began.elapsed() < QUESTION_INTERVAL,
+            "the permission is cached"
+        );
+        assert!(!admit(guard, "new".into()).await && began.elapsed() <= QUESTION_INTERVAL, "no review slot is lost");
     }
 }

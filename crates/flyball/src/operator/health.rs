@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Connections at the same time.
+/// Limit of concurrent connections.
 const MAX_CONNECTIONS: usize = 32;
 
 /// The pages served at one address.
@@ -49,7 +49,7 @@ pub(super) struct Report {
 impl Report {
     fn page(&self, pages: Pages, path: &str) -> (StatusCode, String) {
         match (pages, path) {
-            // A process that cannot reach its server does not get better by a restart.
+            // A restart does not help a process that cannot reach its API server.
             (Pages::Health, "/healthz") => (StatusCode::OK, "ok\n".into()),
             (Pages::Health, "/readyz") => self.readiness(),
             (Pages::Metrics, "/metrics") => (StatusCode::OK, self.metrics.text()),
@@ -57,9 +57,9 @@ impl Report {
         }
     }
 
-    /// Returns true if every watch works, the leader is known, and the API server can call the webhooks; one line for
-    /// each, as `/readyz?verbose` of Kubernetes has them. What fails is shown from its first moment on; it makes the
-    /// operator not ready once it has failed for longer than is allowed.
+    /// Returns true if every watch works, the leader is known, and the API server can call the webhooks; with one
+    /// line for each, as in `/readyz?verbose` of Kubernetes. Failures are shown immediately; the operator becomes not
+    /// ready when one exceeds the allowed time.
     pub(super) fn readiness(&self) -> (StatusCode, String) {
         let (mut code, mut text) = (StatusCode::OK, String::new());
         for store in self.caches.stores() {
@@ -106,9 +106,9 @@ impl Report {
     /// Describes the state of the watch of a cache.
     fn watch(&self, store: &Store) -> (Option<Fails>, String) {
         match store.last_error() {
-            // Operators deal with kinds that are not in every cluster. Whoever is not ready for that would take the
-            // webhooks of all others away.
-            _ if store.is_absent() => (None, "ok: not installed, waited for".into()),
+            // A kind may be missing in some clusters. An operator that is not ready because of it would disable the
+            // webhooks of other kinds.
+            _ if store.is_absent() => (None, "ok: not installed, waiting for its CRD".into()),
             last_error if !store.is_synced() => {
                 let why = last_error.map(|last_error| format!(", {}", self.failing(&last_error).1)).unwrap_or_default();
                 (Some(Fails::TooLong), format!("failed: not listed yet{why}"))
@@ -135,7 +135,7 @@ enum Fails {
     TooLong,
 }
 
-/// Serves metrics until it is dropped, over TLS and to those alone whom the guard lets in.
+/// Serves metrics until it is dropped, over TLS and only to callers that the guard permits.
 pub(super) async fn serve_guarded(
     listener: TcpListener,
     report: Arc<Report>,
@@ -247,7 +247,7 @@ mod tests {
         writers[0].apply(crate::cache::Delta::Absent);
         advance(Duration::from_secs(100)).await;
         leadership.gate.open_until(tokio::time::Instant::now() + Duration::from_secs(10));
-        let absent = "[+]watch configmaps in a ok: not installed, waited for";
+        let absent = "[+]watch configmaps in a ok: not installed, waiting for its CRD";
         check(200, [absent, nodes, "[+]leader-election ok: leading"]);
         report.stop.open();
         let (code, text) = report.readiness();

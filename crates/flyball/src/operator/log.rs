@@ -23,14 +23,14 @@ pub(super) enum Format {
 /// A layer that exports spans.
 pub(super) type SpanLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// Starts the log of this program, on standard error, and what takes its spans to elsewhere.
+/// Starts the log of this program, on standard error, and the export of its spans.
 pub(super) fn start(format: Format, verbose: u8, spans: Option<SpanLayer>) {
     let level = match verbose {
         0 => LevelFilter::INFO,
         1 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
-    // What the HTTP client says belongs to the second -v: whoever sent the request tells of its failure.
+    // Messages of the HTTP client are only logged with -vv: the sender of the request reports its failure.
     let quiet = if verbose < 2 { LevelFilter::OFF } else { level };
     let targets = ["hyper_util", "kube_client", "rustls", "tower"].map(|target| (target, quiet));
     let usual = Targets::new().with_default(level).with_targets(targets);
@@ -43,10 +43,10 @@ pub(super) fn start(format: Format, verbose: u8, spans: Option<SpanLayer>) {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let plain = set("NO_COLOR").is_some() || set("TERM").is_some_and(|term| term == "dumb");
     let colors = !plain && std::io::stderr().is_terminal();
-    // An operator that is embedded may have a log already.
+    // An embedded operator may have a log already.
     let _ = set_global_default(log(format, filter, colors, std::io::stderr, spans));
     if let Some(error) = wrong {
-        tracing::warn!(%error, "RUST_LOG cannot be read and is passed over");
+        tracing::warn!(%error, "ignoring the invalid RUST_LOG");
     }
 }
 
@@ -67,8 +67,8 @@ fn log(
     }
 }
 
-/// Writes one JSON object a line. The fields of the reconcile stand beside those of the event, where programs that
-/// search logs look for them.
+/// Writes one JSON object per line. The fields of the reconcile are at the same level as those of the event, where
+/// log search tools expect them.
 struct Json;
 
 impl<S> FormatEvent<S, JsonFields> for Json
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    /// Returns what a reconcile writes where only warnings are logged.
+    /// Returns the output of a reconcile with log level warn.
     fn written(format: Format) -> String {
         let (lines, filter) = (Lines::default(), "warn".parse().expect("a filter"));
         let writer = lines.clone();

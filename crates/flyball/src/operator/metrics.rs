@@ -1,4 +1,4 @@
-//! The metrics of an operator, put together from those of its parts.
+//! The metrics of an operator, assembled from those of its modules.
 
 use crate::cache::{CacheCollector, Caches};
 use crate::client::RequestMetrics;

@@ -1,6 +1,6 @@
 //! Export of spans to a collector: OTLP over HTTP.
 //!
-//! The environment says where to and how much, by the variables that all of OpenTelemetry goes by: see
+//! The environment variables of OpenTelemetry configure the destination and the amount: see
 //! <https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>.
 
 use super::log::SpanLayer;
@@ -21,7 +21,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 
-/// The longest answer of a collector that is read.
+/// Size limit of a collector's response.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 /// Sends spans to a collector until it is [ended](Self::end).
@@ -53,7 +53,8 @@ impl Export {
         Ok(Self(provider.with_resource(resource.build()).build()))
     }
 
-    /// Returns a layer with all spans of this crate, whatever the log level, and those of other crates from `info` on.
+    /// Returns a layer with all spans of this crate, independent of the log level, and those of other crates from
+    /// `info` on.
     pub(super) fn layer(&self) -> SpanLayer {
         let told = Targets::new().with_default(LevelFilter::INFO).with_target("flyball", LevelFilter::DEBUG);
         let layer = tracing_opentelemetry::layer().with_tracer(self.0.tracer("flyball"));
@@ -62,7 +63,7 @@ impl Export {
 
     /// Sends the remaining spans. Waits at most five seconds for the collector.
     pub(super) fn end(self, runtime: &Runtime) {
-        // Whoever waits would hold up the sending, were it done on the runtime's only thread.
+        // A blocking wait on the runtime's only thread would prevent the export.
         let shut_down = runtime.spawn_blocking(move || self.0.shutdown());
         if let Ok(Err(error)) = runtime.block_on(shut_down) {
             tracing::warn!(%error, "spans were lost");
@@ -70,7 +71,7 @@ impl Export {
     }
 }
 
-/// Sends HTTP requests from whatever thread, on the operator's runtime.
+/// Sends HTTP requests from any thread, on the operator's runtime.
 struct Sender {
     client: Client,
     runtime: Handle,

@@ -75,7 +75,7 @@ impl Operator {
 
     async fn start_all(mut self, endpoint: Endpoint) -> Result<Running, RunError> {
         self.set_up()?;
-        // A simulation calls webhooks by a handle that it took before.
+        // A simulation calls webhooks through a handle that it obtained before.
         let called_within = Arc::strong_count(&self.webhook_live) > 1;
         let (installed, webhooks) = (self.installed_name().to_owned(), self.webhooks());
         let Self { name, controllers, plans, webhooks: declared_webhooks, webhook_live, rng, election, tasks, .. } =
@@ -88,13 +88,13 @@ impl Operator {
         let mut metrics = Metrics::new(self.host);
         let mut running = Running::default();
 
-        // Listeners. An address in use ends the operator before anything starts.
+        // Listeners. An address in use is an error before anything starts.
         let metrics_listener = listen(self.metrics_server.address).await?;
         let health_listener = listen(self.health_server.address).await?;
         let webhook_listener = listen(self.webhook_server.address.filter(|_| !declared_webhooks.is_empty())).await?;
 
         if !declared_webhooks.is_empty() && webhook_listener.is_none() && !called_within {
-            tracing::warn!("webhooks are declared and not served: WebhookServer::address is not set");
+            tracing::warn!("webhooks are not served: WebhookServer::address is not set");
         }
 
         // Leader election: one replica writes.
@@ -109,7 +109,7 @@ impl Operator {
         let gated_client = leadership.as_ref().map(|leadership| client(Some(leadership.gate.clone())));
         let client = client(None);
 
-        // Caches, and the writers that their watches fill them through.
+        // Caches, and the writers that their watches use.
         let types = controllers.iter().flat_map(|controller| controller.types.clone());
         let planned = Caches::planned(types, &plans, &self.namespaces);
         let (caches, mut writers) = planned.map_err(|wrong| RunError::Cache { kind: wrong.kind, why: wrong.why })?;
@@ -130,7 +130,7 @@ impl Operator {
         self.custom_metrics.into_iter().for_each(|register| metrics.register(register));
         let metrics = Arc::new(metrics);
 
-        // Environments of controllers and tasks: on every replica, and on the one that leads.
+        // Environments of controllers and tasks: for every replica, and for the leader.
         let everywhere = Arc::new(Environment {
             name: name.clone(),
             manager: manager.clone(),
@@ -199,7 +199,7 @@ impl Operator {
             running.lease = leadership.lease.to_string();
         }
 
-        // Webhooks. The cell of the live ones is empty: an operator runs once.
+        // Webhooks. The cell is empty: an operator runs once.
         let live = Live { caches: caches.clone(), metrics: metrics.webhooks.clone(), panics: panics.clone() };
         let _ = webhook_live.set(live);
         let serving = webhook_listener.is_some().then(Arc::<Serving>::default);
@@ -246,7 +246,7 @@ impl Operator {
             running.others.spawn(health::serve(listener, Pages::Health, report));
         }
 
-        // What sends events, and what probes the API server while its watches are quiet.
+        // Senders of events, and probes of the API server while its watches are quiet.
         for (recorder, env) in running.recorders.iter().zip([everywhere, leading]) {
             let recorder = recorder.clone();
             running.events.spawn(async move { recorder.run(env.client.kube()).await });
@@ -258,7 +258,7 @@ impl Operator {
         Ok(running)
     }
 
-    /// Validates the declarations, and makes deferred reconcilers.
+    /// Validates the declarations, and creates deferred reconcilers.
     pub(super) fn set_up(&mut self) -> Result<(), RunError> {
         let wrong = names::qualified_name(&self.name);
         if !wrong.is_empty() {
@@ -273,8 +273,7 @@ impl Operator {
         if let Some(election) = &self.election {
             let lease = election.lease.as_deref().unwrap_or(self.installed_name());
             let wrong = names::dns_subdomain(lease);
-            let wrong =
-                (!wrong.is_empty()).then(|| format!("{lease:?} cannot be the name of a lease: {}", wrong.join("; ")));
+            let wrong = (!wrong.is_empty()).then(|| format!("invalid name {lease:?} of a lease: {}", wrong.join("; ")));
             if let Some(why) = wrong.or(election.mistake().map(Into::into)) {
                 return Err(RunError::LeaderElection { why });
             }
@@ -298,7 +297,7 @@ impl Operator {
             if let Some(controller) = self.controllers.iter().find(|controller| controller.does_replace(&plan.kind)) {
                 let name = &controller.name;
                 let why =
-                    format!("controller {name} replaces its objects, which would lose the fields that are not kept");
+                    format!("controller {name} replaces its objects, which would drop the fields that are not cached");
                 return Err(RunError::Cache { kind: plan.kind.to_string(), why });
             }
         }

@@ -15,12 +15,12 @@ use tower::BoxError;
 /// Time for each step of the shutdown after all reconciles have ended.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The tasks of a running operator. Dropping it ends all of them at once.
+/// The tasks of a running operator. Dropping it cancels all of them.
 #[derive(Default)]
 pub(super) struct Running {
     /// The workers of the controllers.
     pub(super) workers: JoinSet<()>,
-    /// The operator's own tasks, which have a name.
+    /// The operator's own tasks, with names.
     pub(super) tasks: JoinSet<(String, Result<(), BoxError>)>,
     /// The election of a leader, if there is one.
     pub(super) elections: JoinSet<Ended>,
@@ -28,24 +28,24 @@ pub(super) struct Running {
     pub(super) lease: String,
     /// The senders of events.
     pub(super) events: JoinSet<()>,
-    /// Tasks that run until the end: watches, pages, webhooks.
+    /// Tasks that run until the end: watches, health and metrics servers, webhooks.
     pub(super) others: JoinSet<()>,
     pub(super) queues: Vec<Arc<Queue>>,
     pub(super) recorders: Vec<Arc<Recorder>>,
-    /// Opens when the operator is to end.
+    /// Opens when the operator shuts down.
     pub(super) stop: Arc<Latch>,
-    /// Opens when nothing acts any more, so that another replica may lead.
+    /// Opens when all work has ended, so that another replica may lead.
     pub(super) release: Arc<Latch>,
 }
 
 impl Running {
-    /// Waits until something fails without which the operator cannot go on.
+    /// Waits until a task fails that the operator depends on.
     pub(super) async fn failed(&mut self) -> RunError {
         let panicked = |ended: Result<(), _>| ended.err().map(RunError::Stopped);
         loop {
             let error = tokio::select! {
                 biased;
-                // These end by a panic only: the others would go on half blind.
+                // These only end by a panic: without them, the others would work on stale data.
                 Some(ended) = self.others.join_next() => panicked(ended),
                 Some(ended) = self.workers.join_next() => panicked(ended),
                 Some(ended) = self.elections.join_next() => match ended {
@@ -66,7 +66,7 @@ impl Running {
         }
     }
 
-    /// Ends everything at once, since another replica may lead: what says so has a moment to be sent.
+    /// Cancels everything, since another replica may lead; pending events have a short time to be sent.
     pub(super) async fn end_at_once(mut self) {
         self.workers.abort_all();
         self.tasks.abort_all();
@@ -75,7 +75,7 @@ impl Running {
         let _ = timeout(STOP_TIMEOUT / 4, sent).await;
     }
 
-    /// Ends everything in order. What takes longer than `grace` is cut off.
+    /// Shuts down in order. Tasks that exceed `grace` are canceled.
     pub(super) async fn end(mut self, grace: Duration) {
         self.stop.open();
         self.queues.iter().for_each(|queue| queue.close());
@@ -84,11 +84,11 @@ impl Running {
             while workers.join_next().await.is_some() {}
             while let Some(ended) = tasks.join_next().await {
                 if let Ok((task, Err(error))) = ended {
-                    tracing::warn!(task, error, "task failed while it was told to stop");
+                    tracing::warn!(task, error, "task failed during shutdown");
                 }
             }
         };
-        // Meanwhile the lease is renewed. Who loses it has no time left.
+        // Meanwhile the lease is renewed. If it is lost, the shutdown is immediate.
         let drained = tokio::select! {
             biased;
             Some(_) = self.elections.join_next() => false,
@@ -97,7 +97,11 @@ impl Running {
         let mut idle = true;
         if !drained {
             let (workers, tasks) = (&mut self.workers, &mut self.tasks);
-            tracing::warn!(reconciles = workers.len(), tasks = tasks.len(), "not ended in time, and cut off");
+            tracing::warn!(
+                reconciles = workers.len(),
+                tasks = tasks.len(),
+                "shutdown grace period exceeded, canceling"
+            );
             workers.abort_all();
             tasks.abort_all();
             let ended = async {
@@ -107,10 +111,10 @@ impl Running {
             idle = timeout(STOP_TIMEOUT, ended).await.is_ok();
         }
         self.recorders.iter().for_each(|recorder| recorder.close());
-        // Events are worth a moment, not more.
+        // Events only get a short time.
         let sent = async { while self.events.join_next().await.is_some() {} };
         let _ = timeout(2 * STOP_TIMEOUT, sent).await;
-        // What cannot be stopped may still act, for as long as the lease says.
+        // Tasks that cannot be canceled may still act, until the lease expires.
         if idle {
             self.release.open();
             let _ = timeout(2 * STOP_TIMEOUT, self.elections.join_next()).await;

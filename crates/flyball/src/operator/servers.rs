@@ -25,8 +25,8 @@ pub struct MetricsServer {
     #[doc(alias = "BindAddress")]
     pub address: Option<SocketAddr>,
     /// Serves metrics over TLS, to callers with a token of a user who may `get` the URL `/metrics` in the cluster. A
-    /// caller without a valid token gets 401, one without the permission 403, and 500 while the API server cannot be
-    /// asked. Permissions are cached for a minute.
+    /// caller without a valid token gets 401, one without the permission 403, and 500 if the review fails.
+    /// Permissions are cached for a minute.
     ///
     /// The [manifests](crate::Operator::manifests) then contain a ClusterRole for readers, whose name ends in
     /// `-metrics-reader`, and the [rules](crate::Operator::rules) allow the reviews of tokens and permissions.

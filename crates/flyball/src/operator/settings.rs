@@ -1,8 +1,8 @@
 //! Options from environment variables and from a file.
 //!
-//! Each option has one name, whichever way it is given: `--metrics-addr`, `FLYBALL_METRICS_ADDR`, `metrics-addr:` in
-//! the file. What is found becomes the option's default, so that the command line goes first. `--help` does not show
-//! it: it may be a secret.
+//! Each option has the same name everywhere: `--metrics-addr`, `FLYBALL_METRICS_ADDR`, `metrics-addr:` in the file.
+//! Values found become the option's default, so that the command line takes precedence. `--help` does not show them,
+//! since they may be secret.
 
 use clap::{Arg, ArgAction, Command};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The option that names the file.
+/// The option with the path of the file.
 const FILE_OPTION: &str = "config";
 /// Prefix of the environment variables.
 const VARIABLE_PREFIX: &str = "FLYBALL_";
@@ -24,15 +24,15 @@ pub(super) enum Error {
     Setting { key: String, origin: String, why: String },
 }
 
-/// Sets the defaults of options from a file and from environment variables; of two the variable is
-/// taken. A variable that is empty is as good as none.
+/// Sets the defaults of options from a file and from environment variables, which take precedence. An empty variable
+/// counts as unset.
 pub(super) fn settle(
     command: Command,
     arguments: &[OsString],
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Command, Error> {
     let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
-    // Whatever else is wrong with the command line is told later.
+    // Other errors of the command line are reported later.
     let named = command.clone().ignore_errors(true).try_get_matches_from(arguments).ok();
     let named = named.and_then(|matches| matches.try_get_one::<PathBuf>(FILE_OPTION).ok().flatten().cloned());
     let path = named.or_else(|| variable(&variable_of(FILE_OPTION)).map(PathBuf::from));
@@ -53,7 +53,7 @@ pub(super) fn settle(
         found.insert(key, value);
     }
     if let Some((key, _)) = file.into_iter().next() {
-        return Err(Error::Setting { key, origin, why: "there is no such option; --help names them".into() });
+        return Err(Error::Setting { key, origin, why: "unknown option; see --help".into() });
     }
     Ok(command.mut_args(|arg| match arg.get_long().and_then(|key| found.remove(key)) {
         // Settings live as long as the process.
@@ -79,13 +79,13 @@ fn read(path: &Path) -> Result<BTreeMap<String, Value>, Error> {
     serde_saphyr::from_str(&text).map_err(|error| wrong(error.to_string()))
 }
 
-/// Writes a value of the file as it would stand on the command line.
+/// Formats a value of the file as on the command line.
 fn text(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
         Value::Bool(_) | Value::Number(_) => Ok(value.to_string()),
         Value::Array(values) => values.iter().map(text).collect::<Result<Vec<_>, _>>().map(|texts| texts.join(",")),
-        Value::Null | Value::Object(_) => Err("give a text, a number, true or false, or a list of them".into()),
+        Value::Null | Value::Object(_) => Err("expected a string, a number, true or false, or a list of them".into()),
     }
 }
 
@@ -93,9 +93,9 @@ fn text(value: &Value) -> Result<String, String> {
 fn check(arg: &Arg, key: &str, value: &str) -> Result<(), String> {
     match arg.get_action() {
         ArgAction::SetTrue | ArgAction::SetFalse => {
-            value.parse::<bool>().map(drop).map_err(|_| "give true or false".into())
+            value.parse::<bool>().map(drop).map_err(|_| "expected true or false".into())
         }
-        ArgAction::Count => value.parse::<u8>().map(drop).map_err(|_| "give a number from 0 to 255".into()),
+        ArgAction::Count => value.parse::<u8>().map(drop).map_err(|_| "expected a number from 0 to 255".into()),
         _ => {
             let alone = Command::new("check").arg(arg.clone().required(false));
             let parsed = alone.try_get_matches_from(["check".to_owned(), format!("--{key}={value}")]);
@@ -182,11 +182,11 @@ mod tests {
             "port in the environment (FLYBALL_PORT): invalid value 'x' for '--port",
         );
         check(&[], "port: 70000", "port in FILE_OPTION: invalid value '70000' for '--port");
-        check(&[], "ports: 1", "ports in FILE_OPTION: there is no such option");
-        check(&[], "config: a", "config in FILE_OPTION: there is no such option");
-        check(&[], "token: {a: b}", "token in FILE_OPTION: give a text");
-        check(&[], "quick: 7", "quick in FILE_OPTION: give true or false");
-        check(&[("FLYBALL_VERBOSE", "much")], "", "verbose in the environment (FLYBALL_VERBOSE): give a number");
+        check(&[], "ports: 1", "ports in FILE_OPTION: unknown option");
+        check(&[], "config: a", "config in FILE_OPTION: unknown option");
+        check(&[], "token: {a: b}", "token in FILE_OPTION: expected a string");
+        check(&[], "quick: 7", "quick in FILE_OPTION: expected true or false");
+        check(&[("FLYBALL_VERBOSE", "much")], "", "verbose in the environment (FLYBALL_VERBOSE): expected a number");
         check(&[], "[a]", "cannot read the configuration FILE_OPTION");
         check(&[], "port: 1\nport: 2", "cannot read the configuration FILE_OPTION");
     }

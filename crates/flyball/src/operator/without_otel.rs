@@ -1,10 +1,10 @@
-//! Stand-in for the export of spans in a program without the feature `otel`.
+//! Replacement for the export of spans without the feature `otel`.
 
 use super::log::SpanLayer;
 use tokio::runtime::{Handle, Runtime};
 use tower::BoxError;
 
-/// There is none.
+/// Never constructed without the feature.
 pub(super) enum Export {}
 
 impl Export {

@@ -15,7 +15,7 @@ impl Declaration {
         let mut manifests = Vec::new();
         if !self.mutations.is_empty() {
             let mutations: Vec<Value> = self.mutations.iter().map(Mutation::manifest).collect();
-            // A webhook may change what a default depends on.
+            // A webhook may change fields that a default depends on.
             let spec = self.spec(json!({"mutations": mutations, "reinvocationPolicy": "IfNeeded"}));
             manifests.push(object("MutatingAdmissionPolicy", spec));
             manifests.push(object("MutatingAdmissionPolicyBinding", json!({"policyName": name})));
@@ -28,7 +28,7 @@ impl Declaration {
         manifests
     }
 
-    /// Adds to a `spec` what policies of both sorts say.
+    /// Adds the common fields of both kinds of policies to a `spec`.
     fn spec(&self, mut spec: Value) -> Value {
         let (name, expression) = NOT_BEING_DELETED;
         let mut conditions = vec![json!({"name": name, "expression": expression})];
@@ -46,7 +46,7 @@ impl Declaration {
 impl Mutation {
     fn manifest(&self) -> Value {
         match self {
-            // Not as an apply configuration, which cannot set fields within what is atomic, such as most lists of
+            // Not as an apply configuration, which cannot set fields within atomic values, such as most lists of
             // custom resources.
             Self::Default { path, value } => {
                 json!({"patchType": "JSONPatch", "jsonPatch": {"expression": default(&segments(path), value)}})
@@ -63,7 +63,7 @@ fn segments(path: &str) -> Vec<&str> {
     let mut segments = Vec::new();
     for (at, part) in path.split(']').enumerate() {
         let (names, key) = part.split_once('[').map_or((part, None), |(names, key)| (names, Some(key)));
-        // What follows a key begins with a point, or there is nothing.
+        // After a key comes a dot or the end.
         let names = if at > 0 { names.strip_prefix('.').unwrap_or(names) } else { names };
         segments.extend(names.split('.').filter(|name| !name.is_empty()));
         segments.extend(key);
@@ -71,9 +71,9 @@ fn segments(path: &str) -> Vec<&str> {
     segments
 }
 
-/// Writes an expression that makes a JSON patch, which sets a field unless it is there.
+/// Builds an expression for a JSON patch that sets a missing field.
 fn default(path: &[&str], value: &str) -> String {
-    // JSON's way to write a text is one of CEL's.
+    // A JSON string is a valid CEL string.
     let text = |text: &str| Value::from(text).to_string();
     let (mut field, mut pointer, mut steps) = ("object".to_owned(), String::new(), Vec::new());
     for segment in path {

@@ -1,8 +1,8 @@
 //! `NO_PROXY`: addresses that are connected to without a proxy, as Go's `httpproxy` package reads them.
 //!
-//! Entries are separated by commas. `*` is every address; an IP address or a range in CIDR notation is itself;
-//! `example.com` is the host and everything below it; `.example.com` and `*.example.com` are everything below it. All
-//! but ranges may end in a port. An entry that is none of these excludes nothing and spoils no other.
+//! Entries are separated by commas. `*` matches every address; an IP address or a range in CIDR notation matches
+//! itself; `example.com` matches the host and its subdomains; `.example.com` and `*.example.com` match the
+//! subdomains. All but ranges may have a port. Other entries match nothing and do not affect the rest.
 
 use std::net::IpAddr;
 
@@ -26,7 +26,7 @@ enum Entry {
         address: IpAddr,
         port: Option<u16>,
     },
-    /// A suffix that begins with a dot.
+    /// A suffix that starts with a dot.
     Domain {
         suffix: String,
         with_itself: bool,
@@ -41,7 +41,7 @@ impl Default for Exclusions {
 }
 
 impl Exclusions {
-    /// Excludes no address at all.
+    /// Excludes no address.
     pub(super) fn none() -> Self {
         Self { entries: Vec::new(), loopback: false }
     }
@@ -74,12 +74,12 @@ impl Entry {
             let (bits, is_v4) = bits(address.parse().ok()?);
             let width = if is_v4 { 32 } else { 128 };
             let length = length.parse::<u32>().ok().filter(|length| *length <= width)?;
-            // An IPv4 address is the low end of its bits.
+            // An IPv4 address has the low bits.
             let mask = u128::MAX.checked_shl(width - length).unwrap_or(0);
             return Some(Self::Range { network: bits & mask, mask, is_v4 });
         }
         let (host, port) = match text.rsplit_once(':') {
-            // The colons of an IPv6 address without brackets are its own.
+            // The colons of an IPv6 address without brackets are not a port separator.
             Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port.parse().ok()?)),
             _ => (text, None),
         };
@@ -160,7 +160,7 @@ mod tests {
             ("", "127.0.0.53", 443, true),
             ("", "[::1]", 443, true),
             ("", "localhost.example.com", 443, false),
-            // Entries that are none.
+            // Invalid entries.
             ("10.0.0.0/33,:443,10.0.0.0/x,a:b:c", "10.0.0.1", 443, false),
             ("10.0.0.0/33,example.com", "example.com", 443, true),
         ] {

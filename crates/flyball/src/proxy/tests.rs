@@ -40,13 +40,10 @@ fn the_environment_chooses_the_proxy_of_each_address() {
 #[test]
 fn a_proxy_that_cannot_be_used_is_named_with_its_variable() {
     for (value, words) in [
-        (
-            "socks5://u:secret@p:1",
-            "HTTPS_PROXY names the proxy \"socks5://p:1\", and only proxies that speak plain HTTP",
-        ),
-        ("https://p:1", "HTTPS_PROXY names the proxy \"https://p:1\""),
-        ("http://u:secret@", "which is not a URL: name it like http://proxy.example.com:3128"),
-        ("http://a b", "which is not a URL"),
+        ("socks5://u:secret@p:1", "HTTPS_PROXY: invalid proxy \"socks5://p:1\": only plain HTTP proxies"),
+        ("https://p:1", "HTTPS_PROXY: invalid proxy \"https://p:1\""),
+        ("http://u:secret@", "not a URL: use a URL such as http://proxy.example.com:3128"),
+        ("http://a b", "not a URL"),
     ] {
         let error = chosen(&[("HTTPS_PROXY", value)], "https://example.com").unwrap_err();
         assert!(error.contains(words) && !error.contains("secret"), "{error}");
@@ -67,7 +64,7 @@ async fn the_other_end_of_a_silent_connection_is_probed() {
     let port = listener.local_addr().unwrap().port();
     let url: Uri = format!("http://127.0.0.1:{port}/").parse().unwrap();
     let _connection = Connector::new(Proxies::default()).call(url).await.unwrap();
-    // What the kernel knows of each socket: behind the address of its other end a timer, and when it is due.
+    // The kernel's state of each socket: after the peer's address a timer, and its remaining time.
     let sockets = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
     let mut sockets = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let socket = sockets.find(|fields| fields[2].ends_with(&format!(":{port:04X}"))).unwrap();

@@ -1,10 +1,10 @@
 //! The own-write barrier: writes of a controller that its caches have not observed yet.
 //!
-//! A reconcile on a cache older than its own last write would decide on a past state: create the same child twice, or
-//! undo its own change ([KEP-5647](https://kep.k8s.io/5647)). So each write is recorded with the resource version that
-//! the API server returned, and its key is held until the cache has reached that version.
+//! A reconcile with a cache older than its own last write would act on a past state: create the same child twice, or
+//! revert its own change ([KEP-5647](https://kep.k8s.io/5647)). So each write is recorded with the resource version
+//! that the API server returned, and its key is held until the cache has reached that version.
 //!
-//! The same records identify echoes: the event of a write does not trigger the key that made the write.
+//! The same records identify echoes: the event of a write does not trigger the key of the writer.
 
 use crate::cache::StoreId;
 use flyball_core::ObjectKey;
@@ -15,11 +15,11 @@ use tokio::time::Instant;
 /// One write of a reconcile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
-    /// The cache in which it will be seen.
+    /// The cache that will observe it.
     pub(crate) store: StoreId,
     /// The object written.
     pub(crate) object: ObjectKey,
-    /// The resource version that the cache had when the request was sent, 0 if it had none.
+    /// The resource version in the cache when the request was sent, 0 if it had none.
     pub(crate) before: u64,
     /// The result of the write.
     pub(crate) effect: Effect,
@@ -28,11 +28,11 @@ pub(crate) struct Write {
 /// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// The object has this resource version now.
+    /// The object has this resource version.
     Version(u64),
     /// The object with this UID was deleted, or is being deleted.
     Deleted(String),
-    /// No answer came: the write may have happened, or may still happen.
+    /// There was no response: the write may have been processed, or may be processed later.
     Unknown,
 }
 
@@ -52,17 +52,17 @@ impl StaleReads {
     }
 }
 
-/// One change that a cache tells of, as far as an echo is recognised by it.
+/// A change in a cache, with the data that identifies an echo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trigger {
     pub(crate) store: StoreId,
     pub(crate) object: ObjectKey,
-    /// The resource version that the cache had before, 0 if it had none.
+    /// The previous resource version in the cache, 0 if it had none.
     pub(crate) before: u64,
     pub(crate) version: u64,
 }
 
-/// The writes of one controller that its caches have not shown yet, by the key that made them.
+/// The writes of one controller that its caches have not observed yet, by key.
 #[derive(Debug)]
 pub(crate) struct Barrier {
     timeout: Duration,
@@ -80,8 +80,8 @@ struct Pending {
     deadline: Instant,
 }
 
-/// Writes per key beyond which only the newest version in each cache is remembered: the echoes of the others
-/// then cause a reconcile.
+/// Limit of writes per key; beyond it, only the newest version in each cache is stored, so that the echoes of the
+/// others cause a reconcile.
 const MAX_WRITES_PER_KEY: usize = 1000;
 
 impl Barrier {
@@ -97,8 +97,8 @@ impl Barrier {
         }
     }
 
-    /// Records the writes of a reconcile, and returns true if its key has to be held. `is_gone` returns true if a
-    /// cache shows an object as gone or going.
+    /// Records the writes of a reconcile, and returns true if its key must be held. `is_gone` returns true if a cache
+    /// shows an object as deleted or being deleted.
     pub(crate) fn wrote(
         &mut self,
         key: &ObjectKey,
@@ -115,7 +115,7 @@ impl Barrier {
             Effect::Version(version) => version <= self.seen.get(&write.store).copied().unwrap_or_default(),
             Effect::Deleted(_) | Effect::Unknown => false,
         });
-        // A cache that has not shown yet how the object came says nothing by not having it.
+        // Before a cache has observed the creation, the absence of an object has no meaning.
         let to_come: BTreeSet<(StoreId, ObjectKey)> = pending
             .iter()
             .filter(|write| matches!(write.effect, Effect::Version(_)))
@@ -131,14 +131,14 @@ impl Barrier {
             keep_newest(&mut pending);
         }
         let held = holds(&pending);
-        // What may have happened unseen is looked up by the next reconcile itself, which need not wait for that.
+        // The next reconcile reads uncertain objects from the API server, so it need not wait for the cache.
         let deadline = if held { now + self.timeout } else { now };
         self.put(key, pending, deadline);
         held
     }
 
-    /// Returns what this key may not rely on yet, and hands over the writes whose effect is unknown: whoever asks
-    /// finds out, or brings them back by [`wrote`](Self::wrote).
+    /// Returns the caches and objects that this key may not read from memory, and hands over the writes with unknown
+    /// effect: the caller determines their effect, or returns them with [`wrote`](Self::wrote).
     pub(crate) fn stale_reads(&mut self, key: &ObjectKey) -> StaleReads {
         let Some(deadline) = self.keys.get(key).map(|pending| pending.deadline) else { return StaleReads::default() };
         let (unknown, writes): (Vec<_>, Vec<_>) =
@@ -148,12 +148,12 @@ impl Barrier {
         StaleReads { stores, unknown }
     }
 
-    /// Returns true if a change is the echo of a write of this key that is noted, or of one of `running`.
+    /// Returns true if a change is the echo of a recorded write of this key, or of one of `running`.
     pub(crate) fn is_echo(&self, key: &ObjectKey, trigger: &Trigger, running: &[Write]) -> bool {
         let noted = self.keys.get(key).map_or(&[][..], |pending| &pending.writes);
         let own = || noted.iter().chain(running).filter(|w| w.store == trigger.store && w.object == trigger.object);
-        // A change between the object that the reconcile knew and its write has an event of its own; nothing hides
-        // behind this one only if it follows on what was known, or on another write of the same key.
+        // A change between the object that the reconcile read and its write has its own event; this event is an echo
+        // only if it directly follows the known version, or another write of the same key.
         own().any(|write| write.effect == Effect::Version(trigger.version))
             && own().any(|write| write.before == trigger.before || write.effect == Effect::Version(trigger.before))
     }
@@ -178,15 +178,15 @@ impl Barrier {
     }
 
     /// Handles that a list replaced a cache as of this revision; `is_gone` returns true for deleted objects.
-    /// Returns the keys that wrote something of which the list may show less than happened, and those that need
-    /// not wait any longer.
+    /// Returns the keys whose written objects may have changed without an event, and those that need not wait any
+    /// longer.
     pub(crate) fn listed(
         &mut self,
         store: StoreId,
         revision: u64,
         is_gone: impl Fn(&ObjectKey, &str) -> bool,
     ) -> (BTreeSet<ObjectKey>, Vec<ObjectKey>) {
-        // A cluster that was restored from a backup goes on from an earlier revision.
+        // A cluster restored from a backup continues at an earlier revision.
         self.seen.insert(store, revision);
         let versions = self.by_version.iter().filter(|(s, ..)| *s == store).map(|(.., key)| key);
         let objects = self.by_object.iter().filter(|(s, ..)| *s == store).map(|(.., key)| key);
@@ -214,12 +214,12 @@ impl Barrier {
         keys.into_iter().filter_map(|key| self.settle(&key, done)).collect()
     }
 
-    /// Returns the time at which the next key has waited long enough.
+    /// Returns the time at which the next key times out.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    /// Returns the keys that have waited long enough; their writes stay noted until they are seen.
+    /// Returns the keys that timed out; their writes stay recorded until they are observed.
     pub(crate) fn overdue(&mut self, now: Instant) -> Vec<ObjectKey> {
         let mut overdue = Vec::new();
         while self.deadlines.first().is_some_and(|(at, _)| *at <= now) {
@@ -272,7 +272,7 @@ impl Barrier {
     }
 }
 
-/// Drops the writes that are `done`. The next one to the same object then follows on what the cache shows now.
+/// Drops the writes that are `done`. The next write to the same object then follows the current version in the cache.
 fn drop_done(writes: &mut Vec<Write>, done: impl Fn(&Write) -> bool) {
     let mut shown: BTreeMap<(StoreId, ObjectKey), u64> = BTreeMap::new();
     writes.retain(|write| {
@@ -290,12 +290,12 @@ fn drop_done(writes: &mut Vec<Write>, done: impl Fn(&Write) -> bool) {
     }
 }
 
-/// Returns true if one of these writes will show in a cache for certain.
+/// Returns true if one of these writes will certainly be observed in a cache.
 fn holds(writes: &[Write]) -> bool {
     writes.iter().any(|write| write.effect != Effect::Unknown)
 }
 
-/// Drops the versions that a cache has seen once it has seen the newest of them.
+/// Drops the versions of a cache once it has observed the newest of them.
 fn keep_newest(writes: &mut Vec<Write>) {
     let mut newest: BTreeMap<StoreId, u64> = BTreeMap::new();
     for write in writes.iter() {
@@ -330,7 +330,7 @@ mod tests {
         (Barrier::new(Duration::from_secs(10)), Instant::now())
     }
 
-    /// The caches show every object.
+    /// The caches contain every object.
     fn there(_: StoreId, _: &ObjectKey, _: &str) -> bool {
         false
     }
@@ -365,7 +365,7 @@ mod tests {
         assert!(!barrier.is_echo(&key("a"), &trigger(1, "x", 1, 5), &[]));
         assert!(!barrier.is_echo(&key("b"), &trigger(0, "x", 1, 5), &[]));
         assert!(barrier.is_echo(&key("b"), &trigger(0, "x", 1, 5), &[write(0, "x", 1, 5)]));
-        // The chain holds when its first link was seen.
+        // The chain is valid because its first link was observed.
         barrier.observed(0, 5);
         assert!(barrier.is_echo(&key("a"), &trigger(0, "x", 5, 6), &[]));
     }
@@ -383,7 +383,7 @@ mod tests {
         assert!(barrier.deleted(0, &key("x"), "other").is_empty());
         assert!(barrier.deleted(0, &key("x"), "u1").is_empty());
         assert_eq!(barrier.deleted(0, &key("y"), "u2"), [key("a")]);
-        // Seen while the reconcile went on; unless the cache has not come to the object at all yet.
+        // Observed during the reconcile; unless the cache does not have the object yet.
         assert!(!barrier.wrote(&key("a"), vec![delete("x", "u1")], now, |_, _, uid| uid == "u1"));
         assert!(barrier.wrote(&key("a"), vec![write(0, "x", 0, 5), delete("x", "u1")], now, |_, _, _| true));
     }
@@ -397,7 +397,7 @@ mod tests {
         assert_eq!(barrier.overdue(now + Duration::from_secs(10)), [key("a")]);
         let first = StaleReads { stores: [0].into(), ..StaleReads::default() };
         assert_eq!(barrier.stale_reads(&key("a")), first);
-        // What was written stays noted until it is seen.
+        // Writes stay recorded until they are observed.
         assert_eq!(barrier.stale_reads(&key("a")), first);
         barrier.observed(0, 5);
         assert_eq!(barrier.stale_reads(&key("a")), StaleReads::default());

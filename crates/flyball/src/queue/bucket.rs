@@ -3,7 +3,7 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The longest delay, which is as good as never.
+/// The maximum delay, practically infinite.
 pub(super) const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The rate limit of all retries of one controller, after failures and [`Action::requeue`](crate::Action::requeue):
@@ -41,11 +41,11 @@ impl Default for RetryRate {
     }
 }
 
-/// The tokens that are left.
+/// The token bucket.
 #[derive(Debug)]
 pub(super) struct Bucket {
     every: Duration,
-    /// Time by which `full_at` may lie ahead while there is a token.
+    /// Maximum of `full_at` in the future while there is a token.
     slack: Duration,
     /// Time at which the bucket will be full without further acquisitions; `None` before the first one.
     full_at: Option<Instant>,
@@ -87,7 +87,7 @@ mod tests {
         ) {
             let mut bucket = Bucket::new(RetryRate { interval: Duration::from_millis(every), burst });
             let (mut now, burst) = (Instant::now(), u64::from(burst.max(1)));
-            // The model: tokens in parts, so many to a token as there are milliseconds to one.
+            // The model: tokens in parts, where one part is the token's share of one millisecond.
             let mut parts = burst * every;
             for step in steps {
                 now += Duration::from_millis(step);

@@ -1,17 +1,17 @@
-//! A queue of keys in which namespaces take turns, so that many keys of one do not delay the few of another.
+//! A queue of keys with round-robin over namespaces, so that many keys of one do not delay the few of another.
 //!
 //! Within a namespace the order is first in, first out. A key can be removed from anywhere in constant time.
 
 use std::collections::VecDeque;
 
-/// Keys and namespaces by number; a key is in the line once at most.
+/// Keys and namespaces are numbers; a key is in the lane at most once.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    /// The neighbors of each key that is in the line.
+    /// The neighbors of each key in the lane.
     neighbors: Vec<Neighbors>,
     /// The keys of each namespace.
     queues: Vec<Queue>,
-    /// The namespaces whose turn comes, next one first. One whose keys all left loses its turn when it comes.
+    /// The namespaces in order of turns. A namespace whose keys were all removed is skipped.
     turns: VecDeque<u32>,
     len: usize,
 }
@@ -119,7 +119,7 @@ mod tests {
         fn a_namespace_waits_for_one_key_of_each_other(steps in prop::collection::vec((0..5u8, 0..40u32), 0..300)) {
             let (mut lane, namespace) = (Lane::default(), |key: u32| key % 4);
             let mut model: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-            // How often each namespace was served while another waited.
+            // Number of times that each namespace was served while another one waited.
             let mut passed: BTreeMap<(u32, u32), usize> = BTreeMap::new();
             for (step, key) in steps {
                 let queue = model.entry(namespace(key)).or_default();
@@ -143,7 +143,7 @@ mod tests {
                             for (waiting, _) in others {
                                 let times = passed.entry((*waiting, namespace(first))).or_default();
                                 *times += 1;
-                                prop_assert_eq!(*times, 1, "{} went again before {}", namespace(first), waiting);
+                                prop_assert_eq!(*times, 1, "{} was served again before {}", namespace(first), waiting);
                             }
                         }
                         None => prop_assert!(model.values().all(Vec::is_empty)),

@@ -1,6 +1,6 @@
 //! Metrics of queues, under the names of client-go's work queues.
 //!
-//! They change with every key, so they are not counted on the way but read from the queue at each scrape.
+//! They change with every key, so they are not counted on the fly but read from the queue at each scrape.
 
 use super::{Queue, QueueStats};
 use crate::metrics::encode_family;
@@ -31,12 +31,12 @@ impl Collector for QueueCollector {
         let counters: [(&str, &str, Read<u64>); 4] = [
             ("workqueue_adds", "Keys added", |f| f.adds),
             ("workqueue_retries", "Keys that wait for their backoff", |f| f.retries),
-            ("flyball_queue_echoes", "Changes passed over, as the key had made them itself", |f| f.echoes),
-            ("flyball_queue_overdue", "Keys that went on before a cache had shown their writes", |f| f.overdue),
+            ("flyball_queue_echoes", "Changes ignored because they were the key's own writes", |f| f.echoes),
+            ("flyball_queue_overdue", "Keys released before a cache observed their writes", |f| f.overdue),
         ];
         let gauges: [(&str, &str, Read<f64>); 5] = [
             ("workqueue_depth", "Keys that are ready", |f| f.depth as f64),
-            ("flyball_queue_throttled", "Keys that failed, and wait as too many others did", |f| f.throttled as f64),
+            ("flyball_queue_throttled", "Keys that failed and wait for the rate limit", |f| f.throttled as f64),
             ("workqueue_unfinished_work_seconds", "Time of all running keys", |f| f.unfinished.as_secs_f64()),
             ("workqueue_longest_running_processor_seconds", "Time of the longest running key", |f| {
                 f.longest.as_secs_f64()
@@ -54,7 +54,7 @@ impl Collector for QueueCollector {
             let controller = [("controller", each.controller.clone())];
             (controller, ConstGauge::new(f.running as f64 / each.workers.max(1) as f64))
         });
-        encode_family(&mut encoder, "flyball_saturation", "Workers that have a key, as part of all", saturation)?;
+        encode_family(&mut encoder, "flyball_saturation", "Fraction of workers that have a key", saturation)?;
         for (name, help, read) in gauges {
             let members = stats.iter().map(|(each, f)| (labels(each), ConstGauge::new(read(f))));
             encode_family(&mut encoder, name, help, members)?;

@@ -1,8 +1,8 @@
 //! The work queue as a plain structure, with time as an argument: decides which key is reconciled next.
 //!
-//! A key is in at most one lane, with at most one worker, and has at most one delay. A key that is added while a
-//! worker has it, or while it is held, is remembered once. So the queue is bounded by the number of objects: it keeps
-//! nothing for a key that is idle and did not fail.
+//! A key is in at most one lane, with at most one worker, and has at most one delay. If a key is added during its
+//! run, or while it is held, this is stored once. So the queue is bounded by the number of objects: nothing is stored
+//! for a key that is idle and did not fail.
 
 use super::bucket::MAX_DELAY;
 use super::bucket::{Bucket, RetryRate};
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 /// Priority of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Priority {
-    /// It failed, and waits for its turn among all that failed.
+    /// It failed, and waits for its turn among failed keys.
     Retry,
     /// Startup and resyncs, which are not urgent.
     Background,
@@ -28,25 +28,25 @@ pub(crate) enum Priority {
     Fresh,
 }
 
-/// One in so many keys is taken from the background even while there are fresh ones.
+/// One key in this number is taken from the background even if there are fresh ones.
 const BACKGROUND_SHARE: u32 = 16;
 
 /// The next step for a key after its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Nothing, until something changes.
+    /// No requeue until a change.
     Rest,
-    /// Once more after the backoff.
+    /// Requeue after the backoff.
     Retry,
-    /// Once more after this time.
+    /// Requeue after this time.
     After(Duration),
 }
 
-/// Names a key while it is in the queue.
+/// The number of a key while it is in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(u32);
 
-/// A hasher that is unpredictable for others and repeatable in simulations.
+/// A hasher that is unpredictable for attackers and reproducible in simulations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Salt(u64);
 
@@ -72,7 +72,7 @@ impl Hashed {
     }
 }
 
-/// A key that a worker got.
+/// A key taken by a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     pub(crate) ticket: Ticket,
@@ -91,11 +91,11 @@ pub(crate) struct State {
     salt: Salt,
     keys: Table<Slot>,
     namespaces: Table<Namespace>,
-    /// Keys that failed and whose backoff is over, but not yet their wait for the bucket.
+    /// Keys that failed and whose backoff is over, but which wait for the rate limit.
     retrying: Lane,
     background: Lane,
     fresh: Lane,
-    /// Fresh keys handed out since the last one of the background.
+    /// Fresh keys returned since the last background key.
     streak: u32,
     delayed: BTreeSet<(Instant, u64, Ticket)>,
     /// Sequence number of delays, so that equal ones keep their order.
@@ -104,22 +104,22 @@ pub(crate) struct State {
     pub(crate) retries: u64,
 }
 
-/// Everything about one key. A slot with nothing to tell is given to another key.
+/// The state of a key. A slot without state is reused for another key.
 #[derive(Debug)]
 struct Slot {
     key: ObjectKey,
     namespace: u32,
     place: Location,
-    /// Wanted once the worker gives it back, or once it is no longer held back.
+    /// Requeue when the worker returns it, or when it is released.
     again: Option<Priority>,
     held: bool,
     delay: Option<Delay>,
     failures: u32,
-    /// True if the run under way was started by the backoff, and not by a change.
+    /// True if the current run was triggered by the backoff, and not by a change.
     retried: bool,
 }
 
-/// A namespace of keys that are in the queue.
+/// A namespace with keys in the queue.
 #[derive(Debug)]
 struct Namespace {
     hash: u64,
@@ -138,7 +138,7 @@ enum Location {
     Nowhere,
     /// In a lane since this time.
     Lane(Priority, Instant),
-    /// In the hands of a worker since this time.
+    /// With a worker since this time.
     Worker(Instant),
 }
 
@@ -166,14 +166,14 @@ impl State {
         self.salt
     }
 
-    /// Wants a key to be reconciled as soon as may be.
+    /// Adds a key with high priority.
     pub(crate) fn add(&mut self, key: Hashed, priority: Priority, now: Instant) {
         self.adds += 1;
         let ticket = self.ticket(key);
         self.want(ticket, priority, now);
     }
 
-    /// Hands out the next key, if one is ready.
+    /// Returns the next key, if one is ready.
     pub(crate) fn next(&mut self, now: Instant) -> Option<Item> {
         self.wake(now);
         let background = self.fresh.is_empty() || self.streak >= BACKGROUND_SHARE - 1;
@@ -214,7 +214,7 @@ impl State {
                 self.delay(ticket, now + delay.min(MAX_DELAY), Priority::Background);
             }
             Next::Retry => {
-                // Runs that changes started do not count: ten changes in a second are no reason to wait for long.
+                // Runs triggered by changes do not count: ten changes in a second do not justify a long delay.
                 if slot.retried || slot.failures == 0 {
                     slot.failures = slot.failures.saturating_add(1);
                 }
@@ -277,12 +277,12 @@ impl State {
         !self.fresh.is_empty()
     }
 
-    /// Returns how many keys could be tried again if so many others had not failed as well.
+    /// Returns the number of keys that only wait for the rate limit.
     pub(crate) fn throttled(&self) -> usize {
         self.retrying.len()
     }
 
-    /// Returns the keys that workers have.
+    /// Returns the number of keys with workers.
     pub(crate) fn running_keys(&self) -> Vec<ObjectKey> {
         let running = self.keys.iter().filter(|slot| matches!(slot.place, Location::Worker(_)));
         running.map(|slot| slot.key.clone()).collect()
@@ -309,7 +309,7 @@ impl State {
             return ticket;
         }
         let Hashed { key, hash, of_namespace } = key;
-        // Two namespaces of one hash take turns as one.
+        // Two namespaces with the same hash share their turns.
         let known = self.namespaces.find(of_namespace, |namespace| namespace.hash == of_namespace);
         let new = || Namespace { hash: of_namespace, keys: 0 };
         let namespace = known.unwrap_or_else(|| self.namespaces.insert(of_namespace, new()));
@@ -327,7 +327,7 @@ impl State {
         Ticket(self.keys.insert(hash, slot))
     }
 
-    /// Frees the slot, unless there is something to remember.
+    /// Frees the slot if it has no state.
     fn forget_if_idle(&mut self, ticket: Ticket) {
         let slot = &self.keys[ticket.0];
         let idle = slot.place == Location::Nowhere && slot.again.is_none() && !slot.held && slot.delay.is_none();
@@ -394,7 +394,7 @@ impl State {
         }
     }
 
-    /// Readies the keys whose delay is over, as many of those that failed as the bucket allows.
+    /// Makes delayed keys ready; of failed ones, as many as the rate limit allows.
     pub(crate) fn wake(&mut self, now: Instant) {
         while let Some((at, _, ticket)) = self.delayed.first().copied().filter(|(at, ..)| *at <= now) {
             let wanted = self.keys[ticket.0].delay.map_or(Priority::Background, |delay| delay.wanted);
@@ -508,7 +508,7 @@ mod tests {
             }
             order
         };
-        assert_eq!(fail_all(&mut queue, now).len(), 1002, "what is wanted for the first time passes no bucket");
+        assert_eq!(fail_all(&mut queue, now).len(), 1002, "first attempts are not rate-limited");
         now += Duration::from_millis(5);
         let order = fail_all(&mut queue, now);
         assert_eq!(order.len(), 100);
@@ -520,7 +520,7 @@ mod tests {
             assert_eq!(fail_all(&mut queue, now).len(), 1);
         }
         queue.add_key(&ObjectKey::new(Some("many"), "999"), Priority::Fresh, now);
-        assert_eq!(fail_all(&mut queue, now), ["many/999"], "a change is not held back");
+        assert_eq!(fail_all(&mut queue, now), ["many/999"], "a change is not rate-limited");
     }
 
     #[test]
@@ -594,9 +594,9 @@ mod tests {
             let key = |k: u8| ObjectKey::new([None, Some("a"), Some("b")][usize::from(k % 3)], &k.to_string());
             let mut now = Instant::now();
             let mut model: BTreeMap<u8, Model> = (0..6).map(|key| (key, Model::default())).collect();
-            // What the bucket holds, in parts of a token.
+            // The tokens of the bucket, in parts.
             let mut parts = EVERY * BURST;
-            // At the end, everything held is released and everything delayed comes due.
+            // At the end, all held keys are released and all delays expire.
             let end = (0..6).map(Step::Release).chain([Step::Pass(2_000_000)]);
             let end = end.chain((0..6).flat_map(|_| [Step::Next, Step::Pass(EVERY)]));
             for step in steps.into_iter().chain(end) {
@@ -647,7 +647,7 @@ mod tests {
                         let key = model.get_mut(&k).unwrap();
                         let Some(ticket) = key.running.take() else { continue };
                         queue.done(ticket, Next::Retry, held, now);
-                        // How long is another test's business; here it has to be some time, and not for ever.
+                        // Another test checks the exact time; here it must be positive and finite.
                         let due = queue.keys[ticket.0].delay.unwrap().until;
                         prop_assert!(due > now && queue.next_delay(now) <= Some(due));
                         (key.due, key.held) = (Some((due, Priority::Retry)), held);
@@ -685,7 +685,7 @@ mod tests {
                 }
                 queue.forget(&key(k));
             }
-            prop_assert_eq!((queue.keys.size().0, queue.namespaces.size().0), (0, 0), "nothing is kept");
+            prop_assert_eq!((queue.keys.size().0, queue.namespaces.size().0), (0, 0), "no state is left");
         }
     }
 }

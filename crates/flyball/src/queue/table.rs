@@ -6,7 +6,7 @@
 use hashbrown::HashTable;
 use std::ops::{Index, IndexMut};
 
-/// Things by number and by hash.
+/// Items by number and by hash.
 #[derive(Debug)]
 pub(super) struct Table<T> {
     numbers: HashTable<u32>,
@@ -18,7 +18,7 @@ pub(super) struct Table<T> {
 const MAX_IDLE_CAPACITY: usize = 1024;
 
 impl<T> Table<T> {
-    /// Returns the number of the thing with this hash that `is` it.
+    /// Returns the number of the item with this hash for which `is` is true.
     pub(super) fn find(&self, hash: u64, is: impl Fn(&T) -> bool) -> Option<u32> {
         let found = self.numbers.find(hash, |number| match &self.slots[*number as usize] {
             Some((known, thing)) => *known == hash && is(thing),
@@ -37,7 +37,7 @@ impl<T> Table<T> {
             }
             None => {
                 self.slots.push(slot);
-                u32::try_from(self.slots.len() - 1).expect("a cache of 4 billion objects fits in no memory")
+                u32::try_from(self.slots.len() - 1).expect("the number of objects is below 2^32")
             }
         };
         let slots = &self.slots;
@@ -58,12 +58,12 @@ impl<T> Table<T> {
         }
     }
 
-    /// Returns all things, in the order of their numbers.
+    /// Returns all items, in the order of their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().flatten().map(|(_, thing)| thing)
     }
 
-    /// Returns how many things there are, and how many there is room for.
+    /// Returns the number of items, and the capacity.
     #[cfg(test)]
     pub(super) fn size(&self) -> (usize, usize) {
         (self.numbers.len(), self.slots.len())
@@ -80,12 +80,12 @@ impl<T> Index<u32> for Table<T> {
     type Output = T;
 
     fn index(&self, number: u32) -> &T {
-        &self.slots[number as usize].as_ref().expect("whoever has a number has it of a thing that is there").1
+        &self.slots[number as usize].as_ref().expect("numbers are only kept for existing items").1
     }
 }
 
 impl<T> IndexMut<u32> for Table<T> {
     fn index_mut(&mut self, number: u32) -> &mut T {
-        &mut self.slots[number as usize].as_mut().expect("whoever has a number has it of a thing that is there").1
+        &mut self.slots[number as usize].as_mut().expect("numbers are only kept for existing items").1
     }
 }

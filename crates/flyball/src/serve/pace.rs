@@ -1,8 +1,8 @@
 //! Progress and deadlines of the peer of one connection.
 //!
-//! A connection is in one phase at a time. Each phase in which the peer has to act has a deadline; those in which
-//! bodies are transferred move theirs with each byte. The deadlines are computed here and enforced by the parent
-//! module. This module does not know requests and responses.
+//! A connection is in one phase at a time. Each phase in which the peer must act has a deadline, which is extended
+//! with each byte of a body. The deadlines are computed here and enforced by the parent module. This module is
+//! independent of requests and responses.
 //!
 //! Invariant: only the phase `Answering`, in which the peer waits, has no deadline.
 
@@ -19,13 +19,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// Time for a handshake, and again for the head of a request.
+/// Timeout of a handshake, and of the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
-/// Time for a body of a request or an answer, whatever its size.
+/// Timeout of a body of a request or a response, independent of its size.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of a body for which there is a second more.
+/// Number of bytes of a body that extend the deadline by a second.
 const MIN_BYTES_PER_SECOND: u64 = 100 << 10;
-/// Time between two requests; Go's client closes a connection after 90 s.
+/// Timeout between two requests; Go's client closes a connection after 90 s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Progress of the peer of one connection.
@@ -47,13 +47,13 @@ struct State {
 enum Phase {
     /// The TLS handshake, or the head of a request.
     Head,
-    /// The body of a request is read.
+    /// The body of a request is being read.
     Body,
-    /// The operator works on the answer.
+    /// The operator processes the request.
     Answering,
-    /// The answer is written, which has a body of at least this size.
+    /// The response is being written; its body has at least this size.
     Writing(u64),
-    /// The next request has not begun.
+    /// Idle between requests.
     Idle,
 }
 
@@ -104,7 +104,8 @@ impl Pace {
         }
     }
 
-    /// Returns whether the peer is in the middle of something, and its deadline; `None` if it waits for the operator.
+    /// Returns whether the peer is in the middle of a transfer, and its deadline; `None` if it waits for the
+    /// operator.
     pub(super) fn rank(&self) -> Option<(bool, Instant)> {
         let state = self.state();
         Some((state.phase != Phase::Idle, state.deadline()?))
@@ -146,7 +147,7 @@ impl Pace {
     }
 }
 
-/// A stream whose traffic is counted.
+/// A stream that counts its traffic.
 #[derive(Debug)]
 pub(super) struct Paced<S> {
     pub(super) stream: S,
@@ -196,7 +197,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
     }
 }
 
-/// The body of a request, whose end is noted.
+/// The body of a request; its end starts the next phase.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(super) body: Incoming,
@@ -245,7 +246,7 @@ mod tests {
         advance(HEAD_TIMEOUT - Duration::from_millis(1)).await;
         pace.read(1);
         advance(Duration::from_millis(1)).await;
-        assert!(is_overrun(&pace).await, "a byte of a head gives no more time");
+        assert!(is_overrun(&pace).await, "a byte of a head does not extend the deadline");
 
         pace.asked(true);
         pace.read(2 * MIN_BYTES_PER_SECOND as usize);
@@ -256,13 +257,13 @@ mod tests {
 
         pace.asked(false);
         advance(Duration::from_secs(3600)).await;
-        assert!(!is_overrun(&pace).await && pace.rank().is_none(), "it waits for the operator");
+        assert!(!is_overrun(&pace).await && pace.rank().is_none(), "the peer waits for the operator");
 
         pace.answers(10);
         pace.wrote(5);
         pace.flushed();
         advance(BODY_TIMEOUT).await;
-        assert!(is_overrun(&pace).await, "an answer that is not read");
+        assert!(is_overrun(&pace).await, "the response is not read");
         pace.wrote(100);
         pace.flushed();
         assert!(!is_overrun(&pace).await && pace.rank().is_some_and(|(busy, _)| !busy));

@@ -4,30 +4,29 @@ use crate::json::{self, Malformed, Members};
 use kube::core::Status;
 use std::borrow::Cow;
 
-/// The longest object that is read: one of etcd's largest size (1.5 MiB by default), with room.
+/// Size limit of an object: etcd's limit (1.5 MiB by default), with a margin.
 const MAX_LINE_BYTES: usize = 64 << 20;
 
-/// The longest member of a list, apart from its items, that is read: its metadata hold little but the token of the
-/// next page.
+/// Size limit of a member of a list other than its items: its metadata contain little but the continue token.
 const MAX_MEMBER_BYTES: usize = 256 << 10;
 
-/// Why an answer cannot be read on.
+/// Why a response cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreadable {
     #[error("an object is longer than {MAX_LINE_BYTES} bytes")]
     TooLong,
     #[error("a member of the list other than its items is longer than {MAX_MEMBER_BYTES} bytes")]
     LongMember,
-    #[error("the list has no metadata.resourceVersion that is a number")]
+    #[error("the list has no numeric metadata.resourceVersion")]
     NoRevision,
     #[error(transparent)]
     Malformed(#[from] Malformed),
 }
 
-/// Cuts chunks of bytes into lines, wherever the chunks were cut.
+/// Splits chunks of bytes into lines, with any chunk boundaries.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    /// The beginning of a line whose end has not come yet.
+    /// The start of an incomplete line.
     begun: Vec<u8>,
 }
 
@@ -54,26 +53,26 @@ impl Lines {
     }
 }
 
-/// One event of a watch.
+/// An event of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Event<'a> {
-    /// An object came or changed.
+    /// An object was added or modified.
     Put(&'a [u8]),
-    /// An object went.
+    /// An object was deleted.
     Deleted(&'a [u8]),
-    /// Everything up to this revision was sent; `initial` after the last of the objects that existed at the start.
+    /// All events up to this revision were sent; `initial` after the last of the initial events.
     Bookmark { revision: u64, initial: bool },
-    /// The watch is over.
+    /// The server ended the watch.
     Error(Box<Status>),
 }
 
-/// Reads one line of a watch, [as the API server sends
+/// Parses one line of a watch, [as the API server sends
 /// it](https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes).
 pub(super) fn event(line: &[u8]) -> Result<Event<'_>, Malformed> {
     let (mut kind, mut object) = (None, None);
     let mut members = Members::new(line, 0)?;
     while let Some((key, start)) = members.begin()? {
-        // Nothing stands behind the object of a WatchEvent: to look for where it ends would take as long as to read it.
+        // The object is the last member of a WatchEvent; searching its end would take as long as parsing it.
         let last = || line[start..].trim_ascii_end().strip_suffix(b"}").map(<[u8]>::trim_ascii_end);
         if kind.is_some()
             && &line[key.clone()] == b"object"
@@ -127,10 +126,10 @@ pub(super) struct ListMeta {
     pub(super) next: String,
 }
 
-/// An incremental parser of a list, which never holds the whole list.
+/// An incremental parser of a list, which never stores the whole list.
 #[derive(Debug, Default)]
 pub(super) struct List {
-    /// Bytes that were received and not parsed yet.
+    /// Received bytes that are not parsed yet.
     buffer: Vec<u8>,
     place: Position,
     scan: Scan,
@@ -139,7 +138,7 @@ pub(super) struct List {
     has_revision: bool,
 }
 
-/// Position of the reader in a list.
+/// The position of the parser in a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Position {
     /// Before the list itself.
@@ -167,7 +166,7 @@ impl List {
         self.buffer.drain(..at);
         match self.place {
             Position::Items if self.buffer.len() > MAX_LINE_BYTES => Err(Unreadable::TooLong),
-            // It is looked at from its beginning each time.
+            // An incomplete token is parsed from its start each time.
             Position::Start | Position::Members | Position::End if self.buffer.len() > MAX_MEMBER_BYTES => {
                 Err(Unreadable::LongMember)
             }
@@ -215,7 +214,7 @@ impl List {
             }
             (Some(b':'), Some(_)) => {
                 let Ok(end) = json::value_end(json, value) else { return Ok(None) };
-                // A literal at the end of what came in may go on.
+                // A literal at the end of the received bytes may be incomplete.
                 if end == json.len() {
                     return Ok(None);
                 }
@@ -230,11 +229,11 @@ impl List {
     }
 }
 
-/// A piece of a list that came in whole.
+/// A complete token of a list.
 enum Step {
-    /// An item, from here to there.
+    /// The range of an item.
     Item(usize, usize),
-    /// Nothing of interest, up to here.
+    /// Skipped text, up to here.
     Skip(usize),
 }
 
@@ -256,7 +255,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// Returns the end of the item that begins at `start`, `None` if it has not come in whole.
+    /// Returns the end of the item that starts at `start`, `None` if it is incomplete.
     fn end(&mut self, json: &[u8], start: usize) -> Option<usize> {
         let mut at = start + self.seen;
         while let Some(&byte) = json.get(at) {
@@ -293,7 +292,7 @@ impl Scan {
     }
 }
 
-/// Reads the metadata of a list, and returns whether there is a revision.
+/// Parses the metadata of a list, and returns true if there is a revision.
 fn list_meta(metadata: &[u8]) -> Result<(ListMeta, bool), Malformed> {
     let (mut meta, mut has_revision) = (ListMeta::default(), false);
     let mut members = Members::new(metadata, 0)?;
@@ -311,13 +310,13 @@ fn list_meta(metadata: &[u8]) -> Result<(ListMeta, bool), Malformed> {
     Ok((meta, has_revision))
 }
 
-/// Returns the kind that an object names.
+/// Returns the kind of an object.
 pub(super) fn kind(object: &[u8]) -> Option<Cow<'_, str>> {
     let start = Members::new(object, 0).ok()?.find("kind").ok()??;
     json::text(&object[start..json::value_end(object, start).ok()?])
 }
 
-/// Reads a resource version, which is [a number](https://kep.k8s.io/5504) in quotes.
+/// Parses a resource version, which is [a number](https://kep.k8s.io/5504) in quotes.
 fn number(value: &[u8]) -> u64 {
     json::text(value).and_then(|text| text.parse().ok()).unwrap_or_default()
 }

@@ -22,7 +22,7 @@ pub(crate) struct WatchCounters {
 
 impl WatchMetrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register("flyball_watch_lists", "Lists that were begun", self.lists.clone());
+        registry.register("flyball_watch_lists", "Lists that were started", self.lists.clone());
         registry.register("flyball_watch_events", "Objects and bookmarks received", self.events.clone());
         registry.register("flyball_watch_lost", "Objects that could not be read", self.lost.clone());
     }

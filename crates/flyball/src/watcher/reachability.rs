@@ -1,13 +1,13 @@
 //! Reachability of the API server, shared by the watches of one client: one of them probes the server, the others wait.
 //!
-//! [`Probes`] decide whose turn it is; this file sends the probes. A watch knows no other watch.
+//! [`Probes`] decide which watch probes; this file sends the probes. Watches are independent of each other.
 //!
-//! Open streams take part as well: they end once a server is back after an outage, since a connection may look healthy
-//! although events were lost.
+//! Open streams take part as well: they end once a server is back after an outage, since events may have been lost
+//! although a connection looks healthy.
 //!
-//! A probe requests the health of the server, which kube-apiserver answers immediately, even under load ([API Priority
-//! and Fairness](https://kubernetes.io/docs/concepts/cluster-administration/flow-control/) exempts it), and without
-//! authentication. So a hanging server is detected soon, while a list may take much longer to begin.
+//! A probe requests the health of the server, which kube-apiserver returns immediately, even under load ([API
+//! Priority and Fairness](https://kubernetes.io/docs/concepts/cluster-administration/flow-control/) exempts it), and
+//! without authentication. So a hanging server is detected soon, while a list may take much longer to start.
 
 use super::schedule::{Probes, Schedule, Turn};
 use super::session::is_gateway_error;
@@ -21,23 +21,23 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Time for a probe.
+/// Timeout of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest answer to a probe that is read so that its connection can be used again.
+/// Size limit of a probe's response that is read so that its connection can be reused.
 const MAX_PROBE_ANSWER: usize = 16 << 10;
 
-/// Reachability of the server of a client, as its watches know it.
+/// Reachability of the server of a client, shared by its watches.
 #[derive(Debug, Default)]
 pub(crate) struct Reachability {
     probes: Mutex<Probes>,
-    /// Rings when the server is back.
+    /// Notified when the server is back.
     back: Notify,
-    /// Rings when the server turns out to be away, and when one that was away is back.
+    /// Notified when the server becomes unavailable, and when it is back.
     turned: Notify,
 }
 
 impl Reachability {
-    /// Records that the server sent something. Errors of a load balancer do not count.
+    /// Records data from the server. Errors of a load balancer do not count.
     pub(super) fn answered(&self) {
         let mut probes = self.probes();
         let was_away = probes.is_away();
@@ -51,14 +51,14 @@ impl Reachability {
         }
     }
 
-    /// Waits until the server turns out to be away, or is back that was, and returns whether it is there.
+    /// Waits until the server becomes unavailable or is back, and returns true if it is available.
     pub(super) async fn turned(&self) -> bool {
         self.turned.notified().await;
         !self.probes().is_away()
     }
 
-    /// Probes the server after a period without data. Streams alone do not show that it is away: a
-    /// proxy may keep their connections open that lead nowhere.
+    /// Probes the server after a period without data. Idle streams alone do not show an outage: a proxy may keep
+    /// their connections open after the server is gone.
     pub(crate) async fn probe_when_quiet(&self, client: &dyn HttpService, rng: Rng) {
         let (schedule, start) = (Schedule::new(rng), Instant::now());
         loop {
@@ -75,17 +75,17 @@ impl Reachability {
         }
     }
 
-    /// Records that a request got no answer.
+    /// Records a request without a response.
     pub(super) fn missed(&self, schedule: &Schedule) {
         schedule.missed(&mut self.probes(), Instant::now());
     }
 
-    /// Returns true if the server sent nothing since a request without a response.
+    /// Returns true if the server has sent nothing since a request without a response.
     pub(super) fn is_missing(&self) -> bool {
         self.probes().is_missing()
     }
 
-    /// Waits until the server is reached, by this watch or another one, and returns whether it had been away.
+    /// Waits until the server responds to this watch or another one, and returns true if it had been unavailable.
     pub(super) async fn reached(&self, client: &dyn HttpService, schedule: &Schedule) -> bool {
         loop {
             let back = self.back.notified();
@@ -117,13 +117,13 @@ impl Reachability {
     }
 }
 
-/// Returns true if the server answers.
+/// Returns true if the server responds.
 async fn probe(client: &dyn HttpService) -> bool {
-    let get = Request::get("/livez").extension(NoRetry).body(Body::empty()).expect("it is a valid request");
+    let get = Request::get("/livez").extension(NoRetry).body(Body::empty()).expect("the request is valid");
     let asked = async {
         let answer = client.send(get).await.ok()?;
         let code = answer.status().as_u16();
-        // What it says does not matter.
+        // The status code does not matter.
         let _ = Limited::new(answer.into_body(), MAX_PROBE_ANSWER).collect().await;
         Some(code)
     };

@@ -1,21 +1,21 @@
 //! The schedule of a watch: waits after failures, and probes of an unreachable server.
 //!
-//! It maps the result of a request to a wait. It reads no clock and does no I/O: time is an argument, jitter is drawn
+//! It maps the result of a request to a wait. It reads no clock and does no I/O: time is an argument, jitter comes
 //! from the seed.
 //!
 //! | Result of the request | Wait |
 //! |---|---|
-//! | no answer: refused, unreachable, silent | a probe each [`PROBE_PERIOD`], by one watch of each client, until one is answered |
-//! | nothing, on all streams of a client, for [`MAX_QUIET`] | a probe; if it fails, further ones as above, and all streams end once one is answered |
-//! | the third 502, 503 or 504 in a row, which a load balancer answers for a server that is away | as the next line, but a server that was away and answers probes again ends it |
-//! | an error: 429, 5xx, 403, a list that broke off or did not begin | grows to 30 s; longer if the server asks for it |
-//! | the same after the server was away or a stream broke off, [`MAX_RECOVERY_ERRORS`] times | grows to [`PROBE_PERIOD`]: a server that starts refuses all for a while |
-//! | 410 | none if the watch before it lived; else it grows to 30 s, since a list costs the server much |
-//! | a stream that ended after it had worked | up to [`RECONNECT_JITTER`], so that watches that ended together do not come back together |
-//! | a stream that ended at once | grows to 5 s: to resume it costs the server little |
+//! | no response: refused, unreachable, silent | a probe each [`PROBE_PERIOD`], by one watch of each client, until one succeeds |
+//! | no data on all streams of a client for [`MAX_QUIET`] | a probe; if it fails, further ones as above, and all streams end once one succeeds |
+//! | the third 502, 503 or 504 in a row, as sent by a load balancer for an unavailable server | as the next line, but ends early if the server was unavailable and a probe succeeds |
+//! | an error: 429, 5xx, 403, an incomplete list or one that did not start | grows to 30 s; longer if the server asks for it |
+//! | the same after an outage or a broken stream, [`MAX_RECOVERY_ERRORS`] times | grows to [`PROBE_PERIOD`]: a starting server rejects all requests for a while |
+//! | 410 | none if the previous watch was stable; else it grows to 30 s, since lists are expensive for the server |
+//! | a stream that ended after a while | up to [`RECONNECT_JITTER`], so that watches that ended together do not reconnect together |
+//! | a stream that ended immediately | grows to 5 s: resuming is cheap for the server |
 //!
-//! Invariant: an answer that began well ends no backoff, and neither does an event: only a watch that lived for a while
-//! does. One that ends in 410 has to have lived for [`STABLE_WATCH_DURATION`], any other for [`MIN_WATCH_DURATION`].
+//! Invariant: neither the start of a response nor an event resets the backoff; only a watch of sufficient duration
+//! does: [`STABLE_WATCH_DURATION`] if it ends with 410, [`MIN_WATCH_DURATION`] otherwise.
 
 use crate::backoff::Backoff;
 use flyball_core::Rng;
@@ -24,30 +24,30 @@ use tokio::time::Instant;
 
 /// The wait after the first error, before jitter; it doubles with each further one.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
-/// The longest wait after an error, before jitter.
+/// Maximum wait after an error, before jitter.
 pub(super) const MAX_BACKOFF: Duration = Duration::from_secs(30);
-/// The longest wait after a stream that ended at once, before jitter.
+/// Maximum wait after a stream that ended immediately, before jitter.
 const MAX_RESUME_BACKOFF: Duration = Duration::from_secs(5);
-/// Between two probes of a server that cannot be reached, by one client: of 1,000 clients, 250 probe in a second. With
-/// all jitter, and the way to the server, watches live again within 5 s of its return.
+/// Interval between probes of an unreachable server by one client: of 1,000 clients, 250 probe per second. Including
+/// jitter and latency, watches are restored within 5 s of its return.
 const PROBE_PERIOD: Duration = Duration::from_secs(4);
-/// Errors after an outage that count as those of a server that starts. At [`PROBE_PERIOD`] they take about a minute.
+/// Limit of errors after an outage that are attributed to the server's start. At [`PROBE_PERIOD`] they take about a
+/// minute.
 const MAX_RECOVERY_ERRORS: u32 = 20;
-/// The part of [`PROBE_PERIOD`] that is drawn, so that clients do not fall into step.
+/// The random part of [`PROBE_PERIOD`], so that clients do not synchronize.
 const PROBE_JITTER: f64 = 0.2;
-/// Time without data from the server before it is probed. With the time for a probe, an outage is detected within half
-/// a minute.
+/// Time without data from the server before it is probed. With the timeout of a probe, an outage is detected within
+/// half a minute.
 const MAX_QUIET: Duration = Duration::from_secs(25);
-/// The part of [`MAX_QUIET`] that is drawn, so that clients that lose a server at the same time do not probe it
-/// together.
+/// The random part of [`MAX_QUIET`], so that clients that lose a server at the same time do not probe it together.
 const QUIET_JITTER: f64 = 0.2;
 /// Within this time the other watches of a client follow the one that reached the server.
 const FOLLOW_JITTER: Duration = Duration::from_millis(500);
-/// Within this time a watch whose stream ended comes back.
+/// Within this time a watch whose stream ended reconnects.
 const RECONNECT_JITTER: Duration = Duration::from_secs(1);
-/// A watch that ends sooner than this counts as a failure.
+/// A watch that ends earlier than this counts as a failure.
 const MIN_WATCH_DURATION: Duration = Duration::from_secs(5);
-/// A watch that lived this long proves that all is well again, however it ended.
+/// A watch of this duration resets all failures, however it ended.
 const STABLE_WATCH_DURATION: Duration = Duration::from_secs(30);
 
 /// The waits of one watch before its next request.
@@ -56,9 +56,9 @@ pub(super) struct Schedule {
     rng: Rng,
     /// Errors in a row.
     errors: u32,
-    /// Answers in a row that the place of the watch is too old.
+    /// 410 responses in a row.
     expiries: u32,
-    /// Further errors that count as those of a server that starts.
+    /// Remaining errors that are attributed to the server's start.
     recovery: u32,
 }
 
@@ -74,7 +74,7 @@ impl Schedule {
         }
     }
 
-    /// Forgets all failures.
+    /// Resets all failures.
     pub(super) fn reset(&mut self) {
         (self.errors, self.expiries) = (0, 0);
     }
@@ -87,7 +87,7 @@ impl Schedule {
         self.backoff(self.errors, max).max(asked.min(2 * MAX_BACKOFF))
     }
 
-    /// Returns the wait after the server forgot the place of the watch: none, if that is the first time.
+    /// Returns the wait after 410: none, if it is the first one.
     pub(super) fn expired(&mut self) -> Duration {
         self.expiries = self.expiries.saturating_add(1);
         match self.expiries - 1 {
@@ -96,7 +96,7 @@ impl Schedule {
         }
     }
 
-    /// Returns the wait after a stream ended that had lived this long.
+    /// Returns the wait after a stream of this duration ended.
     pub(super) fn ended(&mut self, lived: Duration) -> Duration {
         if lived < MIN_WATCH_DURATION {
             return self.failed(MAX_RESUME_BACKOFF, Duration::ZERO);
@@ -106,7 +106,7 @@ impl Schedule {
         RECONNECT_JITTER.mul_f64(self.rng.fraction())
     }
 
-    /// Returns how many errors there were in a row.
+    /// Returns the number of errors in a row.
     pub(super) fn errors(&self) -> u32 {
         self.errors
     }
@@ -116,7 +116,7 @@ impl Schedule {
         FOLLOW_JITTER.mul_f64(self.rng.fraction())
     }
 
-    /// Returns how long the server may be quiet before it is probed.
+    /// Returns the time without data before the server is probed.
     pub(super) fn quiet(&self) -> Duration {
         MAX_QUIET.mul_f64(1.0 - QUIET_JITTER * self.rng.fraction())
     }
@@ -126,14 +126,14 @@ impl Schedule {
         probes.missed(now, &self.rng);
     }
 
-    /// Records that the server is back that was away. Whatever it answered before it went, it comes back as another
-    /// one.
+    /// Records that the server is back after an outage. Its earlier responses no longer count, since it may have been
+    /// replaced.
     pub(super) fn returned(&mut self) {
         self.errors = 0;
         self.interrupted();
     }
 
-    /// Records that the server cannot be reached, or broke off what worked: it may be about to start again.
+    /// Records that the server is unreachable, or broke off a working stream: it may be restarting.
     pub(super) fn interrupted(&mut self) {
         self.recovery = MAX_RECOVERY_ERRORS;
     }
@@ -153,40 +153,41 @@ impl Schedule {
     }
 }
 
-/// When a server that the watches of one client cannot reach is probed: by one of them at a time.
+/// The probes of a server that is unreachable for the watches of one client: only one of them probes at a time.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
-    /// When the next probe is due; `None` while the server can be reached.
+    /// The time of the next probe; `None` while the server is reachable.
     next: Option<Instant>,
-    /// True if a probe failed since the server was last reached: it is unavailable, and not only slow to answer one
-    /// request.
+    /// True if a probe failed since the server was last reached: it is unavailable, and not only slow in one
+    /// response.
     is_confirmed: bool,
-    /// When the server last sent anything.
+    /// Time of the last data from the server.
     heard: Option<Instant>,
 }
 
 /// The next step of a watch that waits for its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The server was reached; whether it had been away, as a probe that failed shows.
+    /// The server was reached; `was_away` is true if a probe had failed.
     Reached { was_away: bool },
-    /// It is this watch's turn to probe.
+    /// This watch has to probe.
     Probe,
-    /// Another one probed, or is about to.
+    /// Another watch has probed, or is about to.
     Wait(Instant),
 }
 
 impl Probes {
-    /// Records that a request got no answer.
+    /// Records a request without a response.
     fn missed(&mut self, now: Instant, rng: &Rng) {
         if self.next.is_none() {
-            // All clients lose a server at the same time: the first probes are spread over the whole period.
+            // All clients lose a server at the same time, so the first probes are spread over the whole period.
             self.next = Some(now + PROBE_PERIOD.mul_f64(rng.fraction()));
             self.is_confirmed = false;
         }
     }
 
-    /// Returns the time at which the server has been quiet for this period, counted from `start` if it sent nothing.
+    /// Returns the time at which the server will have been quiet for this period, counted from `start` if it sent
+    /// nothing.
     pub(super) fn quiet_at(&self, start: Instant, time: Duration) -> Instant {
         self.heard.unwrap_or(start) + time
     }
@@ -199,24 +200,24 @@ impl Probes {
         }
     }
 
-    /// Records that a probe got no answer; returns true if the server is unavailable.
+    /// Records a probe without a response; returns true if the server is unavailable.
     pub(super) fn failed(&mut self) -> bool {
         let was_known = self.is_confirmed;
         self.is_confirmed |= self.next.is_some();
         self.is_away() && !was_known
     }
 
-    /// Returns true if the server is away.
+    /// Returns true if the server is unavailable.
     pub(super) fn is_away(&self) -> bool {
         self.next.is_some() && self.is_confirmed
     }
 
-    /// Returns true if the server sent nothing since a request without a response.
+    /// Returns true if the server has sent nothing since a request without a response.
     pub(super) fn is_missing(&self) -> bool {
         self.next.is_some()
     }
 
-    /// Records data from the server; returns true if it was missed.
+    /// Records data from the server; returns true if it had been unavailable.
     pub(super) fn answered(&mut self, now: Instant) -> bool {
         self.heard = Some(now);
         self.next.take().is_some()
@@ -272,7 +273,7 @@ mod tests {
         for seed in 0..1000 {
             let (mut schedule, mut at, mut lists) = (Schedule::new(Rng::from_seed(seed)), Duration::ZERO, 1);
             loop {
-                // The watch gives an event, which takes no time, and then 410.
+                // The watch delivers an event, which takes no time, and then 410.
                 schedule.lived(Duration::from_millis(1));
                 at += schedule.expired();
                 if at >= 60 * SECOND {
@@ -282,7 +283,7 @@ mod tests {
             }
             assert!(lists <= 10, "{lists} lists in the first minute from seed {seed}");
             schedule.lived(STABLE_WATCH_DURATION);
-            assert_eq!(schedule.expired(), Duration::ZERO, "a watch that lived is listed at once");
+            assert_eq!(schedule.expired(), Duration::ZERO, "after a stable watch, the list follows immediately");
         }
     }
 
@@ -292,12 +293,12 @@ mod tests {
         assert!((0..100).all(|_| schedule.ended(MIN_WATCH_DURATION) <= RECONNECT_JITTER));
         let waits: Vec<_> = (0..8).map(|_| schedule.ended(SECOND)).collect();
         assert!(waits[7] >= PROBE_PERIOD / 2, "{waits:?}");
-        // Once it lives for a while, all is forgotten.
+        // A watch of sufficient duration resets all failures.
         schedule.ended(MIN_WATCH_DURATION);
         assert!(schedule.ended(SECOND) <= FIRST_BACKOFF);
     }
 
-    /// One watch of one client, while its server is away; returns when it probed, in time since the server went.
+    /// One watch of one client during an outage; returns the times of its probes since the start of the outage.
     fn probes(seed: u64, away: Duration) -> Vec<Duration> {
         let (rng, began) = (Rng::from_seed(seed), Instant::now());
         let (mut probes, mut now, mut probed) = (Probes::default(), began, Vec::new());
@@ -313,7 +314,7 @@ mod tests {
                     }
                     probes.failed();
                 }
-                Turn::Reached { .. } => unreachable!("nobody else reaches it"),
+                Turn::Reached { .. } => unreachable!("no other watch reaches the server"),
             }
         }
     }
@@ -347,20 +348,20 @@ mod tests {
         let Turn::Wait(next) = probes.turn(now, &rng) else { panic!("the first probe is spread") };
         let turns: Vec<Turn> = (0..20).map(|_| probes.turn(next, &rng)).collect();
         assert_eq!(turns.iter().filter(|turn| **turn == Turn::Probe).count(), 1);
-        // A probe that hangs keeps nobody: the next watch takes its turn.
+        // A hanging probe blocks no other watch: the next one probes.
         let Turn::Wait(later) = turns[19] else { panic!("{turns:?}") };
         assert!(later - next <= PROBE_PERIOD.mul_f64(1.1));
         assert_eq!(probes.turn(later, &rng), Turn::Probe);
         assert!(probes.answered(later) && !probes.answered(later));
-        assert_eq!(probes.turn(later, &rng), Turn::Reached { was_away: false }, "it was slow, no probe failed");
+        assert_eq!(probes.turn(later, &rng), Turn::Reached { was_away: false }, "the server was slow, no probe failed");
         probes.missed(later, &rng);
         probes.failed();
         assert!(probes.is_missing() && probes.is_away() && probes.answered(later) && !probes.is_away());
-        // Late as it is, a probe that was under way says nothing about a server that answered meanwhile.
+        // The late failure of a probe does not count after the server has responded in the meantime.
         probes.failed();
         assert_eq!(probes.turn(later, &rng), Turn::Reached { was_away: true });
         probes.missed(later, &rng);
         assert!(probes.answered(later));
-        assert_eq!(probes.turn(later, &rng), Turn::Reached { was_away: false }, "the next absence is another one");
+        assert_eq!(probes.turn(later, &rng), Turn::Reached { was_away: false }, "the next outage is a new one");
     }
 }

@@ -8,7 +8,7 @@
 //!      └───┘ broken off, refused, or to be confirmed                    └─────────┘ stream ends: resumed
 //! ```
 //!
-//! Every error leads to one of two steps: the same request again, or a list. The [`Schedule`] decides how long to wait.
+//! Every error results in the same request again, or in a list. The [`Schedule`] decides the delay.
 
 use super::frame::{self, Event, ListMeta};
 use super::schedule::{MAX_BACKOFF, Schedule};
@@ -18,25 +18,26 @@ use kube::core::Status;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest wait for a kind that the server does not know yet: its CRD may be installed at any moment.
+/// Maximum wait for a kind that is not installed: its CRD may be installed at any time.
 const MAX_BACKOFF_FOR_KIND: Duration = Duration::from_secs(5);
 /// The wait before a list that lacks many objects is compared with another one.
 const CONFIRMATION_DELAY: Duration = Duration::from_secs(2);
-/// The server has to say so many times in a row that it does not know a kind: of several servers, one may not have
-/// heard yet of a CRD that the others serve.
+/// Number of responses in a row by which the server must report a kind as missing: one of several servers may not
+/// have observed a new CRD yet.
 const REFUSALS_OF_ABSENT_KIND: u32 = 3;
-/// After so many 502, 503 or 504 in a row the server may be away, for which a load balancer answers.
+/// After this number of 502, 503 or 504 in a row the server may be unavailable, and a load balancer responds in its
+/// place.
 const ERRORS_OF_ABSENT_SERVER: u32 = 3;
 /// Time for which a server may keep a watch open beyond the requested timeout.
 const WATCH_CLOSE_GRACE: Duration = Duration::from_secs(30);
-/// Time without data after which a watch is resumed, if the server sends a bookmark per minute, as kube-apiserver does.
-/// Resuming costs the server little if the bookmark was only late.
+/// Time without data after which a watch is resumed, if the server sends a bookmark per minute, as kube-apiserver
+/// does. Resuming costs the server little if the bookmark was only late.
 const WATCH_SILENCE_TIMEOUT: Duration = Duration::from_secs(90);
-/// Time without data after which an unfinished list is given up.
+/// Time without data after which an unfinished list is aborted.
 const LIST_SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The kind of objects of which the server sends the metadata only.
+/// The kind of metadata-only objects.
 const METADATA_KIND: &str = "PartialObjectMetadata";
-/// Objects in a page.
+/// Page size of lists.
 const PAGE_SIZE: u32 = 500;
 
 /// The next request to send.
@@ -45,7 +46,7 @@ pub(super) struct Request {
     pub(super) uri: String,
     /// Format of the response.
     pub(super) answer: Answer,
-    /// Time for which the server may send nothing.
+    /// Maximum time without data.
     pub(super) silence: Duration,
 }
 
@@ -54,19 +55,19 @@ pub(super) struct Request {
 pub(super) enum Answer {
     /// A list, or a page of it.
     List,
-    /// An event in each line.
+    /// One event per line.
     Events,
 }
 
-/// Strategy of a list, in the order of its cost for a kube-apiserver 1.36 (10,000 objects of 1.6 kB: 0.3 s of CPU, 0.7
-/// s, 1.7 s). A list that fails by one strategy is tried by the next.
+/// Strategy of a list, in ascending order of cost for a kube-apiserver 1.36 (10,000 objects of 1.6 kB: 0.3 s of CPU,
+/// 0.7 s, 1.7 s). If a list fails with one strategy, the next one is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ListStrategy {
-    /// One response, which the server makes from its watch cache.
+    /// A single response, from the server's watch cache.
     Single,
-    /// The initial events of a watch ([KEP-3157](https://kep.k8s.io/3157)), which takes little of the server's memory.
+    /// The initial events of a watch ([KEP-3157](https://kep.k8s.io/3157)), which need little memory on the server.
     Stream,
-    /// Pages, all but the first of which come from etcd.
+    /// Pages; all but the first come from etcd.
     Pages,
 }
 
@@ -80,7 +81,7 @@ impl ListStrategy {
     }
 }
 
-/// Returns true if a load balancer answers so for a server that is away.
+/// Returns true for responses of a load balancer whose server is unavailable.
 pub(super) fn is_gateway_error(code: u16) -> bool {
     (502..=504).contains(&code)
 }
@@ -90,29 +91,29 @@ pub(super) fn is_gateway_error(code: u16) -> bool {
 pub(super) enum Pause {
     /// A duration.
     For(Duration),
-    /// The server, which cannot be reached. If it turns out to have been there, something else was wrong: then so much
-    /// time, from now on.
+    /// Until the unreachable server responds. If it had been available, another error was the cause: then this
+    /// duration, from now on.
     Server(Duration),
 }
 
 /// The end of a request.
 #[derive(Debug)]
 pub(super) enum End {
-    /// There was no connection, or no answer from a server that does not answer probes either.
+    /// There was no connection, or no response from a server that does not respond to probes either.
     Unreachable(String),
-    /// There was no answer from a server that answers again after it was away, or that answered another request.
+    /// There was no response from a server that is back after an outage, or that responded to another request.
     Lost,
-    /// There was no answer for too long from a server that answers probes.
+    /// There was no response for too long from a server that responds to probes.
     Late,
     /// The server closed the stream.
     Closed,
     /// The stream broke off.
     Broken(String),
-    /// Nothing came for too long.
+    /// There was no data for too long.
     Silent,
 }
 
-/// One watch of one kind in one scope, from the first list on.
+/// The watch of one kind in one scope, starting with a list.
 #[derive(Debug)]
 pub(super) struct Session {
     path: String,
@@ -120,7 +121,7 @@ pub(super) struct Session {
     /// Selectors in the query of each request, after a `&`; empty for all objects.
     select: String,
     manager: Arc<str>,
-    /// The fields that are kept of each object.
+    /// The part that is kept of each object.
     kept: KeptFields,
     own_writes: Arc<OwnWriteResponses>,
     rng: Rng,
@@ -128,22 +129,22 @@ pub(super) struct Session {
     state: State,
     /// Strategy of the next list.
     strategy: ListStrategy,
-    /// Lists by this strategy that failed in a row.
+    /// Failed lists in a row with this strategy.
     broken_lists: u32,
     /// True if the server sends bookmarks.
     bookmarks: bool,
-    /// True if a frame was lost, so that the cache has to be compared with a list.
+    /// True if a frame was lost, so that a list must follow.
     needs_relist: bool,
     /// Requested timeout of the last watch.
     asked: Duration,
-    /// Responses in a row by which the server does not know the kind.
+    /// Responses in a row that report the kind as missing.
     unknown: u32,
     last_error: Option<String>,
 }
 
 #[derive(Debug)]
 enum State {
-    /// The list is under way, by pages from this one on.
+    /// A list is in progress, starting at this page.
     Listing(ListMeta),
     Watching {
         revision: u64,
@@ -157,7 +158,7 @@ pub(super) enum Step {
     Apply(Delta),
     /// The line contains no event.
     Nothing,
-    /// The line could not be read: it is lost, and made up for by the next list.
+    /// The line could not be parsed: the event is lost, and the next list compensates for it.
     Lost(String),
     /// The list is complete, as of this revision. The caller answers by [`Session::complete`] or
     /// [`Session::unconfirmed`].
@@ -167,7 +168,7 @@ pub(super) enum Step {
 }
 
 impl Session {
-    /// Watches what a store holds, and keeps the managed fields of `manager`.
+    /// Creates the session for a store, which keeps the managed fields of `manager`.
     pub(super) fn new(store: &Store, manager: Arc<str>, rng: Rng) -> Self {
         let Portion { selection, kept } = store.portion();
         Self {
@@ -195,14 +196,13 @@ impl Session {
         self.last_error.as_deref()
     }
 
-    /// Returns how long to wait.
+    /// Returns the wait before the next request.
     pub(super) fn schedule(&self) -> &Schedule {
         &self.schedule
     }
 
-    /// Returns true if a request that is not answered promptly is given up once the server answers others, without it
-    /// having been away. A list may take long to begin, and so may a watch at a server that is busy: that one is given
-    /// up once.
+    /// Returns true if a late request is aborted once the server responds to others, without an outage in between. A
+    /// list may take long to start, and so may a watch at a busy server, which is aborted only once.
     pub(super) fn is_impatient(&self) -> bool {
         self.is_watching() && self.schedule.errors() == 0
     }
@@ -212,17 +212,17 @@ impl Session {
         self.schedule.returned();
     }
 
-    /// Returns true if the server has reported often enough that it does not know the kind.
+    /// Returns true if the server has reported the kind as missing often enough.
     pub(super) fn is_absent(&self) -> bool {
         self.unknown >= REFUSALS_OF_ABSENT_KIND
     }
 
-    /// Returns true if the list is complete, and followed by a watch.
+    /// Returns true if the list is complete, and a watch follows.
     pub(super) fn is_watching(&self) -> bool {
         matches!(self.state, State::Watching { .. })
     }
 
-    /// Returns true if the next request begins a list.
+    /// Returns true if the next request starts a list.
     pub(super) fn begins_list(&self) -> bool {
         matches!(&self.state, State::Listing(page) if page.next.is_empty())
     }
@@ -259,7 +259,7 @@ impl Session {
         Request { uri, answer, silence }
     }
 
-    /// Records that the server answers the last request.
+    /// Records that the server responds to the last request.
     pub(super) fn accepted(&mut self) {
         if self.is_absent() {
             self.schedule.reset();
@@ -271,7 +271,7 @@ impl Session {
         self.unknown = 0;
     }
 
-    /// Records that the server refused the last request, or ended a watch that had lived this long.
+    /// Records that the server rejected the last request, or ended a watch of this duration.
     pub(super) fn refused(&mut self, status: &Status, lived: Duration) -> Pause {
         self.schedule.lived(lived);
         self.last_error = Some(format!("{} {}", status.code, status.message));
@@ -283,15 +283,14 @@ impl Session {
                 self.list_again();
                 self.schedule.failed(MAX_BACKOFF_FOR_KIND, Duration::ZERO)
             }
-            // Busy, or not allowed for now: what is known stays good.
+            // Overloaded, or forbidden for now: the known objects stay valid.
             (401 | 403 | 408 | 429 | 500 | 502 | 503, _) => self.schedule.failed(MAX_BACKOFF, asked),
-            // The server cannot do it this way, or the next page expired.
+            // The server does not support the strategy, or the next page expired.
             (_, State::Listing(_)) => {
                 self.other_means();
                 self.schedule.failed(MAX_BACKOFF, asked)
             }
-            // The server forgot what came after the place of the watch, as it does when it starts: nothing is wrong
-            // with it.
+            // The server no longer has the events after this revision, as after a restart: this is not an error.
             (410, State::Watching { .. }) => {
                 self.list_again();
                 let wait = self.schedule.expired();
@@ -300,8 +299,8 @@ impl Session {
                 }
                 wait
             }
-            // 504 from a server that lags behind what it told before, which it may do for ever where nothing changes:
-            // only a list does not depend on the place that was lost.
+            // 504 from a server that is behind a revision that it returned before, possibly without end if there are
+            // no changes: only a list does not depend on that revision.
             (_, State::Watching { .. }) => {
                 self.list_again();
                 self.schedule.failed(MAX_BACKOFF, asked)
@@ -319,10 +318,10 @@ impl Session {
         }
     }
 
-    /// Records that the list, or a page of it, is at its end.
+    /// Records the end of a list, or of a page of it.
     pub(super) fn page(&mut self, page: ListMeta) -> Step {
         match &self.state {
-            // The server went on from another revision: two of them must not mix.
+            // The server continued at another revision: the two must not be mixed.
             State::Listing(before) if !before.next.is_empty() && before.revision != page.revision => {
                 self.other_means();
                 Step::Nothing
@@ -365,14 +364,14 @@ impl Session {
     fn event(&mut self, object: &[u8], step: impl FnOnce(&mut Self) -> Step) -> Step {
         match frame::kind(object) {
             Some(kind) if *kind != *self.kind && kind != METADATA_KIND => {
-                let error = format!("the watch of {} sent an object of kind {kind:?}", self.kind);
+                let error = format!("the watch of {} received an object of kind {kind:?}", self.kind);
                 self.lost(error)
             }
             _ => step(self),
         }
     }
 
-    /// Reads an object, unless that was done when a write was answered with it.
+    /// Parses an object, unless it was already parsed from the response to a write.
     fn read(&self, object: &[u8]) -> Result<(ObjectKey, Arc<Entry>), impl ToString + use<>> {
         match self.own_writes.find(object) {
             Some(known) => Ok(known),
@@ -384,7 +383,7 @@ impl Session {
     pub(super) fn ended(&mut self, end: End, lived: Duration) -> Pause {
         match (&self.state, &end) {
             (State::Listing(_), End::Unreachable(_) | End::Lost) => self.list_again(),
-            // Another attempt would take the server as long, and be as much in vain.
+            // Another attempt would take the server as long, and fail in the same way.
             (State::Listing(_), End::Late) => self.other_means(),
             (State::Listing(_), _) if self.broken_lists == 0 => {
                 self.list_again();
@@ -396,16 +395,16 @@ impl Session {
         }
         self.schedule.lived(lived);
         match end {
-            // It lasted as long as was asked for, give or take the way to the server: each watch asks for another time.
+            // The stream lasted about as long as requested, and each watch requests another timeout.
             End::Closed if lived + Duration::from_secs(1) >= self.asked => return Pause::For(Duration::ZERO),
             End::Closed => {}
             End::Lost => {
-                self.last_error = Some("the API server answers others, and not this request".into());
+                self.last_error = Some("no response, although the API server responds to other requests".into());
                 self.returned();
             }
-            End::Late => self.last_error = Some("the API server did not begin to answer in time".into()),
+            End::Late => self.last_error = Some("no response from the API server in time".into()),
             End::Broken(why) => self.last_error = Some(why),
-            End::Silent => self.last_error = Some("the API server sent nothing for too long".into()),
+            End::Silent => self.last_error = Some("no data from the API server for too long".into()),
             End::Unreachable(why) => {
                 self.last_error = Some(why);
                 self.schedule.interrupted();
@@ -422,7 +421,7 @@ impl Session {
         }
     }
 
-    /// Moves the place from which a watch resumes.
+    /// Sets the revision from which a watch resumes.
     fn advance(&mut self, to: u64, delta: impl FnOnce(u64) -> Delta) -> Step {
         if let State::Watching { revision } = &mut self.state {
             *revision = to.max(*revision);

@@ -1,4 +1,4 @@
-//! The session against a small model of the API server: whatever goes wrong on the way, the cache ends up as the
+//! The session against a small model of the API server: after any faults, the cache converges to the state of the
 //! server.
 
 use super::WatchCounters;
@@ -18,7 +18,7 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// Objects by name, with the revision at which they became what they are.
+/// Objects by name, with the revision of their last change.
 type Objects = BTreeMap<u8, u64>;
 
 #[derive(Default)]
@@ -40,20 +40,20 @@ enum Fault {
     Lost,
     Late,
     Silent,
-    /// The answer ends after so many parts.
+    /// The response ends after this number of parts.
     Cut(usize),
-    /// This part of the answer is nonsense.
+    /// This part of the response is invalid.
     Garble(usize),
 }
 
 #[derive(Clone, Debug)]
 enum Move {
     Put(u8),
-    /// As `Put`, by the operator, which gets an answer.
+    /// Like `Put`, by the operator, which gets a response.
     Write(u8),
     Delete(u8),
     Compact,
-    /// The kind goes, with all its objects.
+    /// The kind is removed, with all its objects.
     Uninstall,
     Install,
     Exchange(Option<Fault>),
@@ -89,7 +89,7 @@ impl Server {
         (self.compacted, self.absent) = (self.revision, true);
     }
 
-    /// Answers a request by a refusal, or by the lines of a watch or the parts of a list.
+    /// Responds to a request with an error, or with the lines of a watch or the parts of a list.
     fn answer(&self, uri: &str) -> Result<Vec<String>, u16> {
         let param = |name: &str| uri.split(['?', '&']).find_map(|pair| pair.strip_prefix(&format!("{name}=")));
         let number = |name: &str| param(name).map(|value| value.parse::<u64>().unwrap());
@@ -118,7 +118,7 @@ impl Server {
             Some((from, revision)) => (from.parse().unwrap(), revision.parse().unwrap()),
             None => (0, self.revision),
         };
-        // A page that goes on from a revision that is not the present one cannot be had here.
+        // This model only serves pages of the current revision.
         if revision != self.revision {
             return Err(410);
         }
@@ -136,7 +136,7 @@ impl Server {
     }
 }
 
-/// Records the calls of a listener, as a cache.
+/// Records the calls of a listener, like a cache.
 #[derive(Debug, Default)]
 struct Mirror(Mutex<BTreeMap<String, u64>>);
 
@@ -162,7 +162,7 @@ fn apply_step(step: Step, session: &mut Session, writer: &mut Writer) -> Option<
     }
 }
 
-/// Sends the next request and takes in what comes; returns what the session waits for.
+/// Sends the next request and processes the response; returns the wait of the session.
 fn exchange(session: &mut Session, writer: &mut Writer, server: &Server, fault: Option<Fault>) -> Pause {
     let pause = exchanged(session, writer, server, fault);
     if session.is_absent() {
@@ -284,7 +284,7 @@ proptest! {
                 }
             }
         }
-        // The faults are over. A list, all pages of it, and a watch are enough to catch up.
+        // The faults are over. A list with all pages, and a watch are enough to catch up.
         for _ in 0..8 {
             exchange(&mut session, &mut writer, &server, None);
         }
@@ -315,7 +315,7 @@ fn what_a_write_was_answered_with_is_not_read_again() {
     assert!(store.get(&key).is_some_and(|cached| Arc::ptr_eq(&cached, &entry)));
 }
 
-/// A list of objects with these names, as of a revision.
+/// A list of objects with these names, at a revision.
 fn listed(session: &mut Session, writer: &mut Writer, names: std::ops::Range<u8>, revision: u64) -> Option<Pause> {
     writer.apply(Delta::Restart);
     session.request();
@@ -365,12 +365,12 @@ fn a_list_that_lacks_many_objects_is_confirmed_before_anything_counts_as_deleted
 fn a_list_that_was_cut_short_loses_nothing_and_one_that_is_confirmed_is_believed() {
     let (store, mut writer, mut session) = store_of(100);
     expire(&mut session);
-    let pause = listed(&mut session, &mut writer, 0..20, 6).expect("it is doubted");
+    let pause = listed(&mut session, &mut writer, 0..20, 6).expect("the list must be confirmed");
     assert!(matches!(pause, Pause::For(wait) if wait >= Duration::from_secs(2)), "{pause:?}");
     assert!(session.last_error().is_some_and(|why| why.contains("lacks 80 of 100")));
     assert_eq!(listed(&mut session, &mut writer, 0..100, 6), None);
     assert_eq!((store.len(), session.last_error()), (100, None));
-    // They are gone indeed, as all of a namespace that was deleted.
+    // They are really deleted, such as all objects of a deleted namespace.
     expire(&mut session);
     assert!(listed(&mut session, &mut writer, 0..20, 7).is_some());
     assert_eq!(listed(&mut session, &mut writer, 0..20, 8), None);
@@ -401,7 +401,7 @@ fn a_place_that_expired_is_listed_at_once_and_a_storm_of_them_backs_off() {
     let pause = session.refused(&gone, Duration::from_millis(5));
     assert!(
         matches!(pause, Pause::For(wait) if wait >= Duration::from_millis(500)),
-        "an event proves nothing: {pause:?}"
+        "an event does not reset failures: {pause:?}"
     );
 }
 
@@ -412,7 +412,7 @@ fn a_watch_that_the_server_ended_early_does_not_come_back_at_once() {
     let pauses: Vec<Pause> = (0..20).map(|_| session.ended(End::Closed, Duration::from_secs(100))).collect();
     assert!(pauses.iter().all(|pause| is_within(pause, SECOND)), "{pauses:?}");
     assert!(pauses[0] != pauses[1] && !pauses.contains(&Pause::For(Duration::ZERO)), "{pauses:?}");
-    // What was asked for is drawn for each watch already.
+    // The requested timeout of each watch is random already.
     assert_eq!(session.ended(End::Closed, Duration::from_secs(330)), Pause::For(Duration::ZERO));
 }
 
@@ -438,7 +438,7 @@ fn an_event_about_an_object_of_another_kind_is_rejected() {
         }
     }
     session.ended(End::Closed, Duration::from_secs(100));
-    assert!(session.begins_list(), "what the event was about is listed");
+    assert!(session.begins_list(), "a list follows the lost event");
 }
 
 #[test]

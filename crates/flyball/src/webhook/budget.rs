@@ -1,13 +1,13 @@
 //! Memory budgets of reviews.
 //!
-//! The port is open to the whole cluster, so nothing depends on a promise of the sender. There are two budgets. Bodies
-//! are charged with the bytes that are allocated as they arrive, until their answer is written. Larger reviews are
-//! charged with an estimate of their parsed tree before they are parsed: eight bytes such as `{"a":0},` become several
-//! hundred. This module knows neither HTTP nor the contents of a review.
+//! The port is open to the whole cluster, so limits do not depend on data of the sender. There are two budgets.
+//! Bodies are charged with the bytes that are allocated as they arrive, until their response is written. Larger
+//! reviews are charged with an estimate of their parsed tree before they are parsed: eight bytes such as `{"a":0},`
+//! become several hundred. This module is independent of HTTP and of the contents of a review.
 //!
-//! Invariants: a body smaller than its share of the budget is never rejected because of others: if the budget is used
-//! up, some unfinished body exceeds its share, and the largest is rejected. The holder of a part of the second budget
-//! waits for nothing else, so the two cannot block each other.
+//! Invariants: a body smaller than its share of the budget is never rejected because of others: if the budget is
+//! exhausted, some unfinished body exceeds its share, and the largest is rejected. The holder of a part of the second
+//! budget waits for nothing else, so the two cannot block each other.
 
 use bytes::{Buf, BufMut};
 use http_body::Body;
@@ -18,17 +18,17 @@ use std::pin::pin;
 use std::sync::Arc;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-/// Bytes of all bodies together, unless a single one may be larger.
+/// Memory limit of all bodies together, unless a single one may be larger.
 const MAX_BODIES_BYTES: usize = 64 << 20;
-/// Bytes of one body of as many as there are connections, in units.
+/// A body's share of the limit when all connections have one, in units.
 const SHARE_UNITS: u32 = (MAX_BODIES_BYTES / 256 / UNIT) as u32;
-/// Estimated bytes of all parsed reviews together, and of a single one.
+/// Limits of the estimated bytes of all parsed reviews together, and of a single one.
 const MAX_TREES_BYTES: usize = 96 << 20;
 /// Estimate below which a review is parsed without being charged.
 const SMALL_TREE_BYTES: usize = 256 << 10;
-/// Bytes that are allocated when a body begins.
+/// Bytes that are allocated when a body starts.
 const FIRST_BYTES: usize = 16 << 10;
-/// Bytes of one permit of a semaphore.
+/// Bytes per permit of a semaphore.
 const UNIT: usize = 1 << 10;
 
 /// Both budgets of one operator.
@@ -53,28 +53,31 @@ struct Charge {
     cut: Arc<Notify>,
 }
 
-/// Why a body is not taken.
+/// Why a body is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("the review has more than {limit} bytes")]
     TooLong { limit: usize },
-    #[error("the review holds too many values")]
+    #[error("the review has too many values")]
     TooManyValues,
-    #[error("there are too many reviews at the same time")]
+    #[error("too many concurrent reviews")]
     Crowded,
-    #[error("the review broke off")]
+    #[error("the review is incomplete")]
     BrokeOff,
 }
 
-/// A whole body with its charge.
+/// A complete body with its charge.
 #[derive(Debug, Default)]
 pub(super) struct Review {
     pub(super) text: Vec<u8>,
     charge: Option<OwnedSemaphorePermit>,
 }
 
-/// An answer that keeps the charge of its review until it is written.
-struct Answer(Vec<u8>, #[expect(dead_code, reason = "held until the answer is written")] Option<OwnedSemaphorePermit>);
+/// A response that keeps the charge of its review until it is written.
+struct Answer(
+    Vec<u8>,
+    #[expect(dead_code, reason = "held until the response is written")] Option<OwnedSemaphorePermit>,
+);
 
 impl AsRef<[u8]> for Answer {
     fn as_ref(&self) -> &[u8] {
@@ -83,7 +86,7 @@ impl AsRef<[u8]> for Answer {
 }
 
 impl Review {
-    /// Replaces the body by its answer.
+    /// Replaces the body by its response.
     pub(super) fn answered(self, answer: String) -> bytes::Bytes {
         bytes::Bytes::from_owner(Answer(answer.into_bytes(), self.charge))
     }
@@ -129,12 +132,12 @@ impl Budget {
         }
     }
 
-    /// Waits until a review with such an estimate may be parsed.
+    /// Waits until a review with this estimate may be parsed.
     pub(super) async fn parse(&self, estimate: usize) -> Result<Option<SemaphorePermit<'_>>, Refusal> {
         match estimate {
             0..=SMALL_TREE_BYTES => Ok(None),
             _ if estimate > MAX_TREES_BYTES => Err(Refusal::TooManyValues),
-            _ => Ok(Some(self.trees.acquire_many(units(estimate)).await.expect("nobody closes the semaphore"))),
+            _ => Ok(Some(self.trees.acquire_many(units(estimate)).await.expect("the semaphore is never closed"))),
         }
     }
 
@@ -146,12 +149,12 @@ impl Budget {
         Reading { budget: self, id, cut }
     }
 
-    /// Rejects the largest unfinished bodies until this many units are free.
+    /// Rejects the largest unfinished bodies until this number of units is free.
     fn cut(&self, wanted: u32) {
         let mut unfinished = self.unfinished();
         let mut missing = wanted.saturating_sub(u32::try_from(self.bodies.available_permits()).unwrap_or(u32::MAX));
         while missing > 0 {
-            // Bodies that were cut before and are not given back yet are no longer among them.
+            // Bodies that were rejected before and have not released their charge yet are no longer among them.
             let above_share = unfinished.charges.iter().filter(|(_, charge)| charge.units > SHARE_UNITS);
             let largest = above_share.max_by_key(|(_, charge)| charge.units).map(|(id, _)| *id);
             let Some(charge) = largest.and_then(|id| unfinished.charges.remove(&id)) else { return };
@@ -173,7 +176,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Raises a charge to so many units.
+    /// Raises a charge to this number of units.
     async fn charge(&self, charge: &mut Option<OwnedSemaphorePermit>, units: u32) {
         let held = charge.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let more = units.saturating_sub(u32::try_from(held).unwrap_or(u32::MAX));
@@ -182,7 +185,7 @@ impl Reading<'_> {
             Ok(got) => got,
             Err(_) => {
                 self.budget.cut(more);
-                bodies.clone().acquire_many_owned(more).await.expect("nobody closes the semaphore")
+                bodies.clone().acquire_many_owned(more).await.expect("the semaphore is never closed")
             }
         };
         match charge {
@@ -205,8 +208,8 @@ fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
 }
 
-/// Estimates from above what a JSON text takes once it is parsed, by what its marks stand for: a map takes the first
-/// node of a tree, an item twice the size of a value, as lists grow by doubling.
+/// Estimates an upper bound of the parsed size of a JSON text from its punctuation: a map allocates the first node of
+/// a tree, an item twice the size of a value, since lists grow by doubling.
 pub(super) fn tree_bytes(text: &[u8]) -> usize {
     let marks = text.iter().map(|byte| match byte {
         b'{' => 700,
@@ -250,13 +253,13 @@ mod tests {
         let long = Full::new(Bytes::from(vec![0; 11]));
         assert_eq!(budget.read(long, 10).await.unwrap_err(), Refusal::TooLong { limit: 10 });
         let grows = budget.read(pieces(5, true), 4 * PIECE).await;
-        assert_eq!(grows.unwrap_err(), Refusal::TooLong { limit: 4 * PIECE }, "without saying so");
+        assert_eq!(grows.unwrap_err(), Refusal::TooLong { limit: 4 * PIECE }, "without a Content-Length");
         let whole = budget.read(pieces(4, true), 4 * PIECE).await.unwrap();
         assert_eq!((whole.text.len(), whole.text.capacity()), (4 * PIECE, 4 * PIECE));
         let charged = || MAX_BODIES_BYTES / UNIT - budget.bodies.available_permits();
         assert_eq!(charged(), 4 * PIECE / UNIT);
         let answer = whole.answered("short".into());
-        assert_eq!(charged(), 4 * PIECE / UNIT, "until the answer is written");
+        assert_eq!(charged(), 4 * PIECE / UNIT, "until the response is written");
         drop(answer);
         assert_eq!(charged(), 0);
     }
@@ -267,7 +270,7 @@ mod tests {
         let mut greedy = tokio::task::JoinSet::new();
         for _ in 0..200 {
             let budget = budget.clone();
-            // Each begins anew when it is cut off.
+            // A rejected sender starts again.
             greedy.spawn(async move {
                 loop {
                     assert_eq!(budget.read(pieces(60, false), 16 << 20).await.unwrap_err(), Refusal::Crowded);
@@ -276,7 +279,7 @@ mod tests {
         }
         for _ in 0..100 {
             let small = Full::new(Bytes::from(vec![b' '; PIECE / 4]));
-            let small = budget.read(small, 8 << 20).await.expect("a body below its share is taken at any time");
+            let small = budget.read(small, 8 << 20).await.expect("a body below its share is always accepted");
             assert_eq!(small.text.len(), PIECE / 4);
             tokio::task::yield_now().await;
         }
@@ -285,7 +288,7 @@ mod tests {
         drop(whole);
         greedy.abort_all();
         while greedy.join_next().await.is_some() {}
-        assert_eq!(budget.bodies.available_permits(), MAX_BODIES_BYTES / UNIT, "all is given back");
+        assert_eq!(budget.bodies.available_permits(), MAX_BODIES_BYTES / UNIT, "all charges are released");
         assert!(budget.unfinished().charges.is_empty());
     }
 
@@ -305,7 +308,7 @@ mod tests {
 
     #[test]
     fn the_estimate_is_no_less_than_what_a_tree_takes() {
-        // The sizes are those of the allocations that `Value` makes of the text.
+        // The sizes are those that `Value` allocates for the text.
         for (text, least) in [("[0,0,0,0]", 4 * 32), (r#"[{"a":0},{"a":0}]"#, 2 * (32 + 632)), ("[[],[],[]]", 3 * 32)] {
             assert!(tree_bytes(text.as_bytes()) >= least, "{text}");
         }

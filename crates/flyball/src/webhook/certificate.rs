@@ -7,10 +7,10 @@ use rustls::pki_types::pem::PemObject;
 
 /// Validity of a certificate.
 pub(super) const LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
-/// The age at which an identity gets a successor.
+/// The age at which an identity is replaced.
 const RENEWAL_AGE: SignedDuration = SignedDuration::from_secs(LIFETIME.as_secs() / 3 * 2);
 
-/// An authority that has signed one certificate and lost its key since.
+/// An authority that has signed one certificate, and whose key was discarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// The authority's certificate in PEM.
@@ -25,23 +25,23 @@ impl Identity {
     /// Creates a certificate authority and a serving certificate for these names and addresses.
     pub(crate) fn make(operator: &str, names: &[String], now: Timestamp) -> Result<Self, IssueError> {
         let validity = Validity::new(now, LIFETIME);
-        // The time tells authorities apart.
+        // The time distinguishes authorities.
         let authority = Authority::new(&format!("{operator} webhooks {}", now.as_second()), validity)?;
         let issued = authority.issue(operator, Purpose::Server(names), validity)?;
         Ok(Self { authority: authority.certificate().to_owned(), certificate: issued.certificate, key: issued.key })
     }
 
-    /// Returns when it was made, `None` if that cannot be read.
+    /// Returns the time of its creation, `None` if it cannot be parsed.
     pub(super) fn made(&self) -> Option<Timestamp> {
         Some(validity(&self.certificate)?.from + Validity::BACKDATED)
     }
 
-    /// Returns true if it should have a successor at this time.
+    /// Returns true if it is due for replacement at this time.
     pub(crate) fn is_old(&self, now: Timestamp) -> bool {
         self.made().is_none_or(|made| now.duration_since(made) >= RENEWAL_AGE)
     }
 
-    /// Returns true if it can be read and is good at this time, for all that is known of the time.
+    /// Returns true if it can be parsed and is valid at this time, as far as the time is known.
     pub(super) fn is_good(&self, now: Now) -> bool {
         let is_good = |validity: Validity| match now {
             Now::Server(now) => validity.contains(now),
@@ -51,13 +51,13 @@ impl Identity {
     }
 }
 
-/// The time by which certificates are judged.
+/// The time for judging certificates.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Now {
-    /// That of the API server, which all replicas share.
+    /// The time of the API server, shared by all replicas.
     Server(Timestamp),
-    /// That of this replica. A certificate that is not good yet is kept: the replica that made it has another clock,
-    /// and a successor would be no better by that one.
+    /// The time of this replica. A certificate that is not valid yet is kept: the replica that created it has another
+    /// clock, and a replacement would have the same problem.
     Own(Timestamp),
 }
 
@@ -90,7 +90,7 @@ mod tests {
             let is_good = |after: SignedDuration| made.is_good(Now::Server(at(now) + after));
             assert!(is_good(SignedDuration::ZERO) && !is_good(LIFETIME) && !is_good(-Validity::BACKDATED * 2));
             let is_good = |after: SignedDuration| made.is_good(Now::Own(at(now) + after));
-            assert!(!is_good(LIFETIME) && is_good(-Validity::BACKDATED * 2), "who knows whose clock is wrong");
+            assert!(!is_good(LIFETIME) && is_good(-Validity::BACKDATED * 2), "either clock may be wrong");
         }
     }
 

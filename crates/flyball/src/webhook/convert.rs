@@ -1,6 +1,6 @@
-//! Conversion between the versions of a custom resource, by way of one of them.
+//! Conversion between the versions of a custom resource, through one of them.
 //!
-//! A review may hold a whole list, so its objects are parsed one after the other, and none of them is kept as a tree.
+//! A review may contain a whole list, so its objects are parsed one after the other, without keeping their trees.
 //!
 //! See <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/>.
 
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-/// Turns an object of one version into one of another.
+/// Converts an object of one version to another.
 type Step = dyn Fn(&Value) -> Result<Value, String> + Send + Sync;
 
 /// The versions of one kind.
@@ -46,7 +46,7 @@ impl Conversions {
     fn convert(&self, object: Value, to: &str) -> Result<Value, String> {
         let from = object["apiVersion"].as_str().unwrap_or_default().to_owned();
         let spoke =
-            |version: &str| self.others.get(version).ok_or_else(|| format!("there is no conversion for {version}"));
+            |version: &str| self.others.get(version).ok_or_else(|| format!("no conversion for version {version}"));
         if from == to {
             return Ok(object);
         }
@@ -60,13 +60,13 @@ fn api_version(kind: &Kind) -> String {
     if gvk.group.is_empty() { gvk.version.to_string() } else { format!("{}/{}", gvk.group, gvk.version) }
 }
 
-/// Converts by way of the types. Metadata stays as it was sent, but for labels and annotations: the API server admits
-/// no other change of it.
+/// Converts through the Rust types. Metadata stays as sent, except labels and annotations: the API server rejects
+/// other changes.
 fn step<From: Resource, To>(object: &Value) -> Result<Value, String>
 where
     To: Resource + Serialize + TryFrom<From, Error: Display>,
 {
-    let typed = From::deserialize(object).map_err(|error| format!("the object cannot be read: {error}"))?;
+    let typed = From::deserialize(object).map_err(|error| format!("cannot decode the object: {error}"))?;
     let made = To::try_from(typed).map_err(|error| error.to_string())?;
     let mut made = serde_json::to_value(made).map_err(|error| error.to_string())?;
     let mut metadata = object["metadata"].clone();
@@ -84,7 +84,7 @@ where
     Ok(made)
 }
 
-/// The request as it comes over the wire.
+/// The request in JSON.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Review<'a> {
@@ -103,7 +103,7 @@ struct Request<'a> {
     objects: Vec<&'a RawValue>,
 }
 
-/// The answer as it goes over the wire.
+/// The response in JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
@@ -112,8 +112,8 @@ struct Answer {
     result: Value,
 }
 
-/// Estimates what a review takes while it is answered: all objects as text, read and written, and the largest as a
-/// tree.
+/// Estimates the memory of a review while it is processed: all objects as text, in both directions, and the largest
+/// as a tree.
 pub(super) fn tree_bytes(body: &[u8]) -> usize {
     let request = serde_json::from_slice(body).ok().and_then(|review: Review<'_>| review.request);
     let trees =
@@ -121,8 +121,8 @@ pub(super) fn tree_bytes(body: &[u8]) -> usize {
     2 * body.len() + trees.max().unwrap_or_default()
 }
 
-/// Answers a conversion review, or returns the reason why it is invalid. One object that cannot be converted fails the
-/// review: the API server takes all objects or nothing.
+/// Processes a conversion review, or returns the reason why it is invalid. If one object cannot be converted, the
+/// review fails: the API server accepts all objects or none.
 pub(super) fn answer(kinds: &BTreeMap<String, Arc<Conversions>>, body: &[u8]) -> Result<String, String> {
     let review: Review<'_> =
         serde_json::from_slice(body).map_err(|error| format!("not a ConversionReview: {error}"))?;
@@ -132,16 +132,15 @@ pub(super) fn answer(kinds: &BTreeMap<String, Arc<Conversions>>, body: &[u8]) ->
             review.api_version, review.kind
         ));
     }
-    let request = review.request.ok_or("the review holds no request")?;
+    let request = review.request.ok_or("the review has no request")?;
     let convert = |object: &RawValue| {
         let object: Value =
-            serde_json::from_str(object.get()).map_err(|error| format!("an object cannot be read: {error}"))?;
+            serde_json::from_str(object.get()).map_err(|error| format!("cannot decode an object: {error}"))?;
         let kind = object["kind"].as_str().unwrap_or_default();
         let group =
             object["apiVersion"].as_str().and_then(|version| version.split_once('/')).map_or("", |(group, _)| group);
-        let conversions = kinds
-            .get(&format!("{kind}.{group}"))
-            .ok_or_else(|| format!("there is no conversion for {kind}.{group}"))?;
+        let conversions =
+            kinds.get(&format!("{kind}.{group}")).ok_or_else(|| format!("no conversion for {kind}.{group}"))?;
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let converted = conversions.convert(object, &request.desired).map_err(|why| format!("{name:?}: {why}"))?;
         to_raw_value(&converted).map_err(|error| format!("{name:?}: {error}"))

@@ -1,9 +1,9 @@
-//! A certificate in files that are replaced from outside.
+//! A certificate in files that are replaced externally.
 
 use std::io;
 use std::path::Path;
 
-/// Reads a certificate and its key in PEM, named as in a secret that is mounted.
+/// Reads a certificate and its key in PEM, with the file names of a mounted secret.
 pub(crate) fn read(directory: &Path) -> io::Result<(String, String)> {
     let read = |name: &str| {
         let path = directory.join(name);
@@ -13,7 +13,7 @@ pub(crate) fn read(directory: &Path) -> io::Result<(String, String)> {
     Ok((read("tls.crt")?, read("tls.key")?))
 }
 
-/// Reads the authority that signed the certificate, if it lies there as well, as cert-manager puts it.
+/// Reads the authority of the certificate, if there is one, as with cert-manager.
 pub(super) fn read_authority(directory: &Path) -> io::Result<Option<String>> {
     match std::fs::read_to_string(directory.join("ca.crt")) {
         Ok(authority) => Ok(Some(authority)),

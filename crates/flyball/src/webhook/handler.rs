@@ -106,10 +106,10 @@ impl<T, F: Fn(&mut T, &AdmissionRequest<T>) -> Result<()> + Send + Sync + 'stati
 
 /// A handler of one type of reviews.
 pub(super) trait Handler: Send + Sync {
-    /// Answers a review in JSON, or returns the reason why it is invalid.
+    /// Processes a review in JSON, or returns the reason why it is invalid.
     fn handle<'a>(&'a self, body: &'a [u8], caches: Arc<Caches>) -> BoxFuture<'a, Result<String, String>>;
 
-    /// Estimates what a review takes while it is handled, in bytes and from above.
+    /// Estimates an upper bound of the memory of a review while it is processed, in bytes.
     fn tree_bytes(&self, body: &[u8]) -> usize {
         tree_bytes(body)
     }
@@ -129,7 +129,7 @@ impl<T: Resource, V: Validator<T>> Handler for Validating<T, V> {
             let going = sent.operation == Operation::Delete;
             let object = match decode::<T>(if going { &sent.old_object } else { &sent.object }) {
                 Ok(object) => object,
-                // Else it could never be got rid of.
+                // Otherwise the object could never be deleted.
                 Err(why) if going => {
                     let told = vec![format!("not validated: {}", why.message)];
                     return Ok(answer(&sent.uid, None, told).to_string());
@@ -188,15 +188,15 @@ fn read(body: &[u8]) -> Result<Sent, String> {
         Some(_) => {
             Err(format!("expected admission.k8s.io/v1 AdmissionReview, not {} {}", review.api_version, review.kind))
         }
-        None => Err("the review holds no request".into()),
+        None => Err("the review has no request".into()),
     }
 }
 
 fn decode<T: DeserializeOwned>(object: &Value) -> Result<T, Status> {
-    T::deserialize(object).map_err(|error| Status::bad_request(format!("the object cannot be read: {error}")))
+    T::deserialize(object).map_err(|error| Status::bad_request(format!("cannot decode the object: {error}")))
 }
 
-/// Returns true if an object that is being deleted changes in its metadata only.
+/// Returns true if only the metadata of an object that is being deleted change.
 fn loses_finalizers(sent: &Sent) -> bool {
     let rest = |object: &Value| {
         let mut object = object.clone();
@@ -219,7 +219,7 @@ fn status(error: &Error) -> Status {
     }
 }
 
-/// Writes the answer to an admission review.
+/// Builds the response to an admission review.
 fn answer(uid: &str, refusal: Option<Status>, warnings: Vec<String>) -> Value {
     let mut response = json!({"uid": uid, "allowed": refusal.is_none()});
     if let Some(refusal) = refusal {

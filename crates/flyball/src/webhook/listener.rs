@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// Connections at the same time.
+/// Limit of concurrent connections.
 const MAX_CONNECTIONS: usize = 256;
 
 /// Trust of the API server in the served certificate.
@@ -25,31 +25,31 @@ const MAX_CONNECTIONS: usize = 256;
 pub(crate) enum Verification {
     /// All published bundles verify it.
     Trusted,
-    /// No bundle that can be read contradicts it, and some cannot be read, for this reason.
+    /// No readable bundle contradicts it, and some cannot be read, for this reason.
     Unknown(String),
     /// It is not served, or a published bundle does not verify it.
     Untrusted(String),
 }
 
-/// The certificate that is served now, and whether those who call trust it.
+/// The current certificate, and whether the API server trusts it.
 #[derive(Debug, Default)]
 pub(crate) struct Serving {
     key: RwLock<Option<Arc<CertifiedKey>>>,
-    /// Outcome of the last handshakes that verified it.
+    /// Result of the last verification by handshakes.
     verification: RwLock<Option<Verification>>,
 }
 
 /// Why a certificate cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unfit {
-    #[error("it is no PEM")]
+    #[error("not valid PEM")]
     Read(#[from] rustls::pki_types::pem::Error),
-    #[error("certificate and key are of no use")]
+    #[error("invalid certificate or key")]
     Use(#[from] rustls::Error),
 }
 
 impl Serving {
-    /// Serves this certificate from the next connection on; both texts are PEM.
+    /// Serves this certificate to new connections; both texts are PEM.
     pub(crate) fn set(&self, certificate: &str, key: &str) -> Result<(), Unfit> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<Result<_, _>>()?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes())?;
@@ -63,7 +63,7 @@ impl Serving {
         *self.verification.write() = Some(outcome);
     }
 
-    /// Sets an outcome that is weaker than an earlier one.
+    /// Sets a result that does not override a stronger one.
     pub(super) fn verify_unless_known(&self, outcome: Verification) {
         self.verification.write().get_or_insert(outcome);
     }
@@ -71,7 +71,7 @@ impl Serving {
     /// Returns whether the certificate is served and trusted.
     pub(crate) fn verification(&self) -> Verification {
         if self.get().is_none() {
-            return Verification::Untrusted("there is no certificate to serve yet".into());
+            return Verification::Untrusted("no certificate yet".into());
         }
         let verification = self.verification.read().clone();
         verification.unwrap_or_else(|| Verification::Untrusted("the certificate is not verified yet".into()))
@@ -97,7 +97,7 @@ pub(crate) async fn serve(listener: TcpListener, webhooks: Webhooks, serving: Ar
     serve_tls(listener, MAX_CONNECTIONS, serving, answer).await;
 }
 
-/// Answers requests over TLS until it is dropped, on at most so many connections at the same time.
+/// Serves requests over TLS until it is dropped, with this limit of concurrent connections.
 pub(crate) async fn serve_tls<F>(
     listener: TcpListener,
     limit: usize,
@@ -166,7 +166,7 @@ mod tests {
 
     const NAME: &str = "op-webhook.ns.svc";
 
-    /// The longest that a review may take, whatever others do.
+    /// Maximum latency of a review, independent of other clients.
     const MAX_LATENCY: Duration = Duration::from_secs(1);
 
     /// Creates a separate runtime, like another machine: a review must not wait for the clients that flood the
@@ -233,7 +233,7 @@ mod tests {
         )
     }
 
-    /// Returns the memory of this process that is in use.
+    /// Returns the resident memory of this process.
     fn resident() -> u64 {
         let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
         pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
@@ -252,7 +252,7 @@ mod tests {
                 let piece = vec![b' '; 64 << 10];
                 loop {
                     let Some(mut stream) = served.connect().await else { continue };
-                    // Some say how much it is going to be, some do not.
+                    // Some send a Content-Length, some do not.
                     let head =
                         head(if at % 3 == 0 { "content-length: 209715200" } else { "transfer-encoding: chunked" });
                     if stream.write_all(head.as_bytes()).await.is_err() {
@@ -297,7 +297,7 @@ mod tests {
             let client = async move {
                 loop {
                     tokio::time::sleep(Duration::from_millis(500)).await;
-                    // Most of them do not even shake hands.
+                    // Most of them do not even start a handshake.
                     if at % 10 != 0 {
                         let Ok(mut stream) = TcpStream::connect(served.address).await else { continue };
                         while stream.write_all(&[0x16]).await.is_ok() {

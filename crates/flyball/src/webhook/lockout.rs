@@ -2,9 +2,8 @@
 //!
 //! A mandatory webhook rejects writes while the operator is down. If the operator needs such a write to start (its
 //! pod, the token of its service account, the lease of its node), only an administrator can resolve that. So webhooks
-//! for built-in kinds are not called for the operator's own namespace and for `kube-system`, and for cluster-scoped
-//! kinds not for writes of nodes and of controllers in `kube-system`. Custom kinds are not concerned: no pod waits for
-//! them. See
+//! for built-in kinds exclude the operator's own namespace and `kube-system`, and for cluster-scoped kinds writes of
+//! nodes and of controllers in `kube-system`. Custom kinds are not affected: no pod depends on them. See
 //! <https://kubernetes.io/docs/concepts/cluster-administration/admission-webhooks-good-practices/#avoid-deadlocks>.
 
 use crate::kind::Kind;
@@ -12,23 +11,23 @@ use serde_json::{Value, json};
 
 /// The label that holds the name of each namespace.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
-/// Groups of Kubernetes itself whose names have no `.k8s.io`.
+/// Groups of Kubernetes itself without the suffix `.k8s.io`.
 const GROUPS: [&str; 6] = ["", "apps", "autoscaling", "batch", "extensions", "policy"];
-/// Name of the condition that leaves out what the cluster itself writes.
+/// Name of the condition that excludes writes of the cluster itself.
 const CONDITION: &str = "not-written-by-the-cluster-itself";
 
-/// Returns true if operators may need writes of a kind in order to run.
+/// Returns true if running an operator may require writes of a kind.
 fn is_needed_to_run(kind: &Kind) -> bool {
     let group = &*kind.gvk().group;
     GROUPS.contains(&group) || group.ends_with(".k8s.io")
 }
 
-/// Leaves out of a webhook what its operator may need in order to run in a namespace.
+/// Excludes writes from a webhook that its operator may need in order to run in a namespace.
 pub(super) fn leave_out(webhook: &mut Value, kind: &Kind, namespace: &str) {
     if !is_needed_to_run(kind) {
         return;
     }
-    // Of a namespace, it is its own labels that are selected by.
+    // For a namespace, its own labels are selected.
     if kind.is_namespaced() || kind.name() == "Namespace" {
         let mut namespaces = vec![namespace, "kube-system"];
         namespaces.dedup();

@@ -10,7 +10,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Annotation by which cert-manager writes the authority.
+/// Annotation by which cert-manager sets the authority.
 const INJECT: &str = "cert-manager.io/inject-ca-from";
 
 impl Declaration {
@@ -46,7 +46,7 @@ impl Declaration {
         webhook["sideEffects"] = "None".into();
         webhook["timeoutSeconds"] = self.timeout.as_secs().into();
         if duty == "mutate" {
-            // A later webhook may change what the default depends on.
+            // A later webhook may change fields that the default depends on.
             webhook["reinvocationPolicy"] = "IfNeeded".into();
         }
         if !self.scope.conditions.is_empty() {
@@ -73,7 +73,7 @@ impl Reach {
         Self::Url(base.strip_suffix(":0").map_or_else(|| base.to_owned(), |host| format!("{host}:{port}")))
     }
 
-    /// Reads where a `clientConfig` leads.
+    /// Parses the endpoint of a `clientConfig`.
     pub(super) fn of(client: &Value) -> Option<Self> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let service = &client["service"];
@@ -88,7 +88,7 @@ impl Reach {
         self.names().into_iter().next().unwrap_or_default()
     }
 
-    /// Writes a `clientConfig`, without the authority.
+    /// Builds a `clientConfig`, without the authority.
     pub(super) fn client(&self, path: &str) -> Value {
         match self {
             Self::Service { namespace, name } => {
@@ -98,7 +98,7 @@ impl Reach {
         }
     }
 
-    /// Returns the names that the serving certificate must hold.
+    /// Returns the names of the serving certificate.
     pub(super) fn names(&self) -> Vec<String> {
         match self {
             Self::Service { namespace, name } => {
@@ -112,7 +112,7 @@ impl Reach {
     }
 }
 
-/// Returns the name of the service of an operator, which is that of the configurations as well.
+/// Returns the name of the service of an operator, which is also that of the configurations.
 pub(crate) fn service_name(operator: &str) -> String {
     format!("{operator}-webhook")
 }
@@ -125,7 +125,7 @@ pub(super) fn secret_name(operator: &str) -> String {
 /// An object that configures the addresses of webhooks in the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// Its resource, and the path below which it lies.
+    /// Its resource, and the parent of its URL.
     pub(super) resource: &'static str,
     pub(super) group: &'static str,
     pub(super) name: String,
@@ -134,7 +134,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Finds all that a set of webhooks needs.
+    /// Finds the targets of a set of webhooks.
     pub(crate) fn all(operator: &str, declared: &[Declaration]) -> Vec<Self> {
         let configuration = |resource, duty: &str, asked: &dyn Fn(&Declaration) -> bool| {
             let paths: BTreeMap<_, _> =
@@ -152,7 +152,7 @@ impl Target {
         mutating.into_iter().chain(validating).chain(crds).collect()
     }
 
-    /// Names the object, for people.
+    /// Names the object in messages.
     pub(super) fn place(&self) -> String {
         format!("{}/{}", self.resource, self.name)
     }
@@ -172,8 +172,7 @@ impl Target {
     }
 }
 
-/// Returns the rules for what lives in no namespace: bundles are verified wherever the certificate comes from, and
-/// written if it is the operator's own.
+/// Returns the cluster-wide rules: bundles are always verified, and written if the certificate is the operator's own.
 pub(crate) fn cluster_rules(operator: &str, certificates: &Certificates, declared: &[Declaration]) -> Vec<PolicyRule> {
     let verbs: &[&str] = match certificates {
         Certificates::Own => &["get", "list", "update", "watch"],
@@ -231,7 +230,7 @@ pub(crate) fn manifests(
             "kind": "Role",
             "metadata": {"name": service_name(operator), "namespace": namespace},
             "rules": [
-                // What does not exist yet has no name that a rule could hold to.
+                // The verb `create` cannot be restricted by name.
                 rule("", "secrets", &["create"], None),
                 rule("", "secrets", &["get", "update"], Some(secret_name(operator))),
             ],
@@ -257,7 +256,7 @@ pub(crate) fn convert_crd(
     annotate(crd, certificates);
 }
 
-/// Writes the `conversion` of a CRD.
+/// Sets the `conversion` of a CRD.
 pub(super) fn conversion(client: Value) -> Value {
     json!({"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}})
 }

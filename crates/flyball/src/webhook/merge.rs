@@ -1,13 +1,14 @@
-//! Merges the change of a typed object into the object as it was sent.
+//! Merges the change of a typed object into the original JSON.
 //!
-//! A type does not know all fields: those of newer versions, or those that its author left out. So the change that a
-//! defaulter makes to the typed object is computed as a difference, and only that difference is applied to the JSON.
+//! A type does not contain all fields: those of newer versions, or those that its author omitted. So the change that
+//! a defaulter makes to the typed object is computed as a difference, and only that difference is applied to the
+//! JSON.
 
 use serde_json::{Map, Value, json};
 
 /// Applies the change from `before` to `after` to `raw`, from which `before` was decoded.
 ///
-/// A null is the same as no field: it is how types without `skip_serializing_if` write `None`.
+/// A null equals a missing field: types without `skip_serializing_if` encode `None` that way.
 pub(super) fn merge_typed_change(raw: &mut Value, before: &Value, after: &Value) {
     if before == after {
         return;
@@ -44,15 +45,15 @@ pub(super) fn merge_typed_change(raw: &mut Value, before: &Value, after: &Value)
     }
 }
 
-/// Finds for each item which one it was before: an equal one, one of the same name, or, if items have no names and
-/// none came or went, the one at the same place.
+/// Finds the previous version of each item: an equal one, one with the same name, or, if items have no names and
+/// their number is unchanged, the one at the same index.
 fn partners(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     let mut free: Vec<bool> = vec![true; before.len()];
     let mut found: Vec<Option<usize>> = vec![None; after.len()];
     let name = |item: &Value| item.get("name").or_else(|| item.get("key")).cloned();
     let mut pair = |fits: &dyn Fn(usize, usize) -> bool| {
         for (at, partner) in found.iter_mut().enumerate().filter(|(_, partner)| partner.is_none()) {
-            // The same place first, so that equal items keep their order.
+            // The same index first, so that equal items keep their order.
             let mut places = std::iter::once(at).chain(0..before.len()).filter(|from| *from < before.len());
             *partner = places.find(|from| free[*from] && fits(*from, at));
             if let Some(from) = *partner {
@@ -68,7 +69,7 @@ fn partners(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     found
 }
 
-/// Writes the operations of a JSON patch (RFC 6902) that turns one object into another. Lists are replaced as a whole.
+/// Builds a JSON patch (RFC 6902) that converts one object to another. Lists are replaced as a whole.
 pub(super) fn patch(from: &Value, to: &Value) -> Vec<Value> {
     let mut operations = Vec::new();
     compare("", from, to, &mut operations);
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!(found, expected);
     }
 
-    /// JSON without nulls, as types with `skip_serializing_if` write it.
+    /// JSON without nulls, as encoded by types with `skip_serializing_if`.
     fn value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             any::<bool>().prop_map(Value::from),

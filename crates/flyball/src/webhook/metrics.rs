@@ -33,11 +33,11 @@ impl WebhookMetrics {
         let r = registry;
         r.register("controller_runtime_webhook_requests", "Reviews by webhook and code", self.requests.clone());
         r.register("controller_runtime_webhook_latency_seconds", "Time of a review", self.latency.clone());
-        r.register("controller_runtime_webhook_requests_in_flight", "Reviews under way", self.in_flight.clone());
+        r.register("controller_runtime_webhook_requests_in_flight", "Reviews in progress", self.in_flight.clone());
         r.register("controller_runtime_webhook_panics", "Webhooks that panicked", self.panics.clone());
     }
 
-    /// Counts a review that begins at this path.
+    /// Counts a review that starts at this path.
     pub(super) fn begin(&self, path: &str) -> WebhookCall<'_> {
         let in_flight = self.in_flight.get_or_create_owned(&[("webhook", path.to_owned())]);
         in_flight.inc();
@@ -49,7 +49,7 @@ impl WebhookMetrics {
     }
 }
 
-/// A review under way; it is over when this is dropped.
+/// A review in progress; it ends when this is dropped.
 pub(super) struct WebhookCall<'a> {
     metrics: &'a WebhookMetrics,
     path: String,

@@ -1,8 +1,8 @@
-//! A TLS handshake with the operator's own listener, as the API server does it: under the name of the service, with the
-//! published authority.
+//! A TLS handshake with the operator's own listener, in the same way as the API server: with the name of the service
+//! and the published authority.
 //!
-//! No request is sent: only the certificate is verified, at a given time. A handshake that a busy listener drops says
-//! nothing about the certificate; [`ProbeError`] tells it apart.
+//! No request is sent: only the certificate is verified, at a given time. A handshake that a busy listener drops does
+//! not affect the trust in the certificate; [`ProbeError`] distinguishes it.
 
 use flyball_core::time::Timestamp;
 use rustls::RootCertStore;
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Time for a connection and its handshake.
+/// Timeout of a connection and its handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a handshake failed.
@@ -30,7 +30,7 @@ pub(super) enum ProbeError {
     #[error("{0}")]
     Untrusted(String),
     /// There was no handshake.
-    #[error("the listener did not answer: {0}")]
+    #[error("no response from the listener: {0}")]
     Unreachable(io::Error),
 }
 
@@ -44,7 +44,7 @@ impl TimeProvider for At {
     }
 }
 
-/// Shakes hands with the listener at an address, under a name, trusting the authorities of a bundle in PEM.
+/// Performs a handshake with the listener at an address, with a server name and the authorities of a bundle in PEM.
 pub(super) async fn handshake(address: SocketAddr, name: &str, bundle: &str, now: Timestamp) -> Result<(), ProbeError> {
     connect(address, name, bundle, now).await.map(drop)
 }
@@ -81,7 +81,7 @@ pub(super) async fn connect(
     })
 }
 
-/// Returns where a listener is dialed that listens everywhere.
+/// Returns the address to dial a listener that listens on all addresses.
 fn dialed(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -126,6 +126,6 @@ mod tests {
         }
         serves.abort();
         assert!(serves.await.is_err());
-        assert!(shake(name, &both, now).await.contains("did not answer"));
+        assert!(shake(name, &both, now).await.contains("no response"));
     }
 }

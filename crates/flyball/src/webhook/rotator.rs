@@ -1,12 +1,13 @@
 //! Rotation of certificates, and publication of their authority and the webhooks' address to the API server.
 //!
-//! Each sync ends with a handshake with the operator's own listener, under the name that the API server uses and with
-//! the bundles that were just read from the configurations. An operator is not ready while one of them does not verify
-//! the served certificate. A configuration that does not exist yet, that the operator may not read, or that has no
-//! bundle leaves it ready, and `/readyz` reports it; a Deployment becomes ready before its configurations are applied.
+//! Each sync ends with a handshake with the operator's own listener, with the server name that the API server uses
+//! and the bundles that were just read from the configurations. An operator is not ready while one of them does not
+//! verify the served certificate. A configuration that does not exist yet, that the operator may not read, or that
+//! has no bundle leaves it ready, and `/readyz` reports it; a Deployment becomes ready before its configurations are
+//! applied.
 //!
-//! A watch of the configurations' metadata triggers a sync when one of them changes; if it is forbidden, the interval
-//! does.
+//! A watch of the configurations' metadata triggers a sync when one of them changes; if it is forbidden, syncs only
+//! occur at the interval.
 
 use super::certificate::Now;
 use super::listener::{Serving, Verification};
@@ -39,13 +40,13 @@ const POLL_INTERVAL: Duration = Duration::from_secs(60);
 const FILE_POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// Random part of an interval, so that replicas do not sync at the same time.
 const POLL_JITTER: f64 = 0.2;
-/// The shortest time between two syncs, for operators that overwrite each other's configurations.
+/// Minimum time between two syncs, for operators that overwrite each other's configurations.
 const MIN_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Jitter of a sync after a change, so that replicas do not sync at the same time.
 const CHANGE_JITTER: Duration = Duration::from_secs(1);
 /// Delays after failures.
 const BACKOFF: Backoff = Backoff { base_delay: Duration::from_secs(1), max_delay: Duration::from_secs(5) };
-/// Attempts at a secret that others change at the same time.
+/// Limit of attempts at updating a secret that others change at the same time.
 const MAX_ATTEMPTS: u32 = 5;
 
 /// Rotates the certificates of one operator, and publishes their authority to the API server.
@@ -66,18 +67,18 @@ pub(crate) struct CertificateRotator {
     pub(crate) changed: Arc<Notify>,
 }
 
-/// A bundle by which calls of a host are verified, and the object that holds it.
+/// A bundle that verifies calls of a host, and the object that contains it.
 struct Bundle {
     place: String,
     host: String,
     pem: String,
 }
 
-/// The bundles that the API server trusts, as far as they can be read.
+/// The bundles that the API server trusts, as far as they are readable.
 #[derive(Default)]
 struct Published {
     bundles: Vec<Bundle>,
-    /// Why others are not known.
+    /// Why further bundles are unknown.
     unknown: Vec<String>,
 }
 
@@ -95,13 +96,13 @@ impl Listener for ChangeNotifier {
     fn listed(&self, _: &Store, _: u64) {}
 }
 
-/// State that a replica keeps between two syncs.
+/// State of a replica between two syncs.
 #[derive(Default)]
 struct Memory {
     kept: CertificateSecret,
-    /// The bundle that all targets held when they were last looked at.
+    /// The bundle in all targets at the last sync.
     known: Option<String>,
-    /// The last complaint, which is not logged again.
+    /// The last error, which is not logged again.
     complaint: String,
 }
 
@@ -141,7 +142,7 @@ impl CertificateRotator {
                 Err(error) => {
                     let complaint = chain(&*error);
                     if complaint != memory.complaint {
-                        tracing::warn!(error = complaint, "webhooks cannot be set up");
+                        tracing::warn!(error = complaint, "cannot set up webhooks");
                         memory.complaint = complaint;
                     }
                     failures = failures.saturating_add(1);
@@ -169,7 +170,7 @@ impl CertificateRotator {
                 }
             }
         }
-        // Whoever makes the certificate publishes its authority, and may put it here as well.
+        // The issuer of the certificate publishes its authority, and may store it here as well.
         if published.bundles.is_empty()
             && let Some(pem) = files::read_authority(directory)?
         {
@@ -185,7 +186,7 @@ impl CertificateRotator {
         let bundle = memory.kept.bundle();
         let shared = Bundle { place: secret_name(&self.operator), host: self.reach.host(), pem: bundle.clone() };
         let mut published = Published { bundles: vec![shared], unknown: Vec::new() };
-        // Trust first: what is served next must be believed.
+        // The authority must be trusted before its certificate is served.
         let told = self.publish(&bundle, &mut published).await;
         if let Some(current) = &memory.kept.current {
             self.serving.set(&current.certificate, &current.key)?;
@@ -197,7 +198,7 @@ impl CertificateRotator {
         Ok(())
     }
 
-    /// Calls the listener as the API server would, once for each different host and bundle.
+    /// Performs the API server's handshake with the listener, once for each different host and bundle.
     async fn verify(&self, published: &Published, now: Timestamp) -> Result<(), BoxError> {
         let mut verified: Vec<(&str, &str)> = Vec::new();
         for Bundle { place, host, pem } in &published.bundles {
@@ -211,7 +212,7 @@ impl CertificateRotator {
                     self.serving.verify(Verification::Untrusted(why.clone()));
                     return Err(why.into());
                 }
-                // A listener that is busy does not make the certificate worse.
+                // A busy listener does not affect the trust in the certificate.
                 Err(unreachable) => return Err(unreachable.into()),
             }
         }
@@ -233,7 +234,7 @@ impl CertificateRotator {
             let now = date.map_or_else(|| Now::Own(self.clock.now()), Now::Server);
             let mut kept = found.as_ref().map_or_else(|| remembered.clone(), CertificateSecret::read);
             let names = self.reach.names();
-            // Another replica may have gone on: then this one does not know yet what everybody knows.
+            // Another replica may be ahead: then this one cannot assume that all clients trust the bundle.
             let known = known && kept == *remembered;
             let changed = kept.step(&self.operator, &names, now, known)?;
             if !changed && found.is_some() {
@@ -258,15 +259,15 @@ impl CertificateRotator {
                     tracing::info!(secret = secret_name(&self.operator), "wrote webhook certificates");
                     return Ok((kept, now));
                 }
-                // Another replica was faster; what it wrote is as good.
+                // Another replica was faster; its result is equally valid.
                 Err(kube::Error::Api(status)) if status.code == 409 && attempt < MAX_ATTEMPTS => attempt += 1,
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Writes place and authority of the webhooks into all targets; adds the bundles that they hold then. A target
-    /// that cannot be written keeps none of the others from it.
+    /// Writes address and authority of the webhooks to all targets; collects their bundles. An error at one target
+    /// does not affect the others.
     async fn publish(&self, bundle: &str, published: &mut Published) -> Result<(), BoxError> {
         let mut complaints = Vec::new();
         for target in &self.targets {
@@ -279,7 +280,7 @@ impl CertificateRotator {
                 }
             };
             match &object {
-                None => complaints.push(format!("{} not found: apply what `manifests` prints", target.place())),
+                None => complaints.push(format!("{} not found: apply the output of `manifests`", target.place())),
                 Some(found) => match self.aim_at(target, found, bundle).await {
                     Ok(told) => object = Some(told),
                     Err(error) => complaints.push(chain(&error)),
@@ -290,17 +291,17 @@ impl CertificateRotator {
         if complaints.is_empty() { Ok(()) } else { Err(complaints.join("; ").into()) }
     }
 
-    /// Points a target at the webhooks, and returns it as it is stored.
+    /// Updates the address of a target, and returns it as stored.
     async fn aim_at(&self, target: &Target, found: &Value, bundle: &str) -> kube::Result<Value> {
         let mut object = found.clone();
         if aim(&mut object, target, &self.reach, bundle) {
             object = self.send(Method::PUT, &target.url(), &object).await?;
-            tracing::info!(target.resource, target.name, "told the API server of the webhooks");
+            tracing::info!(target.resource, target.name, "updated the address of the webhooks");
         }
         Ok(object)
     }
 
-    /// Adds the bundles that a target holds.
+    /// Adds the bundles of a target.
     fn add(&self, published: &mut Published, target: &Target, object: Option<&Value>) {
         let place = target.place();
         let Some(object) = object else {
@@ -311,17 +312,17 @@ impl CertificateRotator {
             let pem = STANDARD.decode(client["caBundle"].as_str().unwrap_or_default()).unwrap_or_default();
             let pem = String::from_utf8_lossy(&pem).into_owned();
             match Reach::of(client) {
-                None => published.unknown.push(format!("{place} names no webhook")),
-                // The API server goes by the roots of its system then, which hold no authority of an operator's own.
+                None => published.unknown.push(format!("{place} has no webhook")),
+                // The API server then uses the system's roots, which do not contain an operator's own authority.
                 Some(_) if pem.is_empty() && self.certificates != Certificates::Own => {
-                    published.unknown.push(format!("{place} holds no caBundle"));
+                    published.unknown.push(format!("{place} has no caBundle"));
                 }
                 Some(reach) => published.bundles.push(Bundle { place: place.clone(), host: reach.host(), pem }),
             }
         }
     }
 
-    /// Reads an object, and when the API server answered.
+    /// Reads an object, and the time of the API server's response.
     async fn get(&self, url: &str) -> kube::Result<(Option<Value>, Option<Timestamp>)> {
         let request = Request::get(url).body(Vec::new()).map_err(kube::Error::HttpError)?;
         let (answer, date) = exchange_dated(&self.client, request).await?;
@@ -332,7 +333,7 @@ impl CertificateRotator {
         }
     }
 
-    /// Writes an object, and returns it as it is stored.
+    /// Writes an object, and returns it as stored.
     async fn send(&self, method: Method, url: &str, object: &Value) -> kube::Result<Value> {
         let request = Request::builder().method(method).uri(url).header(CONTENT_TYPE, "application/json");
         let request = request.body(object.to_string().into_bytes()).map_err(kube::Error::HttpError)?;
@@ -340,7 +341,7 @@ impl CertificateRotator {
     }
 }
 
-/// Returns where the webhooks of a target lead, and whom to trust there.
+/// Returns the endpoints of a target's webhooks, with the trusted bundles.
 fn clients<'a>(object: &'a Value, target: &'a Target) -> impl Iterator<Item = &'a Value> {
     let conversion = target.paths.contains_key("").then(|| &object["spec"]["conversion"]["webhook"]["clientConfig"]);
     let is_ours = |webhook: &&Value| webhook["name"].as_str().is_some_and(|name| target.paths.contains_key(name));
@@ -348,7 +349,7 @@ fn clients<'a>(object: &'a Value, target: &'a Target) -> impl Iterator<Item = &'
     conversion.into_iter().chain(webhooks.map(|webhook| &webhook["clientConfig"]))
 }
 
-/// Points an object at the webhooks; returns whether it did not point there already. What others added to it stays.
+/// Sets the endpoint in an object; returns true if it changed. Fields of others are kept.
 fn aim(object: &mut Value, target: &Target, reach: &Reach, bundle: &str) -> bool {
     let before = object.clone();
     let client = |path: &str| {
@@ -404,7 +405,8 @@ mod tests {
         address: SocketAddr,
         clock: Clock,
     ) -> CertificateRotator {
-        let nobody = tower::service_fn(async |_: Request<Body>| Err::<Response<Body>, BoxError>("is not asked".into()));
+        let nobody =
+            tower::service_fn(async |_: Request<Body>| Err::<Response<Body>, BoxError>("unexpected request".into()));
         CertificateRotator {
             client: kube::Client::new(nobody, "ns"),
             clock,
@@ -427,7 +429,7 @@ mod tests {
         let made = ["one", "two"].map(|name| Identity::make(name, &[name.to_owned()], Clock::system().now()).unwrap());
         let put = |name: &str, pem: &str| fs::write(directory.join(name), pem).unwrap();
         let serving = Arc::<Serving>::default();
-        // Which of them is served.
+        // The certificate that is served.
         let served = || {
             let key = serving.get()?;
             let is =
@@ -443,7 +445,7 @@ mod tests {
         put("tls.key", &made[0].key);
         sleep(FILE_POLL_INTERVAL).await;
         assert_eq!((served(), serving.verification()), (Some(0), Verification::Trusted));
-        // Half of a change is none.
+        // Files that are half replaced change nothing.
         put("tls.crt", &made[1].certificate);
         sleep(POLL_INTERVAL).await;
         assert_eq!(served(), Some(0));
@@ -452,7 +454,7 @@ mod tests {
         assert_eq!(served(), Some(1));
         fs::remove_dir_all(&directory).unwrap();
         sleep(POLL_INTERVAL).await;
-        assert_eq!(served(), Some(1), "what is there stays good");
+        assert_eq!(served(), Some(1), "the existing certificate stays valid");
     }
 
     #[test]
@@ -479,7 +481,7 @@ mod tests {
         assert_eq!(object["webhooks"][0]["clientConfig"], pointed, "no service beside the URL");
     }
 
-    /// The API server, as far as keepers ask it. Its clock is given in seconds; answers carry it if that is wanted.
+    /// A model of the API server for rotators. Its clock is set in seconds; responses contain it optionally.
     struct Api {
         objects: BTreeMap<String, Value>,
         version: u64,
@@ -488,7 +490,7 @@ mod tests {
         certificates: BTreeSet<String>,
     }
 
-    /// A bundle, and what each replica serves.
+    /// A bundle, and the certificates that each replica serves.
     type Served = (String, Vec<Option<Arc<CertifiedKey>>>);
 
     const CONFIGURATION: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/op-webhook";
@@ -535,8 +537,8 @@ mod tests {
         }
     }
 
-    /// Three replicas with clocks that are hours off. Each day each looks, in another order; after each look a
-    /// call to each of them must succeed, also by an API server that has not noticed the last change.
+    /// Three replicas with clocks that differ by hours. Each of them syncs daily, in varying order; after each sync a
+    /// call to each of them must succeed, also from an API server that has not observed the last change.
     async fn certificates_of(is_dated: bool, hours_off: [i64; 3], days: i64) -> usize {
         let begin: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
         let configuration = json!({"metadata": {"resourceVersion": "0"}, "webhooks": [{"name": "ours"}]});
@@ -579,11 +581,11 @@ mod tests {
                 assert_eq!(rotator.serving.verification(), Verification::Trusted);
                 noticed = if noticed.is_empty() { bundle() } else { noticed };
                 let state = (bundle(), replicas.iter().map(|(rotator, _)| rotator.serving.get()).collect::<Vec<_>>());
-                // What was called with success is called again with success, until it is too old.
+                // Calls with a certificate that succeeded before succeed again, until it expires.
                 if day % 20 != 0 && called.as_ref().is_some_and(|called| is_same(called, &state)) {
                     continue;
                 }
-                // Replicas that have just started are not ready until they have looked.
+                // Replicas that have just started are not ready before their first sync.
                 for (rotator, _) in replicas.iter().filter(|(rotator, _)| rotator.serving.get().is_some()) {
                     for trusted in [&noticed, &state.0] {
                         let called = probe::handshake(rotator.address, "op-webhook.ns.svc", trusted, now).await;
@@ -606,7 +608,7 @@ mod tests {
         }
     }
 
-    /// An operator that serves a certificate, whose configuration an API server answers with a code.
+    /// An operator that serves a certificate; the API server responds with this code for its configuration.
     struct Hosted {
         rotator: CertificateRotator,
         directory: PathBuf,
@@ -696,7 +698,7 @@ mod tests {
             hosted.answer(403);
             assert_eq!(hosted.sync().await, unknown("code 403"));
             hosted.publish("");
-            assert_eq!(hosted.sync().await, unknown(&format!("{place} holds no caBundle")));
+            assert_eq!(hosted.sync().await, unknown(&format!("{place} has no caBundle")));
             hosted.publish(&hosted.other.authority);
             let Verification::Untrusted(why) = hosted.sync().await else { panic!("another authority is published") };
             assert!(why.starts_with(&format!("{place} does not verify")) && why.contains("named.apart.svc"), "{why}");
@@ -739,13 +741,13 @@ mod tests {
         rotator.verify(&published(&ours.authority), now).await.unwrap();
         assert_eq!(serving.verification(), Verification::Trusted);
         rotator.verify(&published(&other.authority), now).await.unwrap_err();
-        let Verification::Untrusted(why) = serving.verification() else { panic!("it is not trusted") };
+        let Verification::Untrusted(why) = serving.verification() else { panic!("the certificate is not trusted") };
         assert!(why.contains("validatingwebhookconfigurations/op-webhook does not verify"), "{why}");
         rotator.verify(&published(&ours.authority), now).await.unwrap();
         serves.abort();
         assert!(serves.await.is_err());
         rotator.verify(&published(&ours.authority), now).await.unwrap_err();
         let still = serving.verification();
-        assert_eq!(still, Verification::Trusted, "a listener that is busy says nothing about its certificate");
+        assert_eq!(still, Verification::Trusted, "a busy listener does not affect the trust in its certificate");
     }
 }

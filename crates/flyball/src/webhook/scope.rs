@@ -5,10 +5,10 @@ use k8s_openapi::api::admissionregistration::v1::MatchCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 
-/// The group of what configures admission.
+/// The group of admission configurations.
 pub(crate) const ADMISSION: &str = "admissionregistration.k8s.io";
 
-/// The objects of one kind that an author means, in the words that webhooks and policies share.
+/// The selected objects of one kind, for webhooks and policies.
 pub(crate) struct Scope {
     pub(crate) kind: Kind,
     /// True if writes pass while the webhook cannot be called (failure policy `Ignore`).
@@ -23,7 +23,7 @@ impl Scope {
         Self { kind: Kind::of::<T>(), optional: false, namespaces: None, objects: None, conditions: Vec::new() }
     }
 
-    /// Writes which requests match; `rules` is the name of the field that lists resources.
+    /// Builds the match criteria; `rules` is the name of the field that lists resources.
     pub(crate) fn constraints(&self, rules: &str, operations: &[&str]) -> Value {
         let (gvk, resource) = (self.kind.gvk(), self.kind.resource());
         let rule = json!({
@@ -42,7 +42,7 @@ impl Scope {
         constraints
     }
 
-    /// Writes the `failurePolicy`.
+    /// Sets the `failurePolicy`.
     pub(crate) fn failure_policy(&self) -> &'static str {
         if self.optional { "Ignore" } else { "Fail" }
     }

@@ -1,8 +1,8 @@
-//! The secret by which the replicas of an operator share their certificates, and its next state.
+//! The secret in which the replicas of an operator share their certificates, and its next state.
 //!
-//! Pure: time and the secret are arguments. The order in which no call fails: a new authority is published; an hour
-//! later, when all replicas and API servers have read it, the certificate that it signed is served; the old authority
-//! stays published until no replica uses it.
+//! Pure: time and the secret are arguments. The order that avoids failed calls: a new authority is published; an hour
+//! later, when all replicas and API servers have read it, its certificate is served; the old authority stays
+//! published until no replica uses it.
 //!
 //! Replicas agree although their clocks differ: they judge certificates by the API server's time, from the `Date`
 //! header of its responses, and write the secret under its resource version, so that of two concurrent writers one
@@ -39,7 +39,7 @@ pub(super) struct CertificateSecret {
 }
 
 impl CertificateSecret {
-    /// Reads a secret; missing or incomplete parts are created again.
+    /// Parses a secret; missing or incomplete parts are created again.
     pub(super) fn read(secret: &Value) -> Self {
         let text = |key: String| {
             let bytes = STANDARD.decode(secret["data"][key].as_str()?).ok()?;
@@ -58,7 +58,7 @@ impl CertificateSecret {
         }
     }
 
-    /// Writes it into a secret.
+    /// Encodes it as a secret.
     pub(super) fn write(&self, secret: &mut Value) {
         let mut data = json!({});
         let mut put = |key: String, text: &str| data[key] = STANDARD.encode(text).into();
@@ -77,14 +77,14 @@ impl CertificateSecret {
         secret["metadata"]["annotations"][NAMES_ANNOTATION] = names.join(",").into();
     }
 
-    /// Returns all authorities that are to be trusted.
+    /// Returns all trusted authorities.
     pub(super) fn bundle(&self) -> String {
         let identities = [&self.next, &self.current].into_iter().flatten().map(|identity| identity.authority.as_str());
         identities.chain(self.last.as_deref()).collect()
     }
 
-    /// Executes the step that is due, and returns whether there was one. `known` is set if all clients trust the whole
-    /// bundle.
+    /// Executes the step that is due, and returns true if there was one. `known` is set if all clients trust the
+    /// whole bundle.
     pub(super) fn step(&mut self, operator: &str, names: &[String], now: Now, known: bool) -> Result<bool, IssueError> {
         let before = self.clone();
         let time = now.time();
@@ -106,7 +106,7 @@ impl CertificateSecret {
                     self.next = Some(make(&self.names)?);
                 }
             }
-            // Nobody can be called as it is, so nothing is lost by doing it at once.
+            // Calls fail in the current state, so an immediate replacement loses nothing.
             current => {
                 self.last = current.take().filter(|current| current.is_good(now)).map(|current| current.authority);
                 *current = Some(make(&self.names)?);
@@ -138,18 +138,18 @@ mod tests {
         let mut kept = CertificateSecret::default();
         assert!(step(&mut kept, 0, false));
         let first = authority(&kept);
-        assert!(!step(&mut kept, 240 * 24, true), "it is good for months");
+        assert!(!step(&mut kept, 240 * 24, true), "it is valid for months");
         let old = 244 * 24;
         assert!(step(&mut kept, old, true));
         assert_eq!(authority(&kept), first);
-        assert!(kept.bundle().contains(&first) && kept.bundle().len() > first.len(), "the next one is told of");
-        assert!(!step(&mut kept, old, true) && !step(&mut kept, old + 2, false), "not everybody knows yet");
+        assert!(kept.bundle().contains(&first) && kept.bundle().len() > first.len(), "the next one is published");
+        assert!(!step(&mut kept, old, true) && !step(&mut kept, old + 2, false), "not all clients trust it yet");
         assert!(step(&mut kept, old + 2, true));
         let second = authority(&kept);
         assert!(second != first && kept.bundle() == format!("{second}{first}"));
         assert!(!step(&mut kept, old + 3, true));
         assert!(step(&mut kept, 365 * 24, true));
-        assert_eq!(kept.bundle(), second, "what nobody can use any more is forgotten");
+        assert_eq!(kept.bundle(), second, "authorities without use are removed");
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
         assert!(kept.step("op", &["other".into()], at(1), true).unwrap(), "it lacks a name");
         assert!(authority(&kept) != first && kept.bundle().contains(&first));
         assert!(!step(&mut kept, 1, true), "it has both names");
-        assert!(step(&mut kept, 400 * 24, true), "it is no longer good");
+        assert!(step(&mut kept, 400 * 24, true), "it has expired");
         assert_eq!(kept.bundle(), authority(&kept));
         kept.current = Some(Identity { certificate: "torn".into(), ..kept.current.unwrap() });
         assert!(step(&mut kept, 400 * 24, true));
@@ -173,7 +173,7 @@ mod tests {
         let (first, Now::Server(behind)) = (authority(&kept), at(0)) else { unreachable!("as above") };
         assert!(!kept.step("op", &["localhost".into()], Now::Own(behind), false).unwrap());
         assert_eq!(authority(&kept), first);
-        assert!(step(&mut kept, 0, false), "nobody could be called with it");
+        assert!(step(&mut kept, 0, false), "calls with it would fail");
         assert_ne!(authority(&kept), first);
     }
 

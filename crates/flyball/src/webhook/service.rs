@@ -22,9 +22,9 @@ use tokio::time::{Instant, timeout};
 
 /// Path of conversions.
 pub(super) const CONVERT_PATH: &str = "/convert";
-/// Bytes of a review of one write: what the API server takes is 3 MiB, and a review holds two objects.
+/// Size limit of a review of one write: the API server accepts 3 MiB, and a review contains two objects.
 const MAX_ADMISSION_BYTES: usize = 8 << 20;
-/// Bytes of a review of a conversion, which may hold a whole list, unless the author admits more.
+/// Size limit of a conversion review, which may contain a whole list, unless the author sets a higher one.
 pub(super) const MAX_CONVERSION_BYTES: usize = 16 << 20;
 /// Timeout of a review if the API server sends none.
 const MAX_REVIEW_TIMEOUT: Duration = Duration::from_secs(30);
@@ -53,7 +53,7 @@ pub(crate) struct Live {
 ///
 /// let body = http_body_util::Full::<bytes::Bytes>::default();
 /// let request = http::Request::post("/validate--v1-configmap").body(body).unwrap();
-/// assert_eq!(webhooks.handle(request).await.status(), 503, "the operator does not run yet");
+/// assert_eq!(webhooks.handle(request).await.status(), 503, "the operator is not running yet");
 /// # });
 /// ```
 #[derive(Clone)]
@@ -104,12 +104,12 @@ impl Webhooks {
         B::Error: Into<tower::BoxError>,
     {
         let Some(live) = self.0.live.get() else {
-            return refuse(StatusCode::SERVICE_UNAVAILABLE, "the operator does not run yet");
+            return refuse(StatusCode::SERVICE_UNAVAILABLE, "the operator is not running yet");
         };
         let (head, body) = request.into_parts();
         let path = head.uri.path();
         let Some(handler) = self.0.routes.get(path) else {
-            return refuse(StatusCode::NOT_FOUND, "there is no webhook at this path");
+            return refuse(StatusCode::NOT_FOUND, "no webhook at this path");
         };
         let call = live.metrics.begin(path);
         let began = Instant::now();
@@ -118,7 +118,7 @@ impl Webhooks {
             Err(answer) => *answer,
             Ok(deadline) => {
                 let answered = live.panics.within(self.answer(&**handler, body, limit, path, live));
-                let late = |_| refuse(StatusCode::GATEWAY_TIMEOUT, "the webhook took too long");
+                let late = |_| refuse(StatusCode::GATEWAY_TIMEOUT, "the webhook timed out");
                 timeout(deadline, answered).await.unwrap_or_else(late)
             }
         };
@@ -142,7 +142,7 @@ impl Webhooks {
             Ok(permit) => permit,
             Err(refusal) => return refused(refusal, path),
         };
-        // The caller's own code runs in here.
+        // This calls the author's code.
         let asked = AssertUnwindSafe(async { handler.handle(&review.text, live.caches.clone()).await });
         match asked.catch_unwind().await {
             Ok(Ok(text)) => {
@@ -184,11 +184,11 @@ impl Handler for Converting {
 fn check(head: &http::request::Parts, limit: usize) -> Result<Duration, Box<Response<Bytes>>> {
     let refuse = |code, why| Box::new(refuse(code, why));
     if head.method != Method::POST {
-        return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, "reviews are sent with POST"));
+        return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, "reviews require POST"));
     }
     let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if text(CONTENT_TYPE).split(';').next().map(str::trim) != Some("application/json") {
-        return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "reviews are application/json"));
+        return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "reviews require the content type application/json"));
     }
     if text(CONTENT_LENGTH).parse().is_ok_and(|length: u64| length > limit as u64) {
         return Err(Box::new(refused(Refusal::TooLong { limit }, head.uri.path())));
@@ -206,7 +206,7 @@ fn refused(refusal: Refusal, path: &str) -> Response<Bytes> {
         Refusal::BrokeOff => StatusCode::BAD_REQUEST,
     };
     let remedy = match refusal {
-        Refusal::TooLong { .. } if path == CONVERT_PATH => ": Webhook::max_conversion_bytes admits more",
+        Refusal::TooLong { .. } if path == CONVERT_PATH => ": increase Webhook::max_conversion_bytes",
         _ => "",
     };
     refuse(code, &format!("{refusal}{remedy}"))

@@ -1,9 +1,7 @@
-//! An API server of a few hundred lines: what a client can tell from the real one, with a handle on everything that
-//! can go wrong.
+//! A minimal API server: indistinguishable from the real one for a client, with control over faults.
 //!
-//! It knows no schema. Lists named in [`LIST_KEYS`] are merged by key on apply, and without elements owned by nobody;
-//! all others are taken as a whole. As the real one stores quantities in its own words, this one stores `1000m` in
-//! `data.cpu` as `1`.
+//! It has no schemas. Lists in [`LIST_KEYS`] are merged by key on apply, and have no owner if they are empty; all
+//! others are atomic. Like the real one, which normalizes quantities, it stores `1000m` in `data.cpu` as `1`.
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -19,47 +17,47 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-/// Lists whose elements are told apart by a field.
+/// Lists whose elements are identified by a field.
 const LIST_KEYS: [(&str, &str); 2] = [("ownerReferences", "uid"), ("conditions", "type")];
 
-/// What a request is answered with instead of what it asked for.
+/// The response to a request in place of the regular one.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// An error with this code, and nothing done.
+    /// An error with this code, without effect.
     Refuse(u16),
-    /// An error with this code, and a wish to wait for so many seconds.
+    /// An error with this code, and `Retry-After` with this number of seconds.
     RefuseFor(u16, u64),
-    /// It is carried out, and the answer is lost.
+    /// The request is processed, and the response is lost.
     LoseAnswer,
-    /// No answer, ever.
+    /// There is never a response.
     Hang,
     /// These bytes, as a success.
     Answer(&'static str),
-    /// A success that never ends, of which a byte comes each 29 s.
+    /// An endless success, with a byte every 29 s.
     Trickle,
-    /// An error that says that the namespace is being deleted.
+    /// An error about a namespace that is being deleted.
     Terminating,
 }
 
-/// What one request was and got.
+/// A request and its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// `PATCH /apis/example.com/v1/namespaces/ns/widgets/a/status`.
     pub what: String,
     pub query: String,
     pub code: u16,
-    /// Whether only metadata was asked for.
+    /// True if only metadata was requested.
     pub metadata: bool,
 }
 
 impl Seen {
-    /// Returns true if the request changes something.
+    /// Returns true if the request is a write.
     pub fn is_write(&self) -> bool {
         !self.what.starts_with("GET")
     }
 }
 
-/// The world behind the API, shared by server and test.
+/// The state behind the API, shared by server and test.
 #[derive(Clone, Default)]
 pub struct Api(Arc<Mutex<World>>);
 
@@ -71,15 +69,15 @@ struct World {
     objects: BTreeMap<(String, String, String), Value>,
     /// All changes, by revision.
     history: Vec<Change>,
-    /// Changes up to this revision are forgotten.
+    /// Changes up to this revision are compacted.
     compacted: u64,
     watches: Vec<Watch>,
     seen: Vec<Seen>,
     faults: Vec<(String, usize, Fault)>,
     held: BTreeSet<String>,
-    /// Watches whose connections lead nowhere any more: they stay open, and nothing comes over them.
+    /// Watches whose connections are dead: they stay open, but deliver no data.
     silent: Vec<Watch>,
-    /// Resources that are served; those with another one are 404.
+    /// Served resources; others are 404.
     absent: BTreeSet<String>,
 }
 
@@ -89,7 +87,7 @@ struct Change {
     resource: String,
     namespace: String,
     event: Bytes,
-    /// Before and after.
+    /// The old and the new object.
     labels: (Option<Value>, Option<Value>),
 }
 
@@ -101,12 +99,12 @@ struct Watch {
     lines: mpsc::UnboundedSender<Bytes>,
 }
 
-/// What a list or a watch shows of objects.
+/// The selection of a list or a watch.
 #[derive(Clone, Default)]
 struct View {
-    /// Of labels, only equality is understood.
+    /// Only equality of labels is supported.
     labels: Vec<(String, String)>,
-    /// Of fields, only the name.
+    /// Only the name is supported as a field.
     name: Option<String>,
     metadata: bool,
 }
@@ -137,7 +135,7 @@ impl View {
         json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
     }
 
-    /// Returns the line that tells of a change, if any does.
+    /// Returns the line of a change, if it is selected.
     fn event(&self, change: &Change) -> Option<Bytes> {
         if self.labels.is_empty() && self.name.is_none() && !self.metadata {
             return Some(change.event.clone());
@@ -160,7 +158,7 @@ impl View {
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 impl Api {
-    /// Creates a client that talks to this server.
+    /// Creates a client of this server.
     pub fn client(&self) -> kube::Client {
         let api = self.clone();
         let service = tower::service_fn(move |request| {
@@ -170,7 +168,7 @@ impl Api {
         kube::Client::new(service, "default")
     }
 
-    /// Answers requests whose `METHOD /path?query` contains `part` with a fault, so many times.
+    /// Responds to requests whose `METHOD /path?query` contains `part` with a fault, this number of times.
     pub fn fail(&self, part: &str, times: usize, fault: Fault) {
         self.world().faults.push((part.into(), times, fault));
     }
@@ -180,7 +178,7 @@ impl Api {
         self.world().faults.clear();
     }
 
-    /// Keeps the events of a resource back until [`release`](Self::release).
+    /// Holds the events of a resource back until [`release`](Self::release).
     pub fn hold(&self, resource: &str) {
         self.world().held.insert(resource.into());
     }
@@ -196,7 +194,7 @@ impl Api {
         self.world().watches.retain(|watch| watch.resource != resource);
     }
 
-    /// Lets nothing come over the connections of a resource's watches any more, which stay open.
+    /// Stops the delivery on the connections of a resource's watches, which stay open.
     pub fn silence(&self, resource: &str) {
         let mut world = self.world();
         let (silent, rest) =
@@ -213,14 +211,14 @@ impl Api {
         }
     }
 
-    /// Sends a bookmark of the present to all watches of a resource.
+    /// Sends a bookmark of the current revision to all watches of a resource.
     pub fn bookmark(&self, resource: &str) {
         let revision = self.world().revision.to_string();
         let bookmark = json!({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": revision}}});
         self.send(resource, &bookmark.to_string());
     }
 
-    /// Forgets the past, as etcd does after five minutes.
+    /// Compacts the history, as etcd does after five minutes.
     pub fn compact(&self) {
         let mut world = self.world();
         world.compacted = world.revision;
@@ -236,7 +234,7 @@ impl Api {
         };
     }
 
-    /// Changes an object behind the operator's back, or makes or deletes it.
+    /// Changes, creates or deletes an object, like another client.
     pub fn edit(&self, resource: &str, namespace: &str, name: &str, edit: impl FnOnce(&mut Value)) {
         let mut world = self.world();
         let key = (resource.to_owned(), namespace.to_owned(), name.to_owned());
@@ -269,7 +267,7 @@ impl Api {
         std::mem::take(&mut self.world().seen)
     }
 
-    /// Returns the requests since the last call that change something, as `METHOD path code`.
+    /// Returns the writes since the last call, as `METHOD path code`.
     pub fn writes(&self) -> Vec<String> {
         let writes = self.seen().into_iter().filter(Seen::is_write);
         writes.map(|seen| format!("{} {}", seen.what, seen.code)).collect()
@@ -285,7 +283,7 @@ impl Api {
     }
 
     async fn answer(&self, request: Request<Body>) -> std::io::Result<Answer> {
-        // Every answer takes a little while, so that things happen in between.
+        // Every response takes a short time, so that other events occur in between.
         sleep(Duration::from_millis(1)).await;
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
@@ -293,7 +291,7 @@ impl Api {
         let fault = self.world().fault(&format!("{what}?{query}"));
         let accept = parts.headers.get("accept").and_then(|value| value.to_str().ok()).unwrap_or_default();
         let metadata = accept.contains("as=PartialObjectMetadata");
-        // As of the real server: the first clause that it knows counts.
+        // As in the real server: the first supported clause counts.
         let of_list = accept.starts_with("application/json;as=PartialObjectMetadataList;");
         let mixed = metadata && parts.method == Method::GET && of_list == query.contains("watch=");
         let content = parts.headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -417,8 +415,7 @@ impl World {
         }
     }
 
-    /// Tells of the resources that there are objects of, each with the kind that its name stands for, in whatever
-    /// group.
+    /// Lists the resources with objects, each with the kind of its name, in any group.
     fn discovery(&self) -> Answer {
         let names: BTreeSet<&String> = self.objects.keys().map(|key| &key.0).collect();
         let served = names.into_iter().filter(|name| !self.absent.contains(*name));
@@ -479,7 +476,7 @@ impl World {
         Response::new(StreamBody::new(lines).boxed_unsync())
     }
 
-    /// Sends to the watches what they have not got yet.
+    /// Sends pending events to the watches.
     fn deliver(&mut self) {
         let held = &self.held;
         for watch in self.watches.iter_mut().filter(|watch| !held.contains(&watch.resource)) {
@@ -505,7 +502,7 @@ impl World {
         self.deliver();
     }
 
-    /// Stores an object, unless it is as before; returns what is stored.
+    /// Stores an object, unless it is unchanged; returns the stored object.
     fn store(&mut self, key: (String, String, String), mut object: Value) -> Value {
         let old = self.objects.get(&key).cloned();
         if object["data"]["cpu"] == "1000m" {
@@ -550,7 +547,8 @@ impl World {
         self.store(key.clone(), object);
     }
 
-    /// Applies a configuration: sets what it says, removes what the manager applied before and does not any more.
+    /// Applies a configuration: sets its fields, and removes those that the manager applied before and no longer
+    /// applies.
     fn apply(&mut self, key: (String, String, String), subresource: &str, manager: &str, mut applied: Value) -> Answer {
         let known = self.objects.get(&key).cloned();
         if known.is_none() && !subresource.is_empty() {

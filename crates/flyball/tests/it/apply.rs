@@ -1,4 +1,4 @@
-//! Children, status and events as they arrive at the API server.
+//! Children, status and events as received by the API server.
 
 use crate::api::{Api, Fault};
 use crate::widgets::*;
@@ -70,11 +70,11 @@ async fn children_that_cannot_be_are_refused_without_a_request() {
         widgets.errors(),
         [
             "configmaps in namespace other cannot be owned by widgets.example.com ns/w1",
-            "namespaces lives in no namespace and cannot be owned by widgets.example.com ns/w2",
+            "namespaces is cluster-scoped and cannot be owned by widgets.example.com ns/w2",
             "k8s_openapi::v1_36::api::core::v1::secret::Secret is not owned: declare it with Controller::owns",
             "configmaps has no metadata.name: use create for generated names",
             "k8s_openapi::v1_36::api::core::v1::secret::Secret has no cache: declare it with Controller::owns, watches or reads",
-            "configmaps ns/x has no UID: delete what was read",
+            "configmaps ns/x has no UID: delete an object that was read",
         ]
     );
     assert_eq!(api.writes(), [""; 0]);
@@ -94,7 +94,7 @@ async fn objects_of_others_are_not_taken_over() {
     assert_eq!(
         widgets.errors()[..2],
         [
-            "configmaps ns/a already exists and was not made by widget-operator: delete it, or choose another name",
+            "configmaps ns/a already exists and was not created by widget-operator: delete it, or choose another name",
             "configmaps ns/b is controlled by Other o (uid u)",
         ]
     );
@@ -123,7 +123,7 @@ async fn fields_no_longer_wanted_go() {
     assert_eq!(data(), json!({"size": "1", "more": "1"}));
     stage.kill().await;
     api.writes();
-    // An operator that never saw what was applied before knows it from the object.
+    // A new operator recognizes the fields applied before from the object.
     widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;
     assert_eq!((data(), api.writes().len()), (json!({"size": "1"}), 1));
@@ -249,7 +249,7 @@ async fn a_status_spares_an_object_made_anew() {
     assert_eq!(api.get("widgets", "ns", "a").unwrap()["status"], json!({"observed": 2}));
 }
 
-/// Publishes as many events as the widget is large: equal ones, or all different.
+/// Publishes as many events as the widget's size: equal ones, or all different.
 fn telling(different: bool) -> Widgets {
     Widgets::new(move |widget, cx| {
         Box::pin(async move {
@@ -323,10 +323,10 @@ async fn events_are_sent_before_a_shutdown_ends() {
     assert_eq!(events(&api)[0]["series"]["count"], 5);
 }
 
-/// Counts up in config map `n`, as somebody who read it before may.
+/// Increments a counter in ConfigMap `n`, like a client that may have read it before.
 async fn count_up(api: &kube::Api<ConfigMap>) -> kube::Result<ConfigMap> {
     let mut object = api.get("n").await?;
-    // The other one reads before this one writes.
+    // The other client reads before this one writes.
     sleep(Duration::from_millis(5)).await;
     let count = object.data.get_or_insert_default().entry("count".into()).or_default();
     *count = (count.parse().unwrap_or(0) + 1).to_string();
@@ -348,7 +348,7 @@ async fn the_second_of_two_writers_conflicts_and_tries_again() {
         result.unwrap();
     }
     assert_eq!(server.get("configmaps", "ns", "n").unwrap()["data"]["count"], "4");
-    // Whoever never stops conflicting is given up on.
+    // Permanent conflicts end with an error.
     server.fail("PATCH", 100, Fault::Refuse(409));
     assert!(retry_on_conflict(&rngs[0], || count_up(&api)).await.is_err());
 }

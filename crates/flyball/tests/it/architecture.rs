@@ -3,7 +3,7 @@
 use flyball_architecture::Sources;
 use std::collections::BTreeMap;
 
-/// The layers from the ground up: each module, and the modules that it may import.
+/// The layers from the bottom up: each module, and the modules that it may import.
 const LAYERS: &[(&str, &[&str])] = &[
     ("backoff", &[]),
     ("batch", &[]),

@@ -1,4 +1,4 @@
-//! Own writes are seen, however late the watch is.
+//! Own writes are observed, independent of the delay of the watch.
 
 use crate::api::{Api, Fault};
 use crate::widgets::*;
@@ -8,7 +8,7 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Keeps as many config maps with generated names as the widget is large.
+/// Keeps as many ConfigMaps with generated names as the widget's size.
 async fn keep_count(widget: &Widget, cx: &Context<Widget>) -> Result<Action> {
     let mut children = cx.children::<ConfigMap>().await?;
     for _ in children.len()..widget.spec.size as usize {
@@ -25,12 +25,12 @@ pub fn counting() -> Widgets {
     Widgets::new(|widget, cx| Box::pin(keep_count(widget, cx)))
 }
 
-/// Wakes widget `a` without changing what it wants.
+/// Triggers widget `a` without changing its desired state.
 fn wake(api: &Api, n: usize) {
     api.edit("widgets", "ns", "a", |object| object["metadata"]["labels"] = json!({"n": n.to_string()}));
 }
 
-/// Has the watch of config maps begin with a list, which does not tell what happened before it.
+/// Makes the watch of ConfigMaps start with a list, which does not contain earlier events.
 async fn list_anew(api: &Api) {
     api.compact();
     api.send("configmaps", r#"{"type":"ERROR","object":{"code":410,"message":"too old"}}"#);
@@ -111,7 +111,7 @@ async fn a_reconcile_cut_off_in_a_request_looks_before_it_acts() {
     let (api, widgets) = (Api::default(), counting());
     widget(&api, "a", 1);
     api.hold("configmaps");
-    // The request comes through three times, and each time the answer does not.
+    // The request is processed three times, and each response is lost.
     api.fail("POST /api/v1/namespaces/ns/configmaps", 3, Fault::LoseAnswer);
     let _stage = Stage::start(&api, &widgets).await;
     assert_eq!((api.names("configmaps").len(), widgets.calls().len()), (1, 2));
@@ -123,12 +123,12 @@ async fn what_could_not_be_looked_at_is_looked_at_later() {
     widget(&api, "a", 1);
     api.hold("configmaps");
     api.fail("POST /api/v1/namespaces/ns/configmaps", 3, Fault::LoseAnswer);
-    // Twice it cannot find out what became of that.
+    // Reading the result fails twice.
     api.fail("GET /api/v1/namespaces/ns/configmaps?", 2, Fault::Refuse(500));
     let _stage = Stage::start(&api, &widgets).await;
     sleep(Duration::from_secs(60)).await;
     assert_eq!((widgets.errors().len(), api.names("configmaps").len()), (3, 1));
-    // Once it could, nothing is asked again.
+    // After a successful read, nothing is read again.
     api.release("configmaps");
     settle().await;
     api.seen();
@@ -164,7 +164,7 @@ async fn a_change_hidden_behind_a_list_is_no_echo() {
     widget(&api, "a", 2);
     settle().await;
     assert_eq!(widgets.calls(), ["a"]);
-    // The list shows the config map as the operator left it; what happened before that it does not show.
+    // The list contains the ConfigMap as written by the operator, without earlier events.
     list_anew(&api).await;
     assert_eq!(widgets.calls(), ["a"]);
 }
@@ -179,7 +179,7 @@ async fn a_reconcile_reads_what_it_wrote() {
             let listed = cx.list::<ConfigMap>(Some("ns")).await?;
             let children = cx.children::<ConfigMap>().await?;
             assert_eq!((vec![read.clone()], listed), (children, vec![read]));
-            // Back to what the cache holds, which is not what there is.
+            // The change reverts to the state in the cache, which is stale.
             cx.apply(&config_map("x", 2)).await?;
             cx.apply(&config_map("x", 1)).await?;
             Ok(Action::done())
@@ -199,7 +199,7 @@ async fn a_child_that_came_and_went_in_a_gap_is_made_again() {
     widget(&api, "a", 1);
     settle().await;
     assert_eq!(widgets.calls(), ["a"]);
-    // No cache ever shows this child: it is in neither the list before nor the one after.
+    // No cache ever observes this child: it is in neither of the two lists.
     api.delete("configmaps", "ns", "a");
     list_anew(&api).await;
     assert_eq!((widgets.calls().len(), size_of(&api, "a").unwrap().as_str()), (1, "1"));
@@ -219,7 +219,7 @@ async fn a_child_that_only_a_read_past_the_cache_showed_is_made_again() {
     api.fail("PATCH /api/v1/namespaces/ns/configmaps", 1, Fault::LoseAnswer);
     widget(&api, "a", 1);
     settle().await;
-    // The second call found at the API server what the first had made.
+    // The second call found the result of the first at the API server.
     assert_eq!((widgets.calls().len(), api.writes().len()), (2, 2));
     api.delete("configmaps", "ns", "a");
     list_anew(&api).await;
@@ -231,7 +231,7 @@ async fn an_apply_whose_answer_was_lost_is_sent_again_without_a_look() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "b", 1);
     let _stage = Stage::start(&api, &widgets).await;
-    // One is carried out, of the other the server sees nothing.
+    // One request is processed, the other never reaches the server.
     for (name, fault, times) in [("a", Fault::LoseAnswer, 2), ("b", Fault::Hang, 1)] {
         api.seen();
         api.fail("PATCH /api/v1/namespaces/ns/configmaps", 1, fault);

@@ -1,4 +1,4 @@
-//! What of a kind is watched and kept.
+//! Selection of the objects and fields that are watched and cached.
 
 use crate::api::Api;
 use crate::widgets::*;
@@ -11,7 +11,7 @@ use kube::core::{ObjectMeta, PartialObjectMeta};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 
-/// Runs an operator whose widgets each ask for something, and returns what they were told last.
+/// Runs an operator whose widgets each request something, and returns their last answers.
 async fn asked(
     api: &Api,
     ask: impl for<'a> Fn(&'a Context<Widget>) -> std::pin::Pin<Box<dyn Future<Output = Result<String>> + Send + 'a>>
@@ -35,12 +35,12 @@ async fn asked(
     (stage, told)
 }
 
-/// Returns what was told since the last call.
+/// Returns the answers since the last call.
 fn last(told: &Mutex<String>) -> String {
     std::mem::take(&mut *told.lock().unwrap())
 }
 
-/// Wakes widget `a`.
+/// Triggers widget `a`.
 fn for_a<T>(_: &T, _: &flyball::Caches) -> Result<Vec<ObjectKey>> {
     Ok(vec![ObjectKey::new(Some("ns"), "a")])
 }
@@ -77,7 +77,7 @@ async fn only_what_is_selected_is_there() {
         api.seen().into_iter().filter(|seen| seen.what.ends_with("/pods")).map(|seen| seen.query).collect();
     assert_eq!(queries.len(), 2);
     assert!(queries.iter().all(|query| query.contains("labelSelector=app%3Dweb")), "{queries:?}");
-    // What is not selected wakes nobody; what comes to be selected does, and so does what ceases to be.
+    // Objects outside of the selection trigger nothing; objects that enter or leave the selection do.
     stage.widgets.calls();
     pod(&api, "other", "db");
     settle().await;
@@ -104,8 +104,7 @@ async fn who_reads_what_cannot_be_selected_is_told_so() {
         },
     )
     .await;
-    let expected =
-        "pods ns/other cannot be in the cache, which selects metadata.name=one: widen Operator::cache, or keep to it";
+    let expected = "pods ns/other cannot be in the cache, which selects metadata.name=one: extend the selection in Operator::cache";
     assert_eq!(last(&told), expected);
     let (_stage, told) = asked(
         &api,
@@ -137,7 +136,7 @@ async fn what_would_never_be_seen_again_is_not_made() {
     .await;
     assert_eq!(
         last(&told),
-        "configmaps ns/a cannot be in the cache, which selects app=web: widen Operator::cache, or keep to it"
+        "configmaps ns/a cannot be in the cache, which selects app=web: extend the selection in Operator::cache"
     );
     assert_eq!(api.names("configmaps").len(), 0);
     let (_stage, told) = asked(
@@ -164,11 +163,10 @@ async fn a_cache_that_is_declared_wrongly_is_refused() {
     assert!(matches!(&wrong, RunError::Cache { kind, .. } if kind == "pods"), "{wrong}");
     let twice = operator().cache(Cache::<Pod>::new()).cache(Cache::<Pod>::new());
     let twice = twice.run(Api::default().client(), async {}).await.unwrap_err().to_string();
-    assert_eq!(twice, "invalid cache of pods: it is declared twice");
+    assert_eq!(twice, "invalid cache of pods: declared twice");
     let replaces = operator().controller(Controller::new(Widgets::usual()).replaces::<Pod>().owns::<ConfigMap>());
     let replaces = replaces.cache(Cache::<Pod>::new().without("status")).run(Api::default().client(), async {}).await;
-    let expected =
-        "invalid cache of pods: controller widget replaces its objects, which would lose the fields that are not kept";
+    let expected = "invalid cache of pods: controller widget replaces its objects, which would drop the fields that are not cached";
     assert_eq!(replaces.unwrap_err().to_string(), expected);
 }
 
@@ -204,7 +202,7 @@ async fn metadata_is_asked_for_where_it_is_enough() {
     settle().await;
     assert_eq!(last(&told), "db");
     stage.stop().await;
-    // Another controller reads the whole: there is still one watch.
+    // Another controller reads complete objects: there is still one watch.
     let (_stage, told) = asked(
         &api,
         move |cx| Box::pin(std::future::ready(ask(cx))),
@@ -246,7 +244,7 @@ async fn of_a_kind_without_a_type_metadata_is_asked_for_where_that_is_said() {
     let whole = Controller::new(Widgets::usual()).owns::<ConfigMap>().watches(for_a::<Pod>);
     let whole = operator().controller(whole).cache(Cache::of(&kind).metadata_only());
     let error = whole.run(Api::default().client(), async {}).await.unwrap_err().to_string();
-    assert!(error.starts_with("invalid cache of pods: it keeps metadata, and"), "{error}");
+    assert!(error.starts_with("invalid cache of pods: it keeps metadata, but"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -270,7 +268,7 @@ async fn fields_that_are_not_kept_are_not_there() {
     .await;
     assert_eq!(last(&told), r#"Some("n") None None"#);
     stage.stop().await;
-    // What a type declares decides, if it is to.
+    // With `declared_only`, the type determines the fields.
     let ask = |cx: &'_ Context<Widget>| -> Result<String> {
         Ok(format!("{:?}", cx.caches().get::<Phase>(&cx.sibling("web"))?.unwrap().status.phase))
     };
@@ -353,7 +351,7 @@ async fn what_is_in_secrets_is_asked_for_and_not_kept() {
             })
         },
         |controller| {
-            // Nothing hides what cannot be compared.
+            // Updates that cannot be compared are not filtered.
             let hides = Predicate::<Secret>::new(|old, new| old.data != new.data);
             let controller = controller.watches(for_a::<Secret>).watches(for_a::<PartialObjectMeta<Secret>>);
             operator().controller(controller.filter(hides))
@@ -371,7 +369,7 @@ async fn what_is_in_secrets_is_asked_for_and_not_kept() {
     assert_eq!(last(&told), format!("b key {refused}"));
     stage.stop().await;
 
-    // Who asks for them has them.
+    // A controller that requests them gets them.
     gets(&api);
     let (_stage, told) = asked(
         &api,

@@ -1,4 +1,4 @@
-//! Children declared at once: in stages, and gone when they are declared no more.
+//! Children declared at once: in stages, and deleted when they are no longer declared.
 
 use crate::api::Api;
 use crate::widgets::*;
@@ -20,7 +20,7 @@ fn owns(controller: Controller<Widgets>) -> Controller<Widgets> {
     controller.owns::<ConfigMap>().owns::<Pod>().owns::<Secret>()
 }
 
-/// Creates a reconciler of what each size declares, and notes what it waits for.
+/// Creates a reconciler with the declarations for each size, and records what it waits for.
 fn declares(children: fn(i64) -> Children) -> (Widgets, Arc<Mutex<Vec<String>>>) {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let noted = seen.clone();
@@ -37,7 +37,7 @@ fn declares(children: fn(i64) -> Children) -> (Widgets, Arc<Mutex<Vec<String>>>)
     (widgets, seen)
 }
 
-/// A site of three stages. From size 2 on, it has another frontend.
+/// A site with three stages. From size 2 on, it has another frontend.
 fn site(size: i64) -> Children {
     let page = if size == 1 { "page" } else { "new-page" };
     Children::new()
@@ -63,10 +63,7 @@ async fn a_stage_waits_until_those_before_it_are_ready() {
     widget(&api, "a", 1);
     let _stage = Stage::with(&api, &widgets, owns).await;
     assert_eq!(api.names("pods"), ["ns/database"]);
-    assert_eq!(
-        waiting(),
-        ["Pod database: it is not Ready", "backend waits for database", "frontend waits for backend"]
-    );
+    assert_eq!(waiting(), ["Pod database: not Ready", "backend waits for database", "frontend waits for backend"]);
     becomes_ready(&api, "database", true);
     settle().await;
     assert_eq!(api.names("pods"), ["ns/backend", "ns/database"]);
@@ -75,7 +72,7 @@ async fn a_stage_waits_until_those_before_it_are_ready() {
     settle().await;
     assert_eq!((size_of(&api, "page").as_deref(), waiting()), (Some("1"), Vec::new()));
 
-    // While the database is down, nothing behind it changes.
+    // While the database is down, later stages do not change.
     becomes_ready(&api, "database", false);
     widget(&api, "a", 2);
     settle().await;
@@ -86,7 +83,7 @@ async fn a_stage_waits_until_those_before_it_are_ready() {
     assert_eq!(waiting(), [""; 0]);
     drop(api.writes());
     settle().await;
-    assert_eq!(api.writes(), [""; 0], "what is as it is declared is left alone");
+    assert_eq!(api.writes(), [""; 0], "unchanged children are not written");
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,7 +98,7 @@ async fn what_is_declared_no_more_goes_and_nothing_else() {
     widget(&api, "a", 1);
     let _stage = Stage::with(&api, &widgets, owns).await;
     let owner = api.get("configmaps", "ns", "one").unwrap()["metadata"]["ownerReferences"].clone();
-    // One that somebody else made for the same owner, and one that nobody owns.
+    // One that another client created for the same owner, and one without owner.
     api.edit("configmaps", "ns", "theirs", |object| object["metadata"]["ownerReferences"] = owner);
     api.edit("configmaps", "ns", "alone", |object| object["data"] = json!({}));
     widget(&api, "a", 2);
@@ -123,12 +120,12 @@ async fn what_is_declared_no_more_goes_while_others_are_not_ready() {
     widget(&api, "a", 3);
     let _stage = Stage::with(&api, &widgets, owns).await;
     assert_eq!((api.names("pods").len(), api.names("configmaps")), (3, vec!["ns/backup".to_owned()]));
-    // No pod is ready; it is scaled down all the same.
+    // No pod is ready; it is scaled down nevertheless.
     widget(&api, "a", 1);
     settle().await;
     assert_eq!((api.names("pods"), api.names("configmaps").len()), (vec!["ns/pod-0".to_owned()], 0));
-    assert_eq!(*waiting.lock().unwrap(), ["Pod pod-0: it is not Ready", "late waits for pods"]);
-    // What is declared in a stage that waits stays.
+    assert_eq!(*waiting.lock().unwrap(), ["Pod pod-0: not Ready", "late waits for pods"]);
+    // Children of a waiting stage stay.
     becomes_ready(&api, "pod-0", true);
     settle().await;
     becomes_ready(&api, "pod-0", false);
@@ -174,9 +171,9 @@ async fn what_cannot_be_declared_is_refused_before_anything_is_written() {
     assert_eq!(
         widgets.errors(),
         [
-            "stage \"late\" waits for \"later\", which no stage before it is",
+            "stage \"late\" waits for \"later\", which is not an earlier stage",
             "pods ns/a is declared twice",
-            "there are two stages \"s\"",
+            "duplicate stage \"s\"",
             "pods has no metadata.name: use create for generated names",
         ]
     );

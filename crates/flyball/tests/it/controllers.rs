@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Sets a condition of this type, whose reason is the size.
+/// Sets a condition of this type, with the size as reason.
 fn sets(kind: &'static str) -> Widgets {
     Widgets::new(move |widget, cx| {
         Box::pin(async move {
@@ -45,7 +45,7 @@ async fn two_controllers_of_one_kind_keep_each_others_conditions() {
     widget(&api, "a", 2);
     settle().await;
     assert_eq!(reasons(&api), json!([["First", "Size2"], ["Second", "Size2"]]));
-    // Each hears of what the other one wrote, and neither writes again.
+    // Each observes the writes of the other one, and neither writes again.
     drop((api.seen(), first.calls(), second.calls()));
     sleep(Duration::from_secs(600)).await;
     assert_eq!((api.writes().len(), first.calls().len(), second.calls().len()), (0, 0, 0));

@@ -1,4 +1,4 @@
-//! Finalizers, and what happens to objects that are on their way out.
+//! Finalizers, and objects that are being deleted.
 
 use crate::api::{Api, Fault};
 use crate::widgets::*;
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 const FINALIZER: &str = "example.com/machine";
 
-/// Keeps a machine for each widget, in a world outside of the cluster.
+/// Keeps a machine for each widget, outside of the cluster.
 #[derive(Clone, Default)]
 struct Machines {
     running: Arc<Mutex<BTreeSet<String>>>,
@@ -88,7 +88,7 @@ async fn finalizers_of_others_stay() {
     settle().await;
     assert_eq!(finalizers(), json!(["x/second", "x/first"]));
     api.writes();
-    // What the others still have to do is none of our business.
+    // The children are the garbage collector's responsibility.
     api.edit("widgets", "ns", "a", |object| object["metadata"]["labels"] = json!({"a": "b"}));
     settle().await;
     assert_eq!(api.writes(), [""; 0]);
@@ -143,7 +143,7 @@ async fn an_object_that_cannot_be_cleaned_up_says_why() {
     assert_eq!((&condition()["status"], &condition()["reason"]), (&json!("False"), &json!("CleanupFailed")));
     assert_eq!(condition()["message"], "the machine does not answer");
     let told = api.writes().iter().filter(|write| write.contains("/widgets/a/status")).count();
-    assert_eq!(told, 1, "what is said already is not said again");
+    assert_eq!(told, 1, "the same failure is reported once");
     let event = api.names("events").iter().find_map(|key| api.get("events", "ns", key.split_once('/')?.1)).unwrap();
     assert_eq!((&event["reason"], &event["note"]), (&json!("CleanupFailed"), &json!("the machine does not answer")));
     assert_eq!((&event["type"], &event["regarding"]["name"]), (&json!("Warning"), &json!("a")));
@@ -169,7 +169,7 @@ async fn a_kind_without_conditions_is_cleaned_up_all_the_same() {
     assert_eq!(api.names("widgets"), [""; 0]);
 }
 
-/// A provider outside of the cluster, which makes one machine for one key, and an operator that asks it to.
+/// An external provider that creates one machine per key, and an operator that uses it.
 #[derive(Clone, Default)]
 struct Provider {
     machines: Arc<Mutex<BTreeSet<String>>>,
@@ -183,7 +183,7 @@ impl Reconcile for Provider {
     async fn reconcile(&self, _: &Widget, cx: &Context<Widget>) -> Result<Action> {
         let key = cx.idempotency_key("create").await?;
         assert_eq!(key, cx.idempotency_key("create").await?);
-        // The machine is there long before the answer.
+        // The machine exists long before the response.
         self.machines.lock().unwrap().insert(key);
         *self.calls.lock().unwrap() += 1;
         sleep(Duration::from_millis(10)).await;
@@ -208,7 +208,7 @@ async fn a_crash_between_call_and_answer_makes_no_second_machine() {
             let operator = operator().rng(flyball::Rng::from_seed(seed)).controller(Controller::new(provider.clone()));
             Stage::operator(&api, &Widgets::usual(), operator)
         };
-        // The first answer to the record of the key is lost now and then.
+        // The first response to the write of the key is lost in some runs.
         if moment % 3 == 0 {
             api.fail("PATCH", 2, Fault::LoseAnswer);
         }
@@ -223,7 +223,7 @@ async fn a_crash_between_call_and_answer_makes_no_second_machine() {
         settle().await;
         assert_eq!((provider.machines.lock().unwrap().len(), api.names("widgets").len()), (0, 0));
     }
-    assert!(repeated > 5, "some were killed while the provider was asked: {repeated}");
+    assert!(repeated > 5, "some were killed during the call of the provider: {repeated}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -240,7 +240,7 @@ async fn a_key_is_never_taken_from_a_stale_cache_and_can_be_given_up() {
             }
             let key = cx.idempotency_key("create").await?;
             self.0.lock().unwrap().push(key);
-            assert!(cx.idempotency_key("no name").await.unwrap_err().to_string().contains("cannot be named"));
+            assert!(cx.idempotency_key("no name").await.unwrap_err().to_string().contains("invalid name"));
             Ok(Action::done())
         }
     }
@@ -248,7 +248,7 @@ async fn a_key_is_never_taken_from_a_stale_cache_and_can_be_given_up() {
     let _stage = Stage::operator(&api, &Widgets::usual(), operator().controller(Controller::new(Keys(keys.clone()))));
     settle().await;
     widget(&api, "a", 1);
-    // Another replica has recorded a key that this cache does not show.
+    // Another replica has stored a key that this cache has not observed.
     api.hold("widgets");
     api.send("widgets", &json!({"type": "ADDED", "object": api.get("widgets", "ns", "a").unwrap()}).to_string());
     api.edit("widgets", "ns", "a", |object| {
@@ -314,7 +314,7 @@ async fn nothing_is_finalized_on_the_word_of_a_stale_cache() {
     let _stage = machines.start(&api);
     settle().await;
     machines.log();
-    // The cache comes to know of the deletion late, when the name belongs to another object already.
+    // The cache observes the deletion late, when the name already belongs to another object.
     api.hold("widgets");
     api.delete("widgets", "ns", "a");
     let going = api.get("widgets", "ns", "a").unwrap();

@@ -1,16 +1,15 @@
-//! What goes wrong on the client's side, one thing at a time. [`storm`](crate::storm) has it go wrong all at once,
-//! from a seed.
+//! Faults on the client's side, one at a time. [`storm`](crate::storm) combines them, from a seed.
 //!
 //! | What | Where |
 //! |---|---|
 //! | 410 in the middle of a list | `watch::a_page_that_expired_begins_the_list_again`; of a stream: [`a_list_may_break_off_anywhere`] |
-//! | a watch that is cut, in each state | [`a_list_may_break_off_anywhere`], [`a_watch_may_break_off_anywhere`], [`watches_cut_at_any_moment_lose_nothing`] |
-//! | nothing but bookmarks | `watch::bookmarks_move_the_place`, [`a_watch_of_nothing_but_bookmarks_is_no_work`] |
+//! | an interrupted watch, in each state | [`a_list_may_break_off_anywhere`], [`a_watch_may_break_off_anywhere`], [`watches_cut_at_any_moment_lose_nothing`] |
+//! | only bookmarks | `watch::bookmarks_move_the_place`, [`a_watch_of_nothing_but_bookmarks_is_no_work`] |
 //! | an object that does not decode | `reconcile::an_object_that_does_not_decode_harms_itself_only`, [`an_object_that_does_not_decode_is_told_of`] |
-//! | a definition removed and made anew | `kinds::a_definition_made_anew_under_a_running_controller_brings_new_objects`, `kinds::a_kind_that_goes_takes_its_objects_along_and_may_come_back`; on a whole server: `dynamic_kinds`, `caches` |
+//! | a CRD removed and recreated | `kinds::a_definition_made_anew_under_a_running_controller_brings_new_objects`, `kinds::a_kind_that_goes_takes_its_objects_along_and_may_come_back`; on a whole server: `dynamic_kinds`, `caches` |
 //! | a clock that jumps | [`a_clock_that_jumps_moves_no_timer`]; of the leader: `leader_election::the_time_of_day_plays_no_part` |
 //! | 429 with Retry-After | `reconcile::a_busy_server_is_waited_for`, [`a_busy_server_is_waited_for_by_lists_and_watches`] |
-//! | a server that goes and comes back, or answers less than there is | [`outage`](crate::outage) |
+//! | an outage of the server, or incomplete responses | [`outage`](crate::outage) |
 //! | five minutes of outage | `reconcile::an_outage_ends_without_a_storm`, [`an_outage_without_any_answer_ends_without_a_storm`] |
 //! | a leader paused beyond its lease | `leader_election::a_leader_that_was_paused_beyond_its_lease_writes_nothing_when_it_wakes` |
 //! | two replicas started at once | `leader_election::of_replicas_started_at_once_one_acts_and_another_follows_when_it_is_killed` |
@@ -18,7 +17,7 @@
 //! | a status that another writer changes too | [`a_status_that_conflicts_is_written_again`], `apply::the_second_of_two_writers_conflicts_and_tries_again` |
 //! | a child edited and deleted | `reconcile::drift_is_repaired_at_once`, [`a_child_edited_and_deleted_at_any_moment_is_as_wanted`] |
 //! | an owner deleted in the middle of a reconcile | `deletion::an_object_deleted_at_any_moment_leaks_nothing`, [`an_owner_deleted_in_the_middle_is_let_go`] |
-//! | a name used again, with another UID | `watch::an_object_made_anew_in_a_gap_is_another_one`, `deletion::nothing_is_finalized_on_the_word_of_a_stale_cache`, [`a_name_used_again_at_any_moment_is_another_object`] |
+//! | a name reused, with another UID | `watch::an_object_made_anew_in_a_gap_is_another_one`, `deletion::nothing_is_finalized_on_the_word_of_a_stale_cache`, [`a_name_used_again_at_any_moment_is_another_object`] |
 //!
 //! `leader_election`, `webhooks`, `dynamic_kinds` and `caches` are in the tests of `flyball-cluster`.
 
@@ -37,7 +36,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// The ways in which a stream may end, each after some bytes; `ghost` was deleted before anybody could see it.
+/// The ways in which a stream may end, each after some bytes; `ghost` was deleted before any client observed it.
 const BROKEN_STREAMS: [&str; 8] = [
     "",
     "\n",
@@ -57,8 +56,8 @@ const BROKEN_STREAMS: [&str; 8] = [
     concat!(r#"{"type":"ERROR","object":{"kind":"Status","code":500,"message":"etcd is tired"}}"#, "\n"),
 ];
 
-/// Starts an operator on widgets `a` and `b` whose requests meet faults; checks that it knows them and no others in
-/// the end, and hears of changes.
+/// Starts an operator on widgets `a` and `b` with faulty requests; checks that it finally has exactly these, and
+/// observes changes.
 async fn survives(what: &str, faults: &[(&str, usize, Fault)]) {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
@@ -79,7 +78,7 @@ async fn survives(what: &str, faults: &[(&str, usize, Fault)]) {
     assert_eq!(size_of(&api, "a").as_deref(), Some("2"), "{what}");
     api.writes();
     sleep(Duration::from_secs(3600)).await;
-    assert_eq!(api.writes(), [""; 0], "{what}: no peace");
+    assert_eq!(api.writes(), [""; 0], "{what}: still writing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,7 +88,7 @@ async fn a_list_may_break_off_anywhere() {
     {
         survives(text, &[("ns/widgets?", 1, Fault::Answer(text)), ("/widgets?", 1, Fault::Answer(text))]).await;
     }
-    // After two lists that broke off, the objects come as a stream.
+    // After two incomplete lists, the objects are requested as a stream.
     for text in BROKEN_STREAMS {
         survives(text, &[("sendInitialEvents", 1, Fault::Answer(text)), ("/widgets?", 2, Fault::Answer("{"))]).await;
     }
@@ -157,7 +156,7 @@ async fn a_watch_of_nothing_but_bookmarks_is_no_work() {
     let probes = seen.iter().filter(|seen| seen.what == "GET /livez").count();
     assert_eq!((widgets.calls().len(), seen.len() - probes), (0, 0));
     assert!(probes <= 3 * 200, "{probes} probes in 200 minutes");
-    // It went on with the bookmarks: what is forgotten before them is not missed.
+    // It resumed from the bookmarks, so compacting earlier revisions has no effect.
     api.compact();
     api.cut("widgets");
     sleep(Duration::from_secs(2)).await;
@@ -185,7 +184,7 @@ async fn an_object_that_does_not_decode_is_told_of() {
     let event = told().unwrap();
     assert_eq!((&event["reason"], &event["regarding"]["name"]), (&json!("DecodeFailed"), &json!("bad")));
     assert!(event["note"].as_str().unwrap().contains("invalid type: string"), "{event}");
-    assert_eq!(size_of(&api, "a").as_deref(), Some("1"), "others go on");
+    assert_eq!(size_of(&api, "a").as_deref(), Some("1"), "other objects are reconciled");
     let text = read_metrics(address).await;
     assert!(text.contains("flyball_undecodable_total{controller=\"widget\"} 1\n"), "{text}");
     stage.stop().await;
@@ -211,7 +210,7 @@ async fn a_change_that_cannot_be_mapped_is_counted() {
     stage.stop().await;
 }
 
-/// Asks for `/metrics`, without a client.
+/// Requests `/metrics` without a client library.
 fn metered(address: std::net::SocketAddr) -> Operator {
     operator().metrics_server(MetricsServer { address: Some(address), ..MetricsServer::default() })
 }
@@ -257,7 +256,7 @@ async fn a_clock_that_jumps_moves_no_timer() {
         assert_eq!(widgets.calls().len(), 10, "after a jump to {hours} h");
         assert!(api.writes().iter().all(|write| write.contains("/events")), "after a jump to {hours} h");
     }
-    // A change of the message is no transition, whatever the clock says.
+    // A change of the message is not a transition, independent of the clock.
     widget(&api, "a", 2);
     settle().await;
     assert_eq!((time(), api.get("widgets", "ns", "a").unwrap()["status"]["observed"].clone()), (first, json!(2)));
@@ -303,7 +302,7 @@ async fn an_outage_without_any_answer_ends_without_a_storm() {
         let mut writes: BTreeMap<&str, usize> = BTreeMap::new();
         seen.iter().filter(|seen| seen.is_write()).for_each(|seen| *writes.entry(&seen.what).or_default() += 1);
         assert!(writes.values().all(|times| *times == 1), "{fault:?}: one write of each child and each status");
-        // Whoever got no answer applies once more, without a look at what became of its write. The rest is watches.
+        // After a lost response, it applies once more without reading. The other requests are watches.
         assert!(seen.len() <= 2010, "{fault:?}: {}", seen.len());
         sleep(Duration::from_secs(300)).await;
         let wrong =
@@ -349,7 +348,7 @@ async fn a_webhook_that_hangs_is_answered_for_in_time() {
         (code, began.elapsed().as_secs())
     };
     let (slow, quick, patient) = tokio::join!(ask("slow", "?timeout=3s"), ask("quick", "?timeout=3s"), ask("slow", ""));
-    assert_eq!((slow, quick, patient), ((504, 3), (200, 0), (504, 30)), "one that hangs holds up nobody else");
+    assert_eq!((slow, quick, patient), ((504, 3), (200, 0), (504, 30)), "a hanging webhook does not delay others");
 }
 
 #[tokio::test(start_paused = true)]
@@ -360,8 +359,7 @@ async fn a_status_that_conflicts_is_written_again() {
     let _stage = Stage::start(&api, &widgets).await;
     assert_eq!(api.get("widgets", "ns", "a").unwrap()["status"], json!({"observed": 1}));
     assert_eq!(widgets.calls().len(), 3);
-    // Another one writes the same status at the same time: the fields that are ours become what we say, the others
-    // stay.
+    // Another client writes the same status at the same time: our fields are overwritten, the others stay.
     api.edit("widgets", "ns", "a", |object| object["status"] = json!({"observed": 7, "theirs": true}));
     settle().await;
     assert_eq!(api.get("widgets", "ns", "a").unwrap()["status"], json!({"observed": 1, "theirs": true}));
@@ -393,7 +391,7 @@ async fn an_owner_deleted_in_the_middle_is_let_go() {
         let uid = api.get("widgets", "ns", "a").unwrap()["metadata"]["uid"].clone();
         api.delete("widgets", "ns", "a");
         settle().await;
-        // What was on its way when the owner went belongs to it, and so goes with it by the garbage collector.
+        // Children created during the deletion belong to the old owner, and are garbage collected with it.
         if let Some(child) = api.get("configmaps", "ns", "a") {
             assert_eq!(child["metadata"]["ownerReferences"][0]["uid"], uid, "at {moment} ms");
         }
@@ -415,7 +413,7 @@ async fn a_name_used_again_at_any_moment_is_another_object() {
         widget(&api, "a", 2);
         let uid = api.get("widgets", "ns", "a").unwrap()["metadata"]["uid"].clone();
         settle().await;
-        // The garbage collector takes what belonged to the first one.
+        // The garbage collector deletes the children of the first object.
         if api.get("configmaps", "ns", "a").is_some_and(|child| child["metadata"]["ownerReferences"][0]["uid"] != uid) {
             api.delete("configmaps", "ns", "a");
         }

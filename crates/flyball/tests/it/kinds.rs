@@ -1,4 +1,4 @@
-//! Kinds that are not installed, or not any more.
+//! Kinds that are not installed, or were removed.
 
 use crate::api::{Api, Fault};
 use crate::widgets::*;
@@ -19,7 +19,7 @@ pub fn gadget(api: &Api, name: &str) {
     api.edit("gadgets", "ns", name, |object| object["spec"] = serde_json::json!({"n": name}));
 }
 
-/// Notes as an error which gadgets each reconcile sees.
+/// Reports as an error which gadgets each reconcile reads.
 async fn stage(api: &Api) -> Stage {
     let widgets = Widgets::new(|_, cx| {
         Box::pin(async move {
@@ -45,7 +45,7 @@ async fn a_kind_that_is_not_installed_keeps_nobody_from_work() {
     let stage = stage(&api).await;
     sleep(Duration::from_secs(60)).await;
     assert_eq!((stage.widgets.calls(), stage.widgets.errors().len()), (vec!["a".to_owned()], 0));
-    // It is installed, and an object of it wakes whom it concerns.
+    // The CRD is installed, and an object of the kind triggers its dependents.
     gadget(&api, "g");
     api.serve("gadgets", true);
     sleep(Duration::from_secs(6)).await;
@@ -63,7 +63,7 @@ async fn a_kind_that_goes_takes_its_objects_along_and_may_come_back() {
     let stage = stage(&api).await;
     assert_eq!(stage.widgets.errors(), ["g"]);
     stage.widgets.calls();
-    // No event tells of what went with the kind.
+    // There are no events for objects deleted with the kind.
     api.hold("gadgets");
     api.serve("gadgets", false);
     api.delete("gadgets", "ns", "g");
@@ -72,7 +72,7 @@ async fn a_kind_that_goes_takes_its_objects_along_and_may_come_back() {
     assert_eq!(stage.widgets.calls(), [""; 0], "the kind may be back in a moment");
     sleep(Duration::from_secs(10)).await;
     assert_eq!((stage.widgets.calls(), stage.widgets.errors().len()), (vec!["a".to_owned()], 0));
-    // Others go on meanwhile.
+    // Others continue in the meantime.
     widget(&api, "b", 1);
     sleep(Duration::from_secs(60)).await;
     assert_eq!(stage.widgets.calls(), ["b"]);
@@ -94,7 +94,7 @@ async fn a_definition_made_anew_under_a_running_controller_brings_new_objects() 
     api.delete("widgets", "ns", "a");
     api.cut("widgets");
     sleep(Duration::from_secs(40)).await;
-    // The garbage collector comes.
+    // The garbage collector runs.
     api.delete("configmaps", "ns", "a");
     sleep(Duration::from_secs(60)).await;
     assert!(!stage.running.is_finished());
@@ -104,7 +104,7 @@ async fn a_definition_made_anew_under_a_running_controller_brings_new_objects() 
     api.serve("widgets", true);
     sleep(Duration::from_secs(6)).await;
     assert_eq!((widgets.calls(), size_of(&api, "a").unwrap()), (vec!["a".to_owned()], "2".to_owned()));
-    // The watch works as ever.
+    // The watch works as before.
     widget(&api, "a", 3);
     settle().await;
     assert_eq!((widgets.calls(), size_of(&api, "a").unwrap()), (vec!["a".to_owned()], "3".to_owned()));
@@ -121,7 +121,7 @@ async fn a_kind_is_one_kind_with_a_type_and_without() {
             let dynamic = cx.dynamic(&maps()).get(cx.key()).await?.ok_or("no object")?;
             assert_eq!((typed.data.unwrap()["size"].as_str(), &dynamic.data["data"]["size"]), ("1", &"1".into()));
             assert_eq!((applied.types, cx.dynamic(&maps()).children().await?.len()), (dynamic.types, 1));
-            // What is not declared is refused by its name.
+            // Undeclared kinds are rejected by name.
             let nameless: DynamicObject = serde_json::from_value(serde_json::json!({"metadata": {"name": "a"}}))?;
             let mut refused =
                 vec![cx.dynamic(&Kind::new("", "v1", "Secret")).get(cx.key()).await.unwrap_err().to_string()];
@@ -145,7 +145,7 @@ async fn a_kind_is_one_kind_with_a_type_and_without() {
     .await;
     let expected = "Secret of v1 has no cache: declare it with Controller::owns, watches or reads; \
                     Deployment of apps/v1 is not owned: declare it with Controller::owns; \
-                    an object that does not say its apiVersion and kind is not owned: declare it with Controller::owns";
+                    an object without apiVersion and kind is not owned: declare it with Controller::owns";
     assert_eq!((stage.widgets.errors(), stage.widgets.calls().len()), (vec![expected.to_owned()], 1));
     assert_eq!((api.watches("configmaps"), api.watches("widgets")), (1, 1));
 }
@@ -173,7 +173,7 @@ async fn a_kind_that_is_denied_while_discovery_knows_it_loses_nothing() {
         let stage = stage(&api).await;
         assert_eq!(stage.widgets.errors(), ["g"]);
         stage.widgets.calls();
-        // With the whole group, discovery is denied as well: as by an aggregated server that is away for a moment.
+        // With the whole group, discovery fails as well: as for an aggregated server that is temporarily unavailable.
         api.fail(part, usize::MAX, Fault::Refuse(404));
         api.cut("gadgets");
         sleep(Duration::from_secs(seconds)).await;

@@ -21,7 +21,7 @@ async fn a_kind_is_watched_once_however_many_controllers_use_it() {
     let _stage = Stage::operator(&api, &first, operator);
     settle().await;
     assert_eq!((api.watches("widgets"), api.watches("configmaps")), (1, 1));
-    // What the first writes is an echo to itself, and news to the second.
+    // Writes of the first controller are echoes for itself, and changes for the second.
     assert_eq!((first.calls().len(), second.calls().len()), (1, 2));
 }
 
@@ -162,13 +162,13 @@ async fn a_panic_in_a_map_or_a_filter_stops_nothing() {
     settle().await;
     assert!(!stage.running.is_finished());
     widgets.calls();
-    // A filter that cannot tell hides nothing.
+    // A failing filter hides nothing.
     widget(&api, "a", 2);
     settle().await;
     assert_eq!(widgets.calls(), ["a"]);
 }
 
-/// What is written to the log, without blanks at the ends of lines.
+/// The log output, without trailing spaces.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -188,7 +188,7 @@ async fn the_log_tells_each_step_of_a_reconcile() {
     let (api, widgets, log) = (Api::default(), Widgets::usual(), Log::default());
     let writer = log.clone();
     let lines = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).without_time().with_ansi(false);
-    // With a single subscriber, what other tests log first is taken as logged by nobody, for good.
+    // With a single subscriber, events that other tests log first would be cached as disabled.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let _guard = tracing::subscriber::set_default(lines.with_writer(move || writer.clone()).finish());
     let _stage = Stage::start(&api, &widgets).await;
@@ -217,7 +217,7 @@ async fn the_log_tells_each_step_of_a_reconcile() {
         "{text}"
     );
     let usual = text.lines().filter(|line| line.contains(" INFO ")).count();
-    assert_eq!(usual, 1, "without -v, a reconcile that wrote something is told of in one line");
+    assert_eq!(usual, 1, "without -v, a reconcile with writes is logged in one line");
 }
 
 #[tokio::test(start_paused = true)]

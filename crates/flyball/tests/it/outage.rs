@@ -1,5 +1,5 @@
-//! The API server goes and comes back, or answers less than there is: how soon watches live again, and that nothing
-//! counts as deleted that is not.
+//! Outages of the API server, and incomplete responses: how soon watches are restored, and that no existing object
+//! counts as deleted.
 
 use crate::api::{Api, Fault, Seen};
 use crate::widgets::*;
@@ -16,7 +16,7 @@ fn lists(seen: &[Seen], resource: &str) -> usize {
     seen.iter().filter(|seen| seen.what.ends_with(resource) && !seen.query.contains("watch=true")).count()
 }
 
-/// Takes the server away for this time; meanwhile one widget changes, and what the watches knew is forgotten.
+/// Makes the server unavailable for this time; meanwhile one widget changes, and the history is compacted.
 async fn outage(api: &Api, away: Duration, fault: Fault) {
     api.fail("", usize::MAX, fault);
     for resource in ["widgets", "configmaps"] {
@@ -27,7 +27,7 @@ async fn outage(api: &Api, away: Duration, fault: Fault) {
     api.compact();
 }
 
-/// Checks how soon watches live again after an outage that looks so.
+/// Checks how soon watches are restored after an outage of this kind.
 async fn check_return(fault: Fault) {
     for away in [1, 7, 45, 600].map(Duration::from_secs) {
         let (api, widgets) = (Api::default(), Widgets::usual());
@@ -128,7 +128,8 @@ async fn empty_lines_are_no_life_of_a_watch() {
 
 #[tokio::test(start_paused = true)]
 async fn silence_without_an_end_is_noticed_in_half_a_minute_and_ends_when_the_server_is_back() {
-    // A proxy keeps the connections of watches open, whatever becomes of the server; it says so to others, or nothing.
+    // A proxy keeps the connections of watches open during an outage; it responds to other requests with an error, or
+    // not at all.
     for (away, fault) in [(40, Fault::Refuse(502)), (40, Fault::Hang), (600, Fault::Hang)] {
         let away = Duration::from_secs(away);
         let (api, widgets) = (Api::default(), Widgets::usual());
@@ -144,7 +145,7 @@ async fn silence_without_an_end_is_noticed_in_half_a_minute_and_ends_when_the_se
         api.seen();
         sleep(Duration::from_secs(32)).await;
         if matches!(fault, Fault::Refuse(_)) {
-            assert!((1..=3).contains(&api.seen().len()), "it is probed");
+            assert!((1..=3).contains(&api.seen().len()), "the server is probed");
         }
         sleep(away - Duration::from_secs(32)).await;
         api.heal();
@@ -164,7 +165,7 @@ async fn a_silent_watch_of_a_server_that_answers_is_resumed_when_its_bookmark_is
         sleep(Duration::from_secs(60)).await;
         ["widgets", "configmaps"].iter().for_each(|resource| api.bookmark(resource));
     }
-    // A server is seen to send bookmarks once a watch is begun after one.
+    // The watch after the first bookmark shows that the server sends bookmarks.
     ["widgets", "configmaps"].iter().for_each(|resource| api.cut(resource));
     sleep(Duration::from_secs(5)).await;
     api.silence("widgets");
@@ -205,7 +206,7 @@ async fn a_kind_whose_own_server_is_away_backs_off_and_leaves_the_others_alone()
     let seen = api.seen();
     let count = |end: &str| seen.iter().filter(|seen| seen.what.ends_with(end)).count();
     assert!((20..=50).contains(&count("/configmaps")), "{} attempts", count("/configmaps"));
-    // The other watches are quiet, for which it is probed as well.
+    // The other watches are quiet, so the server is probed as well.
     assert!(count("/livez") <= count("/configmaps") + 600 / 20, "{} probes", count("/livez"));
     assert_eq!((api.watches("widgets"), api.watches("configmaps")), (1, 0));
     api.heal();
@@ -225,7 +226,7 @@ async fn a_list_that_does_not_begin_is_an_error_of_the_list_if_the_server_answer
         seen.map(|seen| seen.query.clone()).collect()
     };
     let seen = api.seen();
-    assert_eq!((of_widgets(&seen), widgets.calls().len()), (Vec::new(), 0), "it may take long");
+    assert_eq!((of_widgets(&seen), widgets.calls().len()), (Vec::new(), 0), "a list may take long");
     let probes = seen.iter().filter(|seen| seen.what.ends_with("/livez")).count();
     assert!((1..=2).contains(&probes), "{probes} probes: for the list, and for a quiet server");
     sleep(Duration::from_secs(3)).await;
@@ -255,7 +256,7 @@ async fn a_server_that_compacts_after_each_event_is_listed_ten_times_a_minute() 
     assert_eq!((api.watches("widgets"), size_of(&api, "a").as_deref()), (1, Some("601")));
 }
 
-/// Follows widgets; returns the names of those that were told as gone.
+/// Watches widgets; returns the names of those reported as deleted.
 fn gone(api: &Api) -> (Arc<Mutex<Vec<String>>>, JoinHandle<()>) {
     let gone: Arc<Mutex<Vec<String>>> = Arc::default();
     let (told, client) = (gone.clone(), api.client());
@@ -285,7 +286,7 @@ async fn a_list_that_comes_short_deletes_nothing_and_a_namespace_that_went_is_go
         assert_eq!(*gone.lock().unwrap(), [""; 0]);
         assert_eq!((lists(&api.seen(), "/widgets"), api.watches("widgets")), (2, 1));
     }
-    // Most of them are deleted while nobody hears of it.
+    // Most of them are deleted during an interruption.
     api.hold("widgets");
     (0..80).for_each(|i| api.delete("widgets", "ns", &format!("w{i}")));
     api.compact();

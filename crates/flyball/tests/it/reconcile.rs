@@ -1,4 +1,4 @@
-//! What a reconcile costs, and what it survives.
+//! Costs and fault tolerance of a reconcile.
 
 use crate::api::{Api, Fault};
 use crate::widgets::*;
@@ -354,7 +354,7 @@ async fn a_paused_object_is_left_alone_until_it_goes_on() {
     widget(&api, "a", 2);
     settle().await;
     assert_eq!((widgets.calls(), api.writes()), (Vec::new(), Vec::new()));
-    // Its generation does not move, but what it missed was hidden.
+    // Its generation is unchanged, but it may have missed changes.
     pause("false");
     settle().await;
     assert_eq!(size_of(&api, "a").as_deref(), Some("2"));

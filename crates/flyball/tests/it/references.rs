@@ -1,4 +1,4 @@
-//! Objects that are found by what they hold, and objects that name others.
+//! Objects found by their contents, and objects that refer to others.
 
 use crate::api::Api;
 use crate::widgets::*;
@@ -69,7 +69,7 @@ async fn who_refers_to_an_object_is_woken_by_it_and_nobody_else() {
     assert_eq!(woken(&stage).await, ["b", "c"]);
     touch("ns", "x");
     assert_eq!(woken(&stage).await, ["a", "c"]);
-    // What is gone refers to nothing.
+    // A deleted object refers to nothing.
     api.delete("widgets", "ns", "a");
     settle().await;
     touch("ns", "x");
@@ -121,7 +121,7 @@ async fn a_kind_that_is_referred_to_may_be_missing() {
     assert_eq!(stage.widgets.calls(), ["a"]);
 }
 
-/// Config maps by what `size` says in them.
+/// ConfigMaps by the value of `size`.
 struct BySize;
 
 impl Index for BySize {
@@ -133,7 +133,7 @@ impl Index for BySize {
     }
 }
 
-/// The same of something that only has metadata.
+/// The same for a metadata-only object.
 struct ByOwner;
 
 impl Index for ByOwner {
@@ -160,7 +160,7 @@ async fn objects_are_found_by_what_they_hold() {
         api.edit("configmaps", namespace, name, |map| map["data"] = json!({"size": size}));
     }
     widget(&api, "a", 1);
-    // A reconcile tells what it finds by an error, before and after it adds to that.
+    // A reconcile reports its reads as an error, before and after it adds to them.
     let widgets = Widgets::new(|widget, cx| {
         Box::pin(async move {
             let size = widget.spec.size.to_string();
@@ -177,7 +177,7 @@ async fn objects_are_found_by_what_they_hold() {
     let told = widgets.errors().remove(0);
     assert!(told.starts_with("b/z ns/x ns/y; b/z ns/own ns/x ns/y; b/z ns/x ns/y; "), "{told}");
     assert!(told.ends_with("Secret> has no cache: declare it with Controller::owns, watches or reads"), "{told}");
-    // They are found by what they hold now.
+    // They are found by their new values.
     api.edit("configmaps", "ns", "x", |map| map["data"]["size"] = "2".into());
     api.delete("configmaps", "ns", "w");
     settle().await;
@@ -213,7 +213,7 @@ async fn objects_of_a_kind_without_a_type_are_found_by_what_they_hold() {
     });
     let declare = |controller: Controller<Widgets>| controller.owns::<ConfigMap>().dynamic(&kind).index(&by_size);
     let stage = Stage::with(&api, &widgets, declare).await;
-    let expected = "the index of configmaps is not kept: declare it with Controller::dynamic(&kind).index";
+    let expected = "no index of configmaps: declare it with Controller::dynamic(&kind).index";
     assert_eq!(widgets.errors(), [format!("b/z ns/x ns/y; b/z ns/own ns/x ns/y; b/z ns/x ns/y; {expected}")]);
     api.edit("configmaps", "ns", "x", |map| map["data"]["size"] = "2".into());
     settle().await;
@@ -238,5 +238,5 @@ async fn an_index_that_nobody_keeps_says_so() {
         operator().cache(Cache::<ConfigMap>::new()).controller(Controller::new(asked.clone()).owns::<ConfigMap>());
     let _stage = Stage::operator(&api, &widgets, operator);
     settle().await;
-    assert_eq!(asked.errors(), ["the index it::references::BySize is not kept: declare it with Controller::index"]);
+    assert_eq!(asked.errors(), ["no index it::references::BySize: declare it with Controller::index"]);
 }

@@ -1,4 +1,4 @@
-//! The example of a replica set, by what Kubernetes' own is tested for.
+//! The example of a ReplicaSet, with the tests of the one in Kubernetes.
 
 #[allow(dead_code, reason = "the example is a program")]
 #[path = "../../examples/replicaset.rs"]
@@ -49,13 +49,13 @@ async fn it_makes_what_is_missing_and_owns_it() {
             (&uid, &json!(true), 1)
         );
     }
-    // A pod that is over does not count, and one that is deleted is made up for.
+    // A finished pod does not count, and a deleted one is replaced.
     let all = pods(&api);
     api.edit("pods", "ns", &all[0], |pod| pod["status"] = json!({"phase": "Failed"}));
     api.delete("pods", "ns", &all[1]);
     settle().await;
     assert_eq!((pods(&api).len(), status(&api)["replicas"].clone()), (4, json!(3)));
-    // Others' pods are not looked at.
+    // Pods of others are ignored.
     api.edit("pods", "ns", "stray", |pod| pod["metadata"]["labels"] = json!({"herd": "sheep"}));
     settle().await;
     assert_eq!(pods(&api).len(), 5);
@@ -80,7 +80,7 @@ async fn the_least_useful_pods_go_first() {
         });
     };
     let (early, late) = (Some("2026-01-01T00:00:00Z"), Some("2026-01-02T00:00:00Z"));
-    // From the most useful one to the least useful one.
+    // From the most useful to the least useful pod.
     set(4, "b", "Running", early, 0, 0);
     set(2, "a", "Running", early, 0, 0);
     set(0, "a", "Running", early, 0, 3);

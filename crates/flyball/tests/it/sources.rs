@@ -1,4 +1,4 @@
-//! What wakes a controller besides changes.
+//! Triggers of a controller besides changes.
 
 use crate::api::Api;
 use crate::widgets::*;
@@ -13,7 +13,7 @@ fn key(name: &str) -> ObjectKey {
     ObjectKey::new(Some("ns"), name)
 }
 
-/// Starts an operator on widgets `a` and `b` that a source wakes.
+/// Starts an operator on widgets `a` and `b` that a source triggers.
 async fn stage(api: &Api, source: impl Into<Source<Widget>>) -> Stage {
     widget(api, "a", 1);
     widget(api, "b", 1);
@@ -28,7 +28,7 @@ async fn stage(api: &Api, source: impl Into<Source<Widget>>) -> Stage {
 #[tokio::test(start_paused = true)]
 async fn a_channel_wakes_what_there_is() {
     let (api, channel) = (Api::default(), Channel::new());
-    // What is told before anybody listens is made up for by the beginning.
+    // Triggers before the start are covered by the first reconciles.
     channel.wake(&key("a"));
     let stage = stage(&api, &channel).await;
     for name in ["b", "b", "nobody"] {
@@ -62,7 +62,7 @@ async fn a_timer_wakes_whom_it_selects_and_not_in_step() {
     assert!(periods.windows(2).any(|pair| pair[0] != pair[1]), "{periods:?}");
     assert!(
         api.writes().iter().filter(|write| write.contains("PATCH")).count() <= 4,
-        "who finds nothing to do writes nothing"
+        "reconciles without changes write nothing"
     );
 }
 
@@ -101,7 +101,7 @@ async fn an_answer_that_changes_wakes_whom_it_is_about() {
     assert_eq!(both, ["a", "b"]);
     world.lock().unwrap().remove(&key("a"));
     assert_eq!(woken().await, ["a"]);
-    // What goes wrong wakes nobody, and is made up for.
+    // Failures trigger nothing, and are retried.
     for wrong in [500, 501, 502] {
         say("b", wrong);
         assert_eq!(woken().await, [""; 0], "{wrong}");
@@ -140,7 +140,7 @@ async fn a_mapping_may_depend_on_what_became_of_the_object() {
     let map = move |change: Changed<'_, Secret>, _: &Caches| {
         let told = match change {
             Changed::Created(_) => "created".to_owned(),
-            // Without a change that matters there is nobody of that name to wake.
+            // Without a relevant change, there is no object with that name to trigger.
             Changed::Updated { old, new } => if size(old) == size(new) { "same" } else { "updated" }.to_owned(),
             Changed::Deleted(last) => if size(last) == "2" { "deleted" } else { "unknown" }.to_owned(),
         };
@@ -175,7 +175,7 @@ async fn a_mapping_by_key_needs_nothing_else_of_the_object() {
         settle().await;
         stage.widgets.calls()
     };
-    // It does not decode.
+    // The object does not decode.
     api.edit("secrets", "ns", "x", |secret| secret["type"] = 7.into());
     assert_eq!(woken().await, ["x"]);
     api.edit("secrets", "ns", "y", |secret| secret["type"] = "1".into());
@@ -205,12 +205,12 @@ async fn a_change_that_cannot_be_mapped_wakes_all_and_not_each_time() {
     for n in 0..100 {
         edit("else", &n.to_string());
     }
-    assert_eq!(woken(50).await, [""; 0], "once in a minute for all of them");
+    assert_eq!(woken(50).await, [""; 0], "once per minute for all of them");
     assert_eq!(woken(20).await, ["a", "b"]);
     assert_eq!(woken(600).await, [""; 0]);
     edit("type", "panic");
     assert_eq!(woken(1).await, ["a", "b"]);
-    // One that does not decode cannot be mapped either.
+    // An object that does not decode cannot be mapped either.
     sleep(Duration::from_secs(200)).await;
     stage.widgets.calls();
     api.edit("secrets", "ns", "y", |secret| secret["type"] = 7.into());

@@ -1,7 +1,7 @@
-//! Everything at once: faults, edits by others and crashes, drawn from a seed.
+//! All faults at once: faults, edits by other clients and crashes, generated from a seed.
 //!
-//! When the storm is over, the world must be as if there had been none; and the same seed must give the same storm,
-//! request by request. `FLYBALL_SEED` runs one seed alone.
+//! After the storm, the state must be as if there had been none; and the same seed must reproduce the same storm,
+//! request by request. `FLYBALL_SEED` runs a single seed.
 
 use crate::api::{Api, Fault, Seen};
 use crate::barrier::counting;
@@ -15,12 +15,12 @@ use tokio::time::sleep;
 const WIDGETS: u64 = 12;
 const GONE: &str = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}"#;
 
-/// What the operator of a storm does with a widget.
+/// The children that the operator keeps for a widget.
 #[derive(Clone, Copy, PartialEq)]
 enum Work {
-    /// A config map of its name, and a status.
+    /// A ConfigMap with the same name, and a status.
     Usual,
-    /// As many config maps with generated names as it is large.
+    /// As many ConfigMaps with generated names as its size.
     Counting,
 }
 
@@ -57,7 +57,7 @@ impl Storm {
         ["widgets", "configmaps"][self.rng.below(2) as usize]
     }
 
-    /// Does one thing to the world.
+    /// Performs one action on the cluster.
     async fn blow(&mut self) {
         let (api, resource) = (self.api.clone(), self.resource());
         match self.rng.below(16) {
@@ -96,7 +96,7 @@ impl Storm {
         }
     }
 
-    /// Deletes what belongs to an object that is gone, as the garbage collector does.
+    /// Deletes the children of deleted objects, as the garbage collector does.
     fn collect_garbage(&self) {
         let uid_of = |key: &String| {
             let object = self.api.get("widgets", "ns", key.split_once('/')?.1)?;
@@ -113,7 +113,7 @@ impl Storm {
         }
     }
 
-    /// Fails unless the world is as the widgets want it.
+    /// Fails unless the state is the one desired by the widgets.
     fn check(&self, seed: u64) {
         for i in 0..WIDGETS {
             let name = format!("w{i}");
@@ -157,7 +157,7 @@ async fn run(seed: u64) -> Vec<Seen> {
     storm.check(seed);
     let seen = storm.api.seen();
     sleep(Duration::from_secs(600)).await;
-    assert_eq!(storm.api.writes(), [""; 0], "seed {seed}: no peace after the storm");
+    assert_eq!(storm.api.writes(), [""; 0], "seed {seed}: still writing after the storm");
     seen
 }
 

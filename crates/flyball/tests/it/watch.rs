@@ -1,4 +1,4 @@
-//! What can happen to a watch, and that nothing is lost by it.
+//! Faults of a watch, none of which loses an event.
 
 use crate::api::{Api, Fault};
 use crate::widgets::*;
@@ -7,10 +7,10 @@ use tokio::time::sleep;
 
 const GONE: &str = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}"#;
 
-/// After this time a watch that ended is back.
+/// Within this time an interrupted watch is restored.
 const RECONNECTED: Duration = Duration::from_millis(1100);
 
-/// Returns the queries of the requests for all widgets since the last call, without what they have in common.
+/// Returns the queries of the requests for all widgets since the last call, without their common parts.
 fn requests(api: &Api) -> Vec<String> {
     let seen = api.seen().into_iter().filter(|seen| seen.what.ends_with("/widgets"));
     seen.map(|seen| {
@@ -21,7 +21,7 @@ fn requests(api: &Api) -> Vec<String> {
     .collect()
 }
 
-/// Starts an operator on widgets `a` and `b`, and forgets how it got there.
+/// Starts an operator on widgets `a` and `b`, and discards its requests.
 async fn started() -> (Api, Stage) {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
@@ -93,7 +93,7 @@ async fn an_object_made_anew_in_a_gap_is_another_one() {
     api.compact();
     api.send("widgets", GONE);
     settle().await;
-    // The child of its predecessor goes first.
+    // The child of the previous object is deleted first.
     assert!(stage.widgets.errors()[0].starts_with("configmaps ns/a is controlled by Widget a (uid uid-1)"));
     api.delete("configmaps", "ns", "a");
     settle().await;
@@ -111,7 +111,7 @@ async fn a_silent_watch_is_given_up() {
     widget(&api, "a", 2);
     sleep(Duration::from_secs(140)).await;
     assert_eq!(requests(&api), [""; 0]);
-    // The next connection is a sound one.
+    // The next connection works.
     api.release("widgets");
     api.cut("widgets");
     sleep(Duration::from_secs(20)).await;
@@ -141,7 +141,7 @@ async fn a_frame_that_cannot_be_read_is_made_up_for() {
     settle().await;
     assert_eq!((requests(&api).len(), stage.widgets.calls().len()), (0, 0));
     widget(&api, "b", 2);
-    // The next connection begins with a list, since something is missing.
+    // The next connection starts with a list, since an event is missing.
     sleep(Duration::from_secs(10)).await;
     api.cut("widgets");
     sleep(RECONNECTED).await;

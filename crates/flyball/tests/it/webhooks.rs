@@ -1,4 +1,4 @@
-//! What is written of webhooks, wherever their certificate comes from.
+//! Manifests of webhooks, independent of the source of their certificate.
 
 use crate::widgets::Widget;
 use flyball::webhook::{AdmissionRequest, Certificates, Verdict, Webhook};

@@ -1,4 +1,4 @@
-//! A small operator, and a stage to run it on: time stands still until everybody waits.
+//! A small operator, and a stage to run it on: time only advances while all tasks wait.
 
 use crate::api::Api;
 use flyball::{Action, Clock, Context, Controller, Operator, Reconcile, Result, Rng};
@@ -27,12 +27,12 @@ pub struct WidgetStatus {
     pub observed: i64,
 }
 
-/// What a test lets its operator do.
+/// The behavior of the operator in a test.
 pub type Act = dyn for<'a> Fn(&'a Widget, &'a Context<Widget>) -> Pin<Box<dyn Future<Output = Result<Action>> + Send + 'a>>
     + Send
     + Sync;
 
-/// Reconciles as the test says, and counts.
+/// A reconciler that calls the test's function, and counts.
 #[derive(Clone)]
 pub struct Widgets {
     act: Arc<Act>,
@@ -50,7 +50,7 @@ impl Widgets {
         Self { act: Arc::new(act), calls: Arc::default(), errors: Arc::default() }
     }
 
-    /// Gives every widget a config map of its name, and a status.
+    /// Gives every widget a ConfigMap with the same name, and a status.
     pub fn usual() -> Self {
         Self::new(|widget, cx| Box::pin(usual(widget, cx)))
     }
@@ -60,7 +60,7 @@ impl Widgets {
         std::mem::take(&mut *self.calls.lock().unwrap())
     }
 
-    /// Returns what went wrong since the last call.
+    /// Returns the errors since the last call.
     pub fn errors(&self) -> Vec<String> {
         std::mem::take(&mut *self.errors.lock().unwrap())
     }
@@ -89,7 +89,7 @@ pub fn config_map(name: &str, size: i64) -> ConfigMap {
     ConfigMap { metadata, data, ..ConfigMap::default() }
 }
 
-/// A running operator with the server that it runs against.
+/// A running operator with its server.
 pub struct Stage {
     pub api: Api,
     pub widgets: Widgets,
@@ -98,12 +98,12 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts an operator that owns config maps.
+    /// Starts an operator that owns ConfigMaps.
     pub async fn start(api: &Api, widgets: &Widgets) -> Self {
         Self::with(api, widgets, Controller::owns::<ConfigMap>).await
     }
 
-    /// Starts an operator whose controller is set up as the test says.
+    /// Starts an operator whose controller is configured by the test.
     pub async fn with(
         api: &Api,
         widgets: &Widgets,
@@ -131,14 +131,14 @@ impl Stage {
         let _ = self.running.await;
     }
 
-    /// Shuts the operator down, and waits until it is.
+    /// Shuts the operator down, and waits for its end.
     pub async fn stop(mut self) {
         drop(self.stop.take());
         self.running.await.unwrap();
     }
 }
 
-/// Creates an operator that takes time and chance from the test.
+/// Creates an operator with the test's clock and randomness.
 pub fn operator() -> Operator {
     let began = Instant::now();
     let clock = Clock::new(move || {
@@ -148,12 +148,12 @@ pub fn operator() -> Operator {
     Operator::new("widget-operator").clock(clock).rng(Rng::from_seed(1))
 }
 
-/// Lets everything happen that happens at once: half a second, in which the answers take a millisecond each.
+/// Waits for all immediate effects: half a second, in which responses take a millisecond each.
 pub async fn settle() {
     sleep(Duration::from_millis(500)).await;
 }
 
-/// Makes or changes a widget.
+/// Creates or changes a widget.
 pub fn widget(api: &Api, name: &str, size: i64) {
     api.edit("widgets", "ns", name, |object| {
         object["apiVersion"] = "example.com/v1".into();
@@ -162,7 +162,7 @@ pub fn widget(api: &Api, name: &str, size: i64) {
     });
 }
 
-/// Returns the size that a widget's config map holds.
+/// Returns the size in a widget's ConfigMap.
 pub fn size_of(api: &Api, name: &str) -> Option<String> {
     let config_map: Value = api.get("configmaps", "ns", name)?;
     Some(config_map["data"]["size"].as_str()?.to_owned())

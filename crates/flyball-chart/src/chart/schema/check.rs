@@ -1,4 +1,4 @@
-//! Checks a value against a schema, and says all that is wrong.
+//! Validates a value against a schema, and returns all violations.
 
 use super::Draft;
 use super::text::{count, display, equal, number, quote, quoted, type_of};
@@ -6,9 +6,9 @@ use crate::functions::regexes;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Nesting depth of schemas.
+/// Nesting limit of schemas.
 const DEPTH: usize = 500;
-/// Checks of one validation.
+/// The state of a validation.
 const STEPS: usize = 5_000_000;
 
 /// A violation with its position.
@@ -16,15 +16,15 @@ const STEPS: usize = 5_000_000;
 pub(super) struct Violation {
     place: Vec<String>,
     message: String,
-    /// A reference, which is not told if it has one cause.
+    /// A reference, which is omitted if it has a single cause.
     is_reference: bool,
-    /// Several at one place, without a keyword that holds them.
+    /// Several violations at one position, without a common keyword.
     is_group: bool,
     causes: Vec<Violation>,
 }
 
 impl Violation {
-    /// Writes it with its causes below.
+    /// Formats it with its causes below.
     pub(super) fn show(&self, out: &mut String, depth: usize) {
         let mut inner = depth;
         if !(self.is_reference && self.causes.len() == 1) {
@@ -49,7 +49,7 @@ pub(super) struct Checker<'s> {
     draft: Draft,
     depth: usize,
     steps: usize,
-    /// Why the schema itself cannot be used.
+    /// Why the schema itself is invalid.
     broken: Option<String>,
 }
 
@@ -58,10 +58,10 @@ impl<'s> Checker<'s> {
         Self { root, draft, depth: 0, steps: 0, broken: None }
     }
 
-    /// All that is wrong with a value.
+    /// Returns all violations of a value.
     ///
     /// # Errors
-    /// The schema leads where nothing is, or does not end.
+    /// If the schema has an unresolvable reference or infinite recursion.
     pub(super) fn check(mut self, value: &Value) -> Result<Vec<Violation>, String> {
         let failure = self.value(self.root, value, &[]).0;
         if let Some(broken) = self.broken {
@@ -80,7 +80,8 @@ impl<'s> Checker<'s> {
         }
         self.steps += 1;
         if self.depth >= DEPTH || self.steps > STEPS {
-            self.broken.get_or_insert_with(|| format!("the schema is nested deeper than {DEPTH}, or does not end"));
+            self.broken
+                .get_or_insert_with(|| format!("the schema is nested deeper than {DEPTH}, or recurses infinitely"));
             return (None, Evaluated::default());
         }
         self.depth += 1;
@@ -148,7 +149,7 @@ fn grouped(mut failures: Vec<Violation>, place: &[String]) -> Option<Violation> 
     }
 }
 
-/// A value at a place, while it is being checked.
+/// A value at a position during validation.
 struct At<'c, 's> {
     checker: &'c mut Checker<'s>,
     place: &'c [String],
@@ -180,7 +181,7 @@ impl<'s> At<'_, 's> {
         };
         let is_old = self.checker.draft < Draft::V2019;
         if let (true, Some(reference)) = (is_old, fields.get("$ref").and_then(Value::as_str)) {
-            // Before 2019, a reference stands alone.
+            // Before draft 2019-09, `$ref` disables its siblings.
             return self.reference(reference, value);
         }
         if !self.constants(fields, value) {
@@ -202,7 +203,7 @@ impl<'s> At<'_, 's> {
         self.unevaluated(fields, value);
     }
 
-    /// Type, constant, enumeration and format: if one of them does not fit, the rest is not looked at.
+    /// Type, constant, enumeration and format: a violation of one of them skips the other keywords.
     fn constants(&mut self, fields: &'s Map<String, Value>, value: &Value) -> bool {
         let before = self.failures.len();
         if let Some(wanted) = fields.get("type") {
@@ -249,8 +250,10 @@ impl<'s> At<'_, 's> {
             return;
         }
         let Some(schema) = self.checker.resolve(reference) else {
-            let message =
-                format!("reference {} in values.schema.json leads nowhere; schemas are not fetched", quote(reference));
+            let message = format!(
+                "reference {} in values.schema.json cannot be resolved; schemas are not fetched",
+                quote(reference)
+            );
             self.checker.broken.get_or_insert(message);
             return;
         };
@@ -276,14 +279,14 @@ impl<'s> At<'_, 's> {
         }
     }
 
-    /// Checks the same value against another schema.
+    /// Validates the same value against another schema.
     fn same(&mut self, schema: &'s Value, value: &Value) -> Option<Violation> {
         let (failure, seen) = self.checker.value(schema, value, self.place);
         self.merge(seen, failure.is_none());
         failure
     }
 
-    /// Checks a part of the value.
+    /// Validates a part of the value.
     fn part(&mut self, schema: &'s Value, value: &Value, token: &str) -> Option<Violation> {
         let mut place = self.place.to_vec();
         place.push(token.to_owned());
@@ -389,7 +392,7 @@ impl<'s> At<'_, 's> {
         self.bound(fields, "minItems", items.len(), |got, want| got >= want);
         self.bound(fields, "maxItems", items.len(), |got, want| got <= want);
         if fields.get("uniqueItems") == Some(&Value::Bool(true)) {
-            // What is equal has equal prints, so that few are compared.
+            // Equal values have equal hashes, so that few need a comparison.
             let mut prints: BTreeMap<String, Vec<usize>> = BTreeMap::new();
             let same = (0..items.len()).find_map(|at| {
                 let others = prints.entry(crate::values::floats(items[at].clone()).to_string()).or_default();

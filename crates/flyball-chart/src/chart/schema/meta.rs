@@ -1,9 +1,9 @@
-//! A schema of schemas, as far as it gives the types of keywords.
+//! A metaschema, limited to the types of keywords.
 
 use super::Draft;
 use serde_json::{Map, Value, json};
 
-/// The schema of a draft's schemas, and its name.
+/// The metaschema of a draft, and its name.
 pub(super) fn schema(draft: Draft) -> (Value, &'static str) {
     let url = match draft {
         Draft::V4 => "http://json-schema.org/draft-04/schema",
@@ -53,7 +53,7 @@ pub(super) fn schema(draft: Draft) -> (Value, &'static str) {
         "core": {"properties": core}, "applies": {"properties": applies},
         "validates": {"properties": validates}, "describes": {"properties": describes},
     });
-    // From 2019 on, keywords stand in vocabularies of which a schema is all; before, they stood in one list.
+    // Since draft 2019-09, keywords are grouped into vocabularies; before, they were in one list.
     let meta = if is_new {
         let parts =
             ["core", "applies", "validates", "describes"].map(|part| json!({"$ref": format!("#/$defs/{part}")}));

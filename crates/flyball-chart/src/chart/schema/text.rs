@@ -3,7 +3,7 @@
 use crate::quote;
 use serde_json::Value;
 
-/// A text in single quotes.
+/// Quotes a text with single quotes.
 pub(super) fn quote(text: &str) -> String {
     let quoted = quote::quote(text.as_bytes()).replace("\\\"", "\"").replace('\'', "\\'");
     format!("'{}'", &quoted[1..quoted.len() - 1])
@@ -13,7 +13,7 @@ pub(super) fn quoted(texts: &[String]) -> String {
     texts.iter().map(|text| quote(text)).collect::<Vec<_>>().join(", ")
 }
 
-/// A value in a message.
+/// Formats a value in a message.
 pub(super) fn display(value: &Value) -> String {
     match value {
         Value::String(text) => quote(text),
@@ -23,7 +23,7 @@ pub(super) fn display(value: &Value) -> String {
     }
 }
 
-/// A number with commas between thousands, as English has it.
+/// Formats a number with commas between thousands.
 pub(super) fn number(number: f64) -> String {
     let text = format!("{number}");
     let (whole, fraction) = text.split_once('.').map_or((text.as_str(), None), |(whole, rest)| (whole, Some(rest)));
@@ -47,7 +47,7 @@ pub(super) fn count(count: usize) -> String {
     number(count as f64)
 }
 
-/// The name of a value's type.
+/// Returns the name of a value's type.
 pub(super) fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

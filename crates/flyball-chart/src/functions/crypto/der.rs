@@ -1,4 +1,4 @@
-//! DER and PEM, as much as private keys need.
+//! DER and PEM, as far as private keys need them.
 
 use super::super::encoding::from_base64;
 use super::super::json::base64;
@@ -8,7 +8,7 @@ pub(super) const SEQUENCE: u8 = 0x30;
 pub(super) const OCTETS: u8 = 0x04;
 pub(super) const BITS: u8 = 0x03;
 
-/// A value with its tag and length.
+/// Encodes a value with tag and length.
 pub(super) fn wrap(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len();
     let mut out = vec![tag];
@@ -32,14 +32,14 @@ pub(super) fn integer(number: &BigUint) -> Vec<u8> {
     wrap(0x02, &bytes)
 }
 
-/// A text block, 64 letters a line.
+/// Encodes a PEM block with 64 characters per line.
 pub(super) fn pem(kind: &str, der: &[u8]) -> String {
     let letters = base64(der);
     let lines: Vec<&str> = letters.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
     format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", lines.join("\n"))
 }
 
-/// The first block of a text: what it is, and its bytes.
+/// Decodes the first PEM block of a text: its label and its bytes.
 pub(super) fn from_pem(text: &str) -> Option<(String, Vec<u8>)> {
     let (_, rest) = text.split_once("-----BEGIN ")?;
     let (kind, rest) = rest.split_once("-----")?;

@@ -1,4 +1,4 @@
-//! Private keys: drawn from the rendering's seed, written as Go writes them.
+//! Private keys: generated from the rendering's seed, encoded as Go does.
 
 use super::super::random;
 use super::der::{BITS, OCTETS, SEQUENCE, from_pem, integer, pem, wrap};
@@ -6,7 +6,7 @@ use crate::world::Call;
 use num_bigint::BigUint;
 use ring::{digest, hmac};
 
-/// Bits of an RSA key.
+/// Size of an RSA key in bits.
 const RSA_BITS: usize = 2048;
 /// Rounds of the primality test.
 const WITNESSES: usize = 20;
@@ -20,12 +20,12 @@ const ED25519: &[u8] = &[0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70];
 
 /// A key that can sign certificates.
 pub(crate) struct PrivateKey {
-    /// As it is shown.
+    /// In PEM.
     pub(crate) pem: String,
     pub(crate) pkcs8: Vec<u8>,
 }
 
-/// `genPrivateKey`: a key in PEM, or what is wrong.
+/// `genPrivateKey`: a key in PEM, or an error message.
 pub(super) fn generate(call: &Call<'_>, kind: &str) -> String {
     match kind {
         "" | "rsa" => PrivateKey::rsa(call).pem,
@@ -40,7 +40,7 @@ pub(super) fn generate(call: &Call<'_>, kind: &str) -> String {
 }
 
 impl PrivateKey {
-    /// A new RSA key.
+    /// Generates an RSA key.
     pub(crate) fn rsa(call: &Call<'_>) -> PrivateKey {
         let one = BigUint::from(1u8);
         let exponent = BigUint::from(65_537u32);
@@ -69,10 +69,10 @@ impl PrivateKey {
         PrivateKey { pem: pem("RSA PRIVATE KEY", &key), pkcs8: pkcs8(RSA, &key) }
     }
 
-    /// Reads a key.
+    /// Parses a key.
     ///
     /// # Errors
-    /// It is none that signs certificates.
+    /// If the key cannot sign certificates.
     pub(crate) fn parse(text: &str) -> Result<PrivateKey, String> {
         let (kind, der) = from_pem(text).ok_or("no PEM data in input")?;
         let pkcs8 = match kind.as_str() {
@@ -97,7 +97,8 @@ fn number(call: &Call<'_>, bits: usize) -> BigUint {
     BigUint::from_bytes_be(&random::bytes(call, bits / 8))
 }
 
-/// A prime of so many bits, of which the first two are ones, so that a product of two has all of its bits.
+/// Generates a prime of this number of bits. Its first two bits are ones, so that a product of two primes has twice
+/// as many bits.
 fn prime(call: &Call<'_>, bits: usize) -> BigUint {
     loop {
         let mut candidate = number(call, bits);
@@ -110,7 +111,7 @@ fn prime(call: &Call<'_>, bits: usize) -> BigUint {
     }
 }
 
-/// The test of Miller and Rabin, after a division by small primes.
+/// The Miller–Rabin test, after trial division by small primes.
 fn is_prime(call: &Call<'_>, number: &BigUint) -> bool {
     let (zero, one, two) = (BigUint::default(), BigUint::from(1u8), BigUint::from(2u8));
     let is_small_prime = |n: &u32| (2..*n).take_while(|d| d * d <= *n).all(|d| !n.is_multiple_of(d));
@@ -123,7 +124,7 @@ fn is_prime(call: &Call<'_>, number: &BigUint) -> bool {
     let shift = less.trailing_zeros().unwrap_or(0);
     let odd = &less >> shift;
     let bits = usize::try_from(number.bits()).unwrap_or(0);
-    // One base tells nearly all composites; the others are drawn for the rest.
+    // One base detects nearly all composites; the others are random.
     let bases = std::iter::once(two.clone()).chain((0..WITNESSES).map(|_| self::number(call, bits - 8) + &two));
     'bases: for base in bases {
         let mut power = base.modpow(&odd, number);
@@ -141,7 +142,7 @@ fn is_prime(call: &Call<'_>, number: &BigUint) -> bool {
     true
 }
 
-/// A key of DSA with numbers of 2048 and 256 bits.
+/// Generates a DSA key with numbers of 2048 and 256 bits.
 fn dsa(call: &Call<'_>) -> String {
     let one = BigUint::from(1u8);
     let q = prime(call, 256);
@@ -161,7 +162,7 @@ fn dsa(call: &Call<'_>) -> String {
     pem("DSA PRIVATE KEY", &wrap(SEQUENCE, &numbers.iter().flat_map(integer).collect::<Vec<u8>>()))
 }
 
-/// A key on the curve P-256.
+/// Generates a key on the curve P-256.
 fn ecdsa(call: &Call<'_>) -> String {
     let secret = number(call, 512) % (hex(P256_ORDER) - 1u8) + 1u8;
     let (x, y) = multiply(&secret);
@@ -170,9 +171,9 @@ fn ecdsa(call: &Call<'_>) -> String {
     pem("EC PRIVATE KEY", &wrap(SEQUENCE, &parts.concat()))
 }
 
-/// Returns the secret number of a key on the curve P-256, if it is one.
+/// Returns the secret scalar of a key on the curve P-256, if it is one.
 pub(crate) fn p256_secret(key: &PrivateKey) -> Option<BigUint> {
-    /// DER in front of the secret, with its length.
+    /// DER before the secret, with its length.
     const VERSION: &[u8] = &[2, 1, 1, 4, 32];
     let after =
         |bytes: &[u8], part: &[u8]| bytes.windows(part.len()).position(|found| found == part).map(|at| at + part.len());
@@ -181,7 +182,7 @@ pub(crate) fn p256_secret(key: &PrivateKey) -> Option<BigUint> {
     Some(BigUint::from_bytes_be(secret))
 }
 
-/// Signs a message with a secret on the curve P-256, always alike: as by <https://www.rfc-editor.org/rfc/rfc6979>.
+/// Signs a message with a secret on the curve P-256, deterministically, by <https://www.rfc-editor.org/rfc/rfc6979>.
 pub(crate) fn p256_sign(secret: &BigUint, message: &[u8]) -> Vec<u8> {
     let order = hex(P256_ORDER);
     let sum = BigUint::from_bytes_be(digest::digest(&digest::SHA256, message).as_ref());
@@ -212,7 +213,7 @@ pub(crate) fn p256_sign(secret: &BigUint, message: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A number below the order of the curve P-256, in 32 bytes.
+/// Generates a number below the order of the curve P-256, in 32 bytes.
 fn fixed(number: &BigUint) -> Vec<u8> {
     let bytes = number.to_bytes_be();
     [vec![0; 32 - bytes.len()], bytes].concat()
@@ -222,7 +223,7 @@ fn hex(digits: &str) -> BigUint {
     BigUint::parse_bytes(digits.as_bytes(), 16).expect("a constant number")
 }
 
-/// The curve's base point so many times.
+/// Multiplies the curve's base point by a scalar.
 fn multiply(factor: &BigUint) -> (BigUint, BigUint) {
     let p = hex("ffffffff00000001000000000000000000000000ffffffffffffffffffffffff");
     let base = (
@@ -238,7 +239,7 @@ fn multiply(factor: &BigUint) -> (BigUint, BigUint) {
     let divide = |a: BigUint, b: BigUint| a * b.modinv(&p).unwrap_or_default() % &p;
     let mut sum: Option<(BigUint, BigUint)> = None;
     for bit in (0..factor.bits()).rev() {
-        // The curve's coefficient is minus three.
+        // The curve's coefficient is −3.
         sum = sum.map(|point| {
             let top = minus(&(&point.0 * &point.0 * 3u8 % &p), &BigUint::from(3u8));
             step(&divide(top, &point.1 * 2u8 % &p), &point, &point.0)

@@ -1,4 +1,4 @@
-//! scrypt with the one set of parameters that `derivePassword` uses. See <https://www.rfc-editor.org/rfc/rfc7914>.
+//! scrypt with the fixed parameters of `derivePassword`. See <https://www.rfc-editor.org/rfc/rfc7914>.
 
 use ring::pbkdf2;
 use std::num::NonZeroU32;
@@ -6,10 +6,10 @@ use std::num::NonZeroU32;
 const COST: usize = 32_768;
 const BLOCKS: usize = 8;
 const LANES: usize = 2;
-/// Words of a lane.
+/// Words per lane.
 const WORDS: usize = BLOCKS * 32;
 
-/// A key of 64 bytes.
+/// Derives a key of 64 bytes.
 pub(super) fn key(password: &[u8], salt: &[u8]) -> [u8; 64] {
     let mut lanes = vec![0; LANES * WORDS * 4];
     let one = NonZeroU32::MIN;
@@ -57,7 +57,7 @@ fn mix_blocks(words: &[u32]) -> Vec<u32> {
     out
 }
 
-/// Salsa20 with eight rounds.
+/// Salsa20 with eight rounds (Salsa20/8).
 fn salsa(state: &mut [u32; 16]) {
     const QUARTERS: [[usize; 4]; 8] = [
         [0, 4, 8, 12],

@@ -1,4 +1,4 @@
-//! Reads TOML as BurntSushi/toml does, with its messages.
+//! Decodes TOML as BurntSushi/toml does, with its messages.
 
 use super::scan::{Problem, Scanned, Scanner, Written, is_blank, is_line_end, quoted};
 use crate::quote::quote;
@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum nesting depth of lists and inline tables, and number of parts of a key.
 const DEPTH: usize = 200;
 
-/// Maximum number of steps from table to table, to where keys are set. A key of many parts takes many, and the paths of
-/// its tables are kept.
+/// Limit of steps from table to table when keys are set. A key of many parts takes many steps, and the paths of its
+/// tables are stored.
 const MAX_STEPS: usize = 1_000_000;
 
 /// The value at a key.
@@ -21,10 +21,10 @@ enum Node {
 
 type Table = BTreeMap<String, Node>;
 
-/// Reads a document.
+/// Decodes a document.
 ///
 /// # Errors
-/// It is no TOML: the message names the line, and the last key that was read.
+/// If it is not TOML: the message contains the line and the last key.
 pub(in super::super) fn read(text: &str) -> Result<Value, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.bytes().take(6).any(|byte| byte == 0) {
@@ -66,7 +66,7 @@ fn map_of(table: &Table) -> Value {
     Value::map(table.iter().map(|(key, node)| (key.clone(), value_of(node))).collect())
 }
 
-/// A key as it is shown.
+/// Formats a key for messages.
 fn shown(key: &[String]) -> String {
     key.iter().map(|part| super::key(part)).collect::<Vec<_>>().join(".")
 }
@@ -78,7 +78,7 @@ struct Reader<'t> {
     key: String,
     /// Position of the last key.
     key_at: usize,
-    /// Tables that other keys imply.
+    /// Tables that other keys define implicitly.
     implicit: BTreeSet<Vec<String>>,
     /// Keys of lists.
     lists: BTreeSet<Vec<String>>,
@@ -179,7 +179,7 @@ impl Reader<'_> {
         self.enter(key, is_list)
     }
 
-    /// `a.b = value`; the context and the key stay as they are then.
+    /// `a.b = value`; context and key stay set afterwards.
     fn pair(&mut self) -> Scanned<()> {
         self.scanner.skip(is_blank)?;
         match self.scanner.peek() {
@@ -353,7 +353,7 @@ impl Reader<'_> {
             self.scanner.next_if(|c| c == ',')?;
         }
         self.scanner.next()?;
-        // Elsewhere it stands in its table already, see `set`.
+        // Otherwise it is already in its table, see `set`.
         let value = if in_list { self.table(&place).map_or(Value::Nil, |table| map_of(table)) } else { Value::Nil };
         (self.context, self.key) = (outer, outer_key);
         Ok(value)
@@ -468,7 +468,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The text of a string.
+    /// Returns the text of a string.
     fn text(&self, written: &Written<'_>) -> Scanned<String> {
         let without_first_line_end = |text: &str| {
             let rest = text.strip_prefix("\r\n").or_else(|| text.strip_prefix('\n'));
@@ -494,7 +494,7 @@ impl Reader<'_> {
                 'u' => 4,
                 'U' => 8,
                 c if c.is_ascii_whitespace() => {
-                    // A backslash at the end of a line takes all space behind it.
+                    // A backslash at the end of a line removes all white space after it.
                     let after = rest.trim_start_matches([' ', '\t', '\r', '\n']);
                     if !rest[..rest.len() - after.len()].contains('\n') {
                         return self.scanner.fail(Some(' '), format!("invalid escape: '\\{c}'"));
@@ -547,17 +547,17 @@ impl Reader<'_> {
         if parts > DEPTH { self.wrong_key(format!("keys are nested deeper than {DEPTH}")) } else { Ok(()) }
     }
 
-    /// Counts the steps of setting a key.
+    /// Charges the steps of setting a key.
     fn walk(&mut self, steps: usize) -> Scanned<()> {
         self.steps += steps;
         if self.steps > MAX_STEPS {
-            self.wrong_key("the document has too many keys of many parts".into())
+            self.wrong_key("the document has too many keys with many parts".into())
         } else {
             Ok(())
         }
     }
 
-    /// Makes a key the context, with the tables on the way to it.
+    /// Makes a key the context, and creates the tables on its path.
     fn enter(&mut self, mut key: Vec<String>, is_list: bool) -> Scanned<()> {
         self.check_depth(key.len())?;
         self.walk(key.len() * key.len())?;
@@ -610,7 +610,7 @@ impl Reader<'_> {
         if !is_implicit {
             return defined(self, &whole);
         }
-        // What is in an inline table stands there already; what is in a list of them stands there as a list of tables.
+        // Values of inline tables are already set; lists of them are stored as lists of tables.
         if is_list {
             table.insert(key.to_owned(), node);
         }
@@ -619,7 +619,7 @@ impl Reader<'_> {
     }
 }
 
-/// Underscores stand between digits.
+/// Underscores must be between digits.
 fn has_good_underscores(text: &str) -> bool {
     let mut is_digit = false;
     for c in text.chars() {
@@ -649,8 +649,11 @@ mod tests {
         for (document, why) in [
             (format!("{}a = 1", "a.".repeat(100_000)), "keys are nested deeper than 200"),
             (format!("[{}a]", "a.".repeat(100_000)), "keys are nested deeper than 200"),
-            ((0..20_000).map(|n| format!("k{n}.{}a = 1\n", "a.".repeat(50))).collect(), "too many keys of many parts"),
-            (format!("a = {}1", "{a = ".repeat(300)), "too many keys of many parts"),
+            (
+                (0..20_000).map(|n| format!("k{n}.{}a = 1\n", "a.".repeat(50))).collect(),
+                "too many keys with many parts",
+            ),
+            (format!("a = {}1", "{a = ".repeat(300)), "too many keys with many parts"),
             (format!("a = {}", "[".repeat(300)), "values are nested deeper than 200"),
         ] {
             let error = read(&document).map(drop).unwrap_err();

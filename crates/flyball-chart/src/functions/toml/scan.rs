@@ -1,4 +1,4 @@
-//! The letters of a TOML document, and the errors of BurntSushi/toml, which name line and last key.
+//! The characters of a TOML document, and the errors of BurntSushi/toml, which contain line and last key.
 
 /// Error in a document, with its line.
 pub(super) struct Problem {
@@ -8,7 +8,7 @@ pub(super) struct Problem {
 
 pub(super) type Scanned<T> = Result<T, Problem>;
 
-/// A document that is read letter by letter.
+/// A document that is read character by character.
 pub(super) struct Scanner<'t> {
     text: &'t str,
     pub(super) at: usize,
@@ -26,7 +26,7 @@ fn is_bare(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// A letter as Go quotes it; the end is a zero.
+/// Quotes a character as Go does; the end is a zero.
 pub(super) fn quoted(c: Option<char>) -> String {
     let text = crate::quote::quote(c.unwrap_or('\0').encode_utf8(&mut [0; 4]).as_bytes());
     let inner = &text[1..text.len() - 1];
@@ -54,12 +54,12 @@ impl<'t> Scanner<'t> {
         &self.text[from..self.at]
     }
 
-    /// The line of what was read last.
+    /// The line of the last character read.
     pub(super) fn line(&self) -> usize {
         self.line_at(self.at)
     }
 
-    /// Counts the lines up to a position: for errors only.
+    /// Counts the lines up to a position; only used for errors.
     pub(super) fn line_at(&self, at: usize) -> usize {
         self.text[..at].matches('\n').count() + 1
     }
@@ -68,7 +68,7 @@ impl<'t> Scanner<'t> {
         self.text[self.at..].chars().next()
     }
 
-    /// Takes a letter.
+    /// Consumes a character.
     pub(super) fn next(&mut self) -> Scanned<Option<char>> {
         let Some(c) = self.peek() else { return Ok(None) };
         let lone_return = c == '\r' && !self.text[self.at + 1..].starts_with('\n');
@@ -80,7 +80,7 @@ impl<'t> Scanner<'t> {
         Ok(Some(c))
     }
 
-    /// Takes a letter if it is as wanted.
+    /// Consumes a character if it is the expected one.
     pub(super) fn next_if(&mut self, is: impl Fn(char) -> bool) -> Scanned<Option<char>> {
         match self.peek().filter(|c| is(*c)) {
             Some(_) => self.next(),
@@ -93,18 +93,18 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// Skips a comment that has begun.
+    /// Skips a comment after its start.
     pub(super) fn comment(&mut self) -> Scanned<()> {
         self.skip(|c| !is_line_end(c))
     }
 
-    /// An error where the reader is; `None` was read at the end.
+    /// An error at the current position; `None` is the end of input.
     pub(super) fn fail<T>(&self, read: Option<char>, message: impl Into<String>) -> Scanned<T> {
         let is_blank_end = read.is_none() && self.text[..self.at].ends_with('\n');
         Err(Problem { message: message.into(), line: self.line() - usize::from(is_blank_end) })
     }
 
-    /// An error in the line that has just ended.
+    /// An error in the previous line.
     pub(super) fn fail_before<T>(&self, message: impl Into<String>) -> Scanned<T> {
         Err(Problem { message: message.into(), line: self.line() - 1 })
     }
@@ -124,7 +124,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// A string of one line, of which the quote was read.
+    /// A single-line string after its opening quote.
     pub(super) fn basic(&mut self) -> Scanned<Written<'t>> {
         let from = self.at;
         loop {
@@ -150,7 +150,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// A string of several lines, of which the quotes were read.
+    /// A multi-line string after its opening quotes.
     pub(super) fn lines(&mut self, quote: char) -> Scanned<Written<'t>> {
         let from = self.at;
         let three = String::from_iter([quote; 3]);
@@ -164,7 +164,7 @@ impl<'t> Scanner<'t> {
                     }
                 }
                 Some(c) if c == quote && self.text[self.at - 1..].starts_with(&three) => {
-                    // Up to two quotes before the three belong to the string.
+                    // Up to two quotes before the closing three belong to the string.
                     let count = self.text[self.at - 1..].chars().take_while(|c| *c == quote).count();
                     let is_escaped = quote == '"' && self.text[..self.at - 1].ends_with('\\');
                     if count >= 6 && !is_escaped {
@@ -182,7 +182,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Checks what stands behind a backslash.
+    /// Validates an escape after its backslash.
     fn escape(&mut self, from: usize) -> Scanned<()> {
         let c = self.next()?;
         let (count, words) = match c {

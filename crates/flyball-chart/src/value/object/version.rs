@@ -44,7 +44,7 @@ pub(super) fn method(name: &str) -> Option<Method> {
         }),
         "IncPatch" => (NONE, |object, _| {
             let version = this(object);
-            // Of a pre-release, the version itself comes next.
+            // The successor of a pre-release is the version itself.
             let step = u64::from(version.pre.is_empty());
             Ok(Value::object(Object::Version(version.with_numbers(version.major, version.minor, version.patch + step))))
         }),

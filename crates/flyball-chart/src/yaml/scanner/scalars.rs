@@ -1,4 +1,4 @@
-//! Scalars: plain, quoted, and blocks, with what becomes of their line breaks.
+//! Scalars: plain, quoted, and block scalars, with line folding.
 
 use super::{Kind, Scan, Scanner, Style, is_blank, is_blankz, is_break};
 
@@ -62,7 +62,7 @@ impl Scanner {
         }
     }
 
-    /// Empty lines and indentation; finds out how deep a block is, if nobody said so.
+    /// Skips empty lines and indentation; detects the indentation of a block without an indicator.
     fn breaks(&mut self, indent: &mut isize, into: &mut String) -> Scan {
         let mut deepest = 0;
         loop {
@@ -127,7 +127,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// White space within a scalar: breaks become spaces, but for those that stand for themselves.
+    /// White space within a scalar: line breaks are folded.
     fn fold(&mut self, text: &mut String, joins: bool) {
         let mut spaces = String::new();
         let mut leading = String::new();

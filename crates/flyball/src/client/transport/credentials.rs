@@ -1,9 +1,9 @@
-//! Connections by certificates that are read again when their files change: a cluster's CA and a client certificate may
-//! be replaced under a running operator.
+//! Certificates that are reloaded when their files change: the cluster's CA and the client certificate may be
+//! replaced while an operator runs.
 //!
-//! The contents of the files are compared each time that a connection is made, which is seldom. Existing connections
-//! stay. If a file is invalid, for example half written, the last valid certificates are used. This module knows no
-//! requests.
+//! The contents of the files are compared each time a connection is opened, which is seldom. Existing connections
+//! stay. If a file is invalid, for example half written, the last valid certificates are used. This module is
+//! independent of requests.
 
 use super::{Connect, connector};
 use parking_lot::Mutex;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tower::BoxError;
 
-/// Creates connections by what the files of a configuration hold.
+/// Opens connections with the certificates in the files of a configuration.
 pub(super) struct Credentials {
     config: kube::Config,
     files: Vec<PathBuf>,
@@ -35,7 +35,7 @@ impl Credentials {
         Ok(Self { config: config.clone(), files, latest: Mutex::new(latest) })
     }
 
-    /// Returns what makes connections now.
+    /// Returns the current connector.
     pub(super) fn connect(&self) -> Arc<Connect> {
         let mut latest = self.latest.lock();
         let contents = read(&self.files);
@@ -46,7 +46,7 @@ impl Credentials {
                     *latest = Latest { contents, connect };
                 }
                 Err(error) => {
-                    tracing::warn!(files = ?self.files, error, "certificates cannot be used, keeping the last")
+                    tracing::warn!(files = ?self.files, error, "invalid certificates, keeping the previous ones")
                 }
             }
         }
@@ -65,7 +65,7 @@ fn connect(config: &kube::Config) -> Result<Arc<Connect>, BoxError> {
         let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
         let certificates = certificates.map_err(|error| format!("{}: {error}", file.display()))?;
         if certificates.is_empty() {
-            return Err(format!("{} holds no certificate", file.display()).into());
+            return Err(format!("{} contains no certificate", file.display()).into());
         }
         config.root_cert = Some(certificates.into_iter().map(|certificate| certificate.to_vec()).collect());
     }

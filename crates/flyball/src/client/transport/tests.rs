@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::yield_now;
 use tokio::time::{self, Instant, timeout};
 
-/// A server that answers by the path and writes down what it was asked.
+/// A server that responds depending on the path, and records requests.
 struct Server {
     config: kube::Config,
     /// The heads of requests, each with the number of its connection.
@@ -105,7 +105,7 @@ async fn one_connection_carries_request_after_request() {
     assert!(server.last().contains(&format!("host: {}", server.config.cluster_url.authority().unwrap())));
 
     let first = begin(&link, "/a").await.unwrap();
-    assert_eq!(get(&link, "/a").await, "hello", "while another answer is being read");
+    assert_eq!(get(&link, "/a").await, "hello", "while another response is being read");
     drop(first.into_body().collect().await.unwrap());
     assert_eq!(server.connections()[4..], [0, 1]);
 }
@@ -192,8 +192,8 @@ async fn impersonation_and_headers_are_sent_with_each_request() {
     assert_eq!(server.connections(), [0, 0]);
 }
 
-/// A proxy that leads every tunnel to one address, unless it refuses them; returns its own and the heads that it was
-/// sent.
+/// A proxy that forwards every tunnel to one address, unless it rejects them; returns its own address and the
+/// received heads.
 async fn proxy(to: &kube::Config, answer: &'static str) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -233,7 +233,7 @@ async fn a_configured_proxy_carries_requests_in_one_tunnel() {
                     Proxy-Authorization: Basic dXNlcjpwQHNz\r\n\r\n";
     assert_eq!(heads(), [expected]);
 
-    // What a kubeconfig names is used for loopback addresses as well, as kubectl does.
+    // The proxy in a kubeconfig is used for loopback addresses as well, as by kubectl.
     config.cluster_url = "http://127.0.0.1".parse().unwrap();
     assert_eq!(get(&Endpoint::new(config).unwrap(), "/a").await, "hello");
     assert!(heads()[0].starts_with("CONNECT 127.0.0.1:80 HTTP/1.1\r\n"));
@@ -250,10 +250,7 @@ async fn a_proxy_that_refuses_is_named_without_its_password() {
             format!("http://user:secret@{address}"),
             format!("cluster.test through the proxy {address}: tunnel error: proxy auth"),
         ),
-        (
-            format!("socks5://user:secret@{address}"),
-            "the kubeconfig's proxy-url names the proxy \"socks5://".to_owned(),
-        ),
+        (format!("socks5://user:secret@{address}"), "the kubeconfig's proxy-url: invalid proxy \"socks5://".to_owned()),
     ] {
         config.proxy_url = Some(proxy.parse().unwrap());
         let error = begin(&Endpoint::new(config.clone()).unwrap(), "/a").await.err().expect("no tunnel");
@@ -268,7 +265,7 @@ async fn a_server_that_is_not_there_is_named() {
     let url = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);
     let link = Endpoint::new(kube::Config::new(url.parse().unwrap())).unwrap();
-    let error = begin(&link, "/a").await.err().expect("nobody listens");
+    let error = begin(&link, "/a").await.err().expect("no server listens");
     let text = chain(&error);
     assert!(text.starts_with(&format!("ServiceError: cannot connect to {url}: ")), "{text}");
     assert!(text.contains("refused"), "{text}");
@@ -299,7 +296,7 @@ async fn each_connection_that_was_made_lets_one_more_be_made_at_once() {
         Box::pin(async move {
             begun.fetch_add(1, Relaxed);
             gate.acquire().await?.forget();
-            // Nobody answers over it.
+            // The connection gets no response.
             let (stream, other) = duplex(1024);
             let (sender, work) = http1::handshake(TokioIo::new(stream)).await?;
             let work = async move { (work.await, drop(other)).0 };
@@ -311,7 +308,7 @@ async fn each_connection_that_was_made_lets_one_more_be_made_at_once() {
         let mut all = 0;
         for made in [0, 1, 1, 2, 4, 8, 8] {
             gate.add_permits(made);
-            // The clock stands while somebody is busy, so that no timeout expires.
+            // Paused time does not advance while a task is busy, so no timeout expires.
             for _ in 0..1000 {
                 yield_now().await;
             }
@@ -321,7 +318,7 @@ async fn each_connection_that_was_made_lets_one_more_be_made_at_once() {
     };
     tokio::select! {
         () = check => {}
-        _ = requests => unreachable!("nobody answers"),
+        _ = requests => unreachable!("there is no response"),
     }
 }
 
@@ -333,7 +330,7 @@ async fn a_connection_that_never_comes_holds_up_others_for_a_moment() {
     let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     config.root_cert = Some(vec![certified.cert.der().to_vec()]);
     let link = Endpoint::new(config).unwrap();
-    // Nobody answers the handshake.
+    // The handshake gets no response.
     let connected = async {
         let first = listener.accept().await.unwrap();
         let since = Instant::now();
@@ -345,11 +342,11 @@ async fn a_connection_that_never_comes_holds_up_others_for_a_moment() {
             let (waited, ..) = timely.unwrap();
             assert!(waited >= super::CONNECT_PERMIT_TIMEOUT / 2, "{waited:?}");
         }
-        _ = join(begin(&link, "/a"), begin(&link, "/b")) => unreachable!("nobody answers"),
+        _ = join(begin(&link, "/a"), begin(&link, "/b")) => unreachable!("there is no response"),
     }
 }
 
-/// Answers one request by the certificate that is sent for it.
+/// Serves one request with this certificate.
 async fn answer_once(listener: &TcpListener, certified: &rcgen::CertifiedKey<rcgen::KeyPair>) -> std::io::Result<()> {
     let key = rustls::pki_types::PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
     let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -387,7 +384,7 @@ async fn a_certificate_authority_that_is_replaced_is_read_again() {
     assert_eq!(ask(&old).await, Ok(()));
     let refused = ask(&new).await.unwrap_err();
     assert!(refused.contains("certificate"), "{refused}");
-    // One that is half written changes nothing.
+    // A half-written file changes nothing.
     std::fs::write(&file, &new.cert.pem()[..100]).unwrap();
     assert_eq!(ask(&old).await, Ok(()));
     std::fs::write(&file, new.cert.pem()).unwrap();
