@@ -36,15 +36,6 @@ const CLASSES: [&str; 14] = [
     "xdigit",
 ];
 
-/// Checks the syntax of a pattern.
-///
-/// # Errors
-///
-/// If Go does not compile the pattern.
-pub fn check(pattern: &str) -> Result<(), Error> {
-    translate(pattern).map(drop)
-}
-
 /// Translates a pattern into the syntax of the crate `regex`.
 ///
 /// # Errors
@@ -418,6 +409,10 @@ fn hexadecimal(text: &str) -> (Option<u32>, &str) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn check(pattern: &str) -> Result<(), Error> {
+        translate(pattern).map(drop)
+    }
 
     #[test]
     fn what_go_takes_passes() {

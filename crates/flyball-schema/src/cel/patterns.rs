@@ -6,7 +6,6 @@
 use super::meter;
 use crate::matching::{Matcher, Pattern};
 use crate::pattern;
-use flyball_core::regexp;
 use kube_cel::cel::ExecutionError;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -73,7 +72,6 @@ impl Patterns {
             let why = if function == "matches" { why } else { format!("Illegal regex: {why}") };
             ExecutionError::function_error(function, why)
         };
-        regexp::check(pattern).map_err(|error| refused(error.to_string()))?;
         let states = pattern::states(pattern).map_err(|error| refused(error.to_string()))? + PATTERN_STATES;
         meter::pay(beyond(&mut self.free_states, states) * STATE_COST)?;
         let compiled = pattern::compile(pattern).map_err(|error| refused(error.to_string()))?;

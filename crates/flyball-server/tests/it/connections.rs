@@ -4,10 +4,12 @@ use crate::bounds::{MAPS, Served, metrics};
 use bytes::Bytes;
 use flyball_server::Bounds;
 use http::{Method, Request};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
+use std::convert::Infallible;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -155,4 +157,60 @@ async fn a_certificate_tells_the_user_and_the_credential() {
     let id = user["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().unwrap();
     let digest = id.strip_prefix("X509SHA256=").unwrap();
     assert!(digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')), "{id}");
+}
+
+/// Sends a GET request over a connection of its own, with a header of so many bytes; returns the status code.
+async fn get_with_header(served: &Served, bytes: usize) -> u16 {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(served.connect().await)).await.unwrap();
+    tokio::spawn(connection);
+    let request = Request::get("/healthz").header("host", "a").header("x-long", "x".repeat(bytes));
+    sender.send_request(request.body(Full::<Bytes>::default()).unwrap()).await.unwrap().status().as_u16()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_beyond_the_limit_of_all_heads_are_refused() {
+    const CONNECTIONS: usize = 16;
+    const STREAMS: usize = 100;
+    let served = Served::new(Bounds::default()).await;
+    let mut connections = Vec::new();
+    let mut requests = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let stream = TokioIo::new(served.connect().await);
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new()).handshake(stream).await.unwrap();
+        connections.push(tokio::spawn(connection));
+        for _ in 0..STREAMS {
+            let mut sender = sender.clone();
+            requests.push(tokio::spawn(async move {
+                // The body does not arrive.
+                let body = StreamBody::new(futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>());
+                let request = Request::post(format!("https://localhost{MAPS}"));
+                let request = request.header("content-type", "application/json").header("x-long", "x".repeat(13_000));
+                let error = sender.send_request(request.body(body).unwrap()).await.err()?;
+                std::error::Error::source(&error)?.downcast_ref::<h2::Error>()?.reason()
+            }));
+        }
+    }
+    timeout(Duration::from_secs(60), async {
+        while !requests.iter().any(tokio::task::JoinHandle::is_finished) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .expect("some are refused");
+    assert_eq!(get_with_header(&served, 10).await, 200, "each connection has a reserve");
+    assert_eq!(get_with_header(&served, 50_000).await, 429);
+    let mut refused = 0;
+    for request in requests.iter_mut().filter(|request| request.is_finished()) {
+        assert_eq!(request.await.unwrap(), Some(h2::Reason::REFUSED_STREAM));
+        refused += 1;
+    }
+    assert!((1..CONNECTIONS * STREAMS / 2).contains(&refused), "{refused}");
+    connections.iter().for_each(tokio::task::JoinHandle::abort);
+    timeout(Duration::from_secs(60), async {
+        while get_with_header(&served, 50_000).await != 200 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .expect("closed connections free their part");
 }

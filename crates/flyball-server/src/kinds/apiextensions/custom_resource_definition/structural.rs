@@ -6,7 +6,6 @@
 use super::rules;
 use super::schema::{Position, Schema, flag, has, inner, text};
 use flyball_core::field::{FieldError, Path};
-use flyball_core::regexp;
 use flyball_schema::pattern;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -296,10 +295,7 @@ fn validate_required_keys(items: &Schema, keys: &[&str], path: &Path<'_>, errors
 
 /// Returns the error of a pattern: Go's, or that it is too large to compile.
 fn wrong_pattern(text: &str) -> Option<String> {
-    if let Err(error) = regexp::check(text) {
-        return Some(error.to_string());
-    }
-    Some(pattern::states(text).err()?.to_string())
+    pattern::states(text).err().map(|error| error.to_string())
 }
 
 /// Validates the types and patterns of a schema and of its inner schemas.
