@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::tree::Location;
 
-/// Participles, and metaphors of our own, that stood for types.
+/// Participles and metaphors, which are no names of types.
 const TYPES: &[&str] = &[
     "Behind",
     "Course",
@@ -33,14 +33,14 @@ const TYPES: &[&str] = &[
     "Wanted",
 ];
 
-/// Functions that each meant many different things.
+/// Ambiguous names of functions.
 const FUNCTIONS: &[&str] =
     &["bring_on", "graft", "lacks", "leashed", "look", "put_back", "seen", "take", "tell", "told", "whole"];
 
-/// Metaphors of our own, also as a part of the name of a type.
+/// Metaphors, also as a part of the name of a type.
 const TYPE_WORDS: &[&str] = &["Bell", "Danger", "Ordeal", "Patience"];
 
-/// Superlatives and metaphors that stood for a limit, also as a part of the name of a constant.
+/// Superlatives and metaphors in place of `MAX`, also as a part of the name of a constant.
 const CONSTANT_WORDS: &[&str] = &["LARGEST", "LONGEST", "LOOK", "MOST", "PATIENCE"];
 
 /// Question words in place of a noun, and personifying verbs in place of a technical one.
