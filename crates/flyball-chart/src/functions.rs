@@ -198,7 +198,7 @@ pub(crate) fn find(name: &str) -> Option<&'static Function> {
     FUNCTIONS.get(name)
 }
 
-/// Tells whether a version of Helm has a function.
+/// Returns true if a version of Helm has a function.
 pub(crate) fn is_in(name: &str, helm: HelmVersion) -> bool {
     let is_new = name == "mustToYaml";
     find(name).is_some() && (helm == HelmVersion::V4 || !is_new)

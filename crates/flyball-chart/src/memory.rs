@@ -36,7 +36,7 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// Lets this thread hold so many bytes more than it does.
+    /// Allows this thread to hold this number of additional bytes.
     pub(crate) fn new(bytes: usize) -> Self {
         let limit = LIMIT.with(|limit| limit.replace(held().saturating_add(bytes)));
         Self { limit, changed: CHANGED.with(|maps| maps.borrow().len()) }

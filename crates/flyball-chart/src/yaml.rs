@@ -176,7 +176,7 @@ pub(crate) fn folded(text: &str) -> Cow<'_, str> {
 
 const CONTROL: &str = "control characters are not allowed";
 
-/// Tells whether a text has characters that go-yaml does not read.
+/// Returns true if a text has characters that go-yaml rejects.
 fn has_control(text: &str) -> bool {
     let is_good = |c: char| {
         matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}')

@@ -55,7 +55,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Lets others have their turn if the run has worked for a while.
+    /// Yields to other tasks if the run has worked for a while.
     pub(crate) async fn yield_turn(&self) {
         let work = self.work.load(Ordering::Relaxed);
         if work.saturating_sub(self.yielded_at.load(Ordering::Relaxed)) >= WORK_PER_TURN {

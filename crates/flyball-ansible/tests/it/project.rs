@@ -68,7 +68,7 @@ impl Project {
         &self.0
     }
 
-    /// Says why no operator can be made of it.
+    /// Returns the error of creating an operator from the project.
     pub(crate) fn refused(&self) -> Error {
         match Watches::read(self.0.join("watches.yaml")).and_then(|watches| operator(&watches, Executor::BuiltIn)) {
             Err(error) => error,

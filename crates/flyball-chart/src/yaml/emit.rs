@@ -306,12 +306,12 @@ impl Emitter {
 /// The column after which go-yaml 2 breaks a line.
 const WIDTH: usize = 80;
 
-/// Tells whether a key needs lines of its own.
+/// Returns true if a key needs lines of its own.
 fn is_long(key: &str) -> bool {
     key.contains(is_break) || key.len() > 128
 }
 
-/// Tells whether nothing is nested in a value.
+/// Returns true if a value is a scalar or an empty collection.
 fn is_empty(data: &Data) -> bool {
     match data {
         Data::List(items) => items.is_empty(),

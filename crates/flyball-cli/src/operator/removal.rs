@@ -194,7 +194,7 @@ pub(crate) async fn stale(
     Ok(stale)
 }
 
-/// Asks for confirmation; without a terminal, `--yes` is required.
+/// Prompts for confirmation; without a terminal, `--yes` is required.
 pub(crate) fn confirm(question: &str, yes: bool) -> Result<()> {
     if yes {
         return Ok(());

@@ -8,7 +8,7 @@ pub(crate) fn can_ask() -> bool {
     stdin().is_terminal() && stderr().is_terminal()
 }
 
-/// Asks for a text until it is valid. Enter accepts the default, if there is one.
+/// Prompts for a text until it is valid. Enter accepts the default, if there is one.
 pub(crate) fn text(
     question: &str,
     proposed: Option<&str>,
@@ -28,7 +28,7 @@ pub(crate) fn text(
     }
 }
 
-/// Asks a yes-or-no question.
+/// Prompts with a yes-or-no question.
 pub(crate) fn whether(question: &str) -> Result<bool> {
     loop {
         match line(&format!("{question} [Y/n]: "))?.to_lowercase().as_str() {

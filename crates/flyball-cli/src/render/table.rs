@@ -104,7 +104,7 @@ impl Table {
     }
 }
 
-/// Lets the phase of an object be seen from afar.
+/// Colors the phase of an object.
 fn paint_cell(cell: &str) -> String {
     match cell {
         _ if !is_lively() => cell.to_owned(),

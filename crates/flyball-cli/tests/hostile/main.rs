@@ -20,7 +20,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use target::Target;
 
-/// Says whom the child attacks as, and where.
+/// Environment variable with the target and the user of the child's attack.
 const TARGET: &str = "FLYBALL_HOSTILE_TARGET";
 
 /// How long an unanswered request of `/healthz` counts.

@@ -141,7 +141,7 @@ impl Cluster {
         self.peak.swap(0, Ordering::Relaxed)
     }
 
-    /// Asks `/healthz` over and over, as an administrator.
+    /// Polls `/healthz` continuously, as an administrator.
     pub(crate) async fn healthz_for(&self, duration: Duration) -> Latencies {
         let (end, mut all, mut sender) = (Instant::now() + duration, Vec::new(), self.admin.http().await);
         while Instant::now() < end {
@@ -171,7 +171,7 @@ impl Cluster {
         Recovery { cluster: self, left: String::new() }
     }
 
-    /// Tells what is left of an attack: figures that are not what they are at rest.
+    /// Describes the remains of an attack: metrics that differ from those at rest.
     async fn left(&self) -> Option<String> {
         let mut sender = self.admin.http().await?;
         let (_, page) = self.admin.send(&mut sender, "GET", "/metrics", "text/plain", Bytes::new()).await?;

@@ -65,7 +65,7 @@ const SHOP: &str =
     "{apiVersion: apps.flyball.dev/v1alpha1, kind: MyApp, metadata: {name: shop, finalizers: [example.com/hold]},
 spec: {images: a, version: '1.0'}}";
 
-/// Says of each object what became of it.
+/// Returns the expected output: each object with its result.
 fn each(word: &str) -> String {
     OBJECTS.lines().map(|line| format!("{line} {word}\n")).collect()
 }

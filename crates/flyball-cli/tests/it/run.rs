@@ -23,7 +23,7 @@ pub(crate) fn example(name: &str) -> String {
     program.display().to_string()
 }
 
-/// Lets an operator run for a while and stops it.
+/// Runs an operator for a while and stops it.
 #[expect(clippy::disallowed_methods, reason = "another process is given its time")]
 fn for_a_while(running: Child) -> Said {
     thread::sleep(Duration::from_secs(2));

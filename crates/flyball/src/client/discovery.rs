@@ -7,7 +7,7 @@ use http::Request;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 
 impl Kind {
-    /// Looks up a kind by group, version and name at the API server; `None` if it does not serve the kind.
+    /// Discovers a kind by group, version and name at the API server; `None` if it does not serve the kind.
     ///
     /// ```
     /// use flyball::{Client, GroupVersionKind, Kind};
@@ -28,7 +28,7 @@ impl Kind {
         Self::discover_by(client, gvk).await
     }
 
-    /// Looks up a kind as [`discover`](Self::discover) does, by any sender of requests.
+    /// Discovers a kind as [`discover`](Self::discover) does, with any HTTP service.
     pub(crate) async fn discover_by(client: &dyn HttpService, gvk: &GroupVersionKind) -> kube::Result<Option<Self>> {
         let request = Request::get(group_version_path(gvk)).body(Vec::new()).map_err(kube::Error::HttpError)?;
         let list = match exchange(client, request).await {

@@ -181,7 +181,7 @@ impl World {
         self.replicas.iter().filter(leads).map(|replica| replica.elector.identity()).collect()
     }
 
-    /// Lets one replica run alone, as often as a follower looks.
+    /// Runs one replica alone, with the polling interval of a follower.
     fn runs_alone(&mut self, n: usize, duration: Duration) {
         let end = self.now + duration;
         while self.now < end {

@@ -196,7 +196,7 @@ impl Api {
         self.world().watches.retain(|watch| watch.resource != resource);
     }
 
-    /// Lets nothing come over the connections of a resource's watches any more, which stay open.
+    /// Silences the connections of a resource's watches, which stay open.
     pub fn silence(&self, resource: &str) {
         let mut world = self.world();
         let (silent, rest) =
@@ -417,8 +417,7 @@ impl World {
         }
     }
 
-    /// Tells of the resources that there are objects of, each with the kind that its name stands for, in whatever
-    /// group.
+    /// Returns the resources with objects, each with the kind of its name, in any group.
     fn discovery(&self) -> Answer {
         let names: BTreeSet<&String> = self.objects.keys().map(|key| &key.0).collect();
         let served = names.into_iter().filter(|name| !self.absent.contains(*name));

@@ -211,7 +211,7 @@ async fn a_change_that_cannot_be_mapped_is_counted() {
     stage.stop().await;
 }
 
-/// Asks for `/metrics`, without a client.
+/// Requests `/metrics`, without a client.
 fn metered(address: std::net::SocketAddr) -> Operator {
     operator().metrics_server(MetricsServer { address: Some(address), ..MetricsServer::default() })
 }

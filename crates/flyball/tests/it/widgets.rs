@@ -50,7 +50,7 @@ impl Widgets {
         Self { act: Arc::new(act), calls: Arc::default(), errors: Arc::default() }
     }
 
-    /// Gives every widget a config map of its name, and a status.
+    /// Creates a config map for every widget, and sets its status.
     pub fn usual() -> Self {
         Self::new(|widget, cx| Box::pin(usual(widget, cx)))
     }
@@ -148,7 +148,7 @@ pub fn operator() -> Operator {
     Operator::new("widget-operator").clock(clock).rng(Rng::from_seed(1))
 }
 
-/// Lets everything happen that happens at once: half a second, in which the answers take a millisecond each.
+/// Advances time by half a second, in which each response takes a millisecond.
 pub async fn settle() {
     sleep(Duration::from_millis(500)).await;
 }
