@@ -1,4 +1,4 @@
-//! The journal against what can happen to a process and a disk.
+//! Tests of the journal with crashes and disk faults.
 
 use super::super::tests::{entry, limits, number, table};
 use super::super::{Entry, Error, Revision, Store};
@@ -8,7 +8,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// A directory that goes with the test.
+/// A temporary directory, removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -182,7 +182,7 @@ async fn a_write_of_which_sectors_are_missing_is_dropped() {
     };
     let (from, whole) = (log.len(), fs::read(folder.log()).unwrap());
     let end = whole.len();
-    // The disk writes sectors in any order: each of them alone may not be there, or nothing but one.
+    // The disk writes sectors in any order: each of them alone may be missing, or be the only one.
     let first = from / 512;
     for sector in first..=end / 512 {
         let span = (sector * 512).max(from)..(sector * 512 + 512).min(end);
@@ -237,7 +237,7 @@ async fn a_snapshot_that_cannot_be_made_is_tried_again_in_the_same_log() {
     remove(&store, "x-2").await;
     assert_eq!(names(), ["000000000001.log", "000000000002.log", "000000000002.snapshot.new"]);
     fs::remove_dir(&in_the_way).unwrap();
-    // It was put off until the log has grown.
+    // The snapshot was postponed until the log has grown.
     for n in 0..10_000 {
         write(&store, "y", n).await.unwrap();
         if !names().contains(&"000000000001.log".to_owned()) {
@@ -248,7 +248,7 @@ async fn a_snapshot_that_cannot_be_made_is_tried_again_in_the_same_log() {
     assert!(!names().contains(&"000000000001.log".to_owned()), "{:?}", names());
     let before = state(&store);
     drop(store);
-    // The snapshot holds a part of what its log holds too.
+    // The snapshot contains a part of its log's records.
     assert_eq!(folder.read().unwrap(), before);
     let store = folder.open_with(2000).unwrap();
     write(&store, "z", 1).await.unwrap();
