@@ -135,7 +135,7 @@ impl Server {
         Self(server)
     }
 
-    /// Opens the server of a data directory, which stores all its objects.
+    /// Opens the server of a data directory, which stores all of its objects.
     ///
     /// A write is visible and acknowledged once it is on disk. Resource versions continue after the last one; earlier
     /// events are lost, so watches and lists from earlier versions are rejected with 410. Tokens are signed with the

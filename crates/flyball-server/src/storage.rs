@@ -50,7 +50,7 @@ pub(crate) enum Error {
     /// The revision is older than the window reaches back.
     #[error("revision {asked} is older than {oldest}, the oldest one kept")]
     Compacted {
-        /// Revision that was asked for.
+        /// The requested revision.
         asked: Revision,
         /// Oldest revision that could have been.
         oldest: Revision,
@@ -58,7 +58,7 @@ pub(crate) enum Error {
     /// The revision has not been reached.
     #[error("revision {asked} is beyond the current one, {current}")]
     Future {
-        /// Revision that was asked for.
+        /// The requested revision.
         asked: Revision,
         /// Latest revision.
         current: Revision,

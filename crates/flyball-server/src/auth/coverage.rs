@@ -2,8 +2,8 @@
 //!
 //! A rule grants a product: each verb on each resource of each group, for each name. A few kilobytes can grant
 //! billions, so permissions are enumerated only once they are known to be missing. Each verb, group, resource and name
-//! is looked up once in the held rules, which gives a set of rules; a permission is held if one rule is in all of its
-//! sets. The work and the message are bounded.
+//! is looked up once in the held rules, which results in a set of rules; a permission is held if one rule is in all of
+//! its sets. The work and the message are bounded.
 
 use super::Rule;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! Changes of objects.
 //!
-//! Every change runs the same stages: read the stored object, make a candidate with managed fields, admit, validate,
+//! Every change runs the same stages: read the stored object, create a candidate with managed fields, admit, validate,
 //! and store it if the object is unchanged; otherwise retry.
 
 use super::Registry;

@@ -139,7 +139,7 @@ async fn a_log_cut_off_anywhere_holds_what_was_whole() {
     let (log, states) = ten_writes(&folder).await;
     for length in frame::HEADER..=log.len() {
         let expected = states.iter().rev().find(|(at, _)| *at <= length).unwrap();
-        // With and without the room that is made ahead.
+        // With and without preallocated space.
         for room in [0, 5000] {
             let mut cut = log[..length].to_vec();
             cut.resize(length + room, 0);
@@ -156,7 +156,7 @@ async fn a_byte_that_changed_is_found() {
     let folder = Folder::new("changed");
     let (log, _) = ten_writes(&folder).await;
     for at in 0..log.len() {
-        // With and without the room that is made ahead.
+        // With and without preallocated space.
         for room in [0, 5000] {
             let mut changed = log.clone();
             changed[at] ^= 1 << (at % 8);
