@@ -3,7 +3,7 @@
 use crate::error::{Result, ResultExt};
 use std::io::{IsTerminal, Write, stderr, stdin};
 
-/// Returns true if there is somebody to ask.
+/// Returns true if prompts are possible.
 pub(crate) fn can_ask() -> bool {
     stdin().is_terminal() && stderr().is_terminal()
 }
@@ -50,6 +50,6 @@ fn line(question: &str) -> Result<String> {
 }
 
 fn say(text: &str) {
-    // Nobody is asked twice because a terminal is gone; reading fails then.
+    // A closed terminal ends the loop, since reading fails.
     let _ = stderr().write_all(text.as_bytes()).and_then(|()| stderr().flush());
 }

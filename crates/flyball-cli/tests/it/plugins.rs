@@ -149,7 +149,7 @@ fn a_plugin_that_does_wrong_changes_nothing() {
     home.plugin(place, &[("init", json!({"error": true, "errorMsgs": ["no license fits", "choose one"]}))]);
     init().fails_with(&["plugin licenses/v1 failed", "no license fits", "choose one"]);
     home.plugin(place, &[("init", json!({"command": "edit"}))]);
-    init().fails_with(&["answered `edit` of v1alpha1 to a request for `init` of v1alpha1"]);
+    init().fails_with(&["returned a response to `edit` of v1alpha1, not to `init` of v1alpha1"]);
     home.plugin(place, &[]);
     init().fails_with(&["plugin licenses/v1 returned an invalid response"]);
     fs::write(home.0.join(".config/flyball/plugins").join(place), "#!/bin/sh\nexit 3\n").unwrap();
