@@ -155,7 +155,7 @@ fn crashing(client: Client, crash: Option<Crash>) -> (Client, Arc<Notify>) {
     (Client::new(service_fn(pass), "default"), crashed)
 }
 
-/// How a story ended.
+/// The end of a story.
 struct End {
     objects: Vec<String>,
     /// True if the operator did not crash.

@@ -32,7 +32,7 @@ pub fn controller<E: Etcd, S: Snapshots>(etcd: Arc<E>, snapshots: Arc<S>) -> Con
     Controller::new(EtcdBackupReconciler { etcd, snapshots }).reads::<EtcdCluster>().deadline(DEADLINE)
 }
 
-/// Returns the name of a backup's snapshot: stable across tries, and unique.
+/// Returns the name of a backup's snapshot, which is stable across retries and unique.
 fn snapshot_name(backup: &EtcdBackup) -> String {
     format!("{}_{}_{}.db", backup.namespace().unwrap_or_default(), backup.name_any(), backup.uid().unwrap_or_default())
 }

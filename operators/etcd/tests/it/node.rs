@@ -7,9 +7,9 @@ use flyball_core::time::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// How long it takes until a container runs.
+/// Delay until a container runs.
 const START: SignedDuration = SignedDuration::from_secs(2);
-/// How often a probe is made.
+/// Interval of probes.
 const PROBE: SignedDuration = SignedDuration::from_secs(5);
 
 pub(crate) struct Machine {

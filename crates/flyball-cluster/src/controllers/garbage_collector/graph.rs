@@ -41,7 +41,7 @@ impl Node {
     }
 }
 
-/// References, up to a limit.
+/// The most recent absent references, up to a limit.
 #[derive(Debug, Default)]
 struct Absent {
     known: BTreeSet<String>,
@@ -131,7 +131,7 @@ impl Graph {
         self.forget(uid);
     }
 
-    /// Drops an object without dependents.
+    /// Drops an object, and queues its dependents.
     fn forget(&mut self, uid: &str) {
         if self.nodes.contains_key(uid) {
             self.unlink(uid);

@@ -41,7 +41,7 @@ fn is_stale<K: Resource>(claim: &PersistentVolumeClaim, object: &K) -> bool {
 }
 
 impl Step<'_> {
-    /// Returns true for each of: claims are deleted with the set, claims are deleted on scale-down.
+    /// Returns the retention policy as two flags: claims are deleted with the set, and on scale-down.
     fn goes(&self) -> (bool, bool) {
         let policy = self.spec.persistent_volume_claim_retention_policy.as_ref();
         let goes = |policy: Option<&String>| policy.is_some_and(|policy| policy == "Delete");
