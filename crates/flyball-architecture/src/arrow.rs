@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::tree::{Location, Modules, display};
 
-/// A path in or below the module `from` that leads into or below the module `to`; both are children of `parent`.
+/// A path in or below the module `from` that refers to the module `to` or one below it; both are children of `parent`.
 #[derive(Debug)]
 pub(crate) struct Arrow {
     pub(crate) parent: Vec<String>,

@@ -2,11 +2,11 @@
 //!
 //! [`Sources`] reads the source text of one crate, without building it, and checks the arrows between its modules. An
 //! arrow is a path in an import, a type, an expression, an attribute or the body of a macro that leads from one module
-//! into another. Re-exports are followed: `crate::Store` is an arrow to `cache` if `lib.rs` says `pub use
+//! into another. Re-exports are followed: `crate::Store` is an arrow to `cache` if `lib.rs` has `pub use
 //! cache::Store`.
 //!
 //! Code under `cfg(test)` has no arrows. A path to an item of an ancestor, or of a descendant, is not an arrow either:
-//! parents and children are one unit. Calls of methods are not seen, since their text names no module.
+//! parents and children are one unit. Method calls are not covered, since their text names no module.
 
 mod arrow;
 mod document;
@@ -54,13 +54,24 @@ impl Sources {
         Self { files: files.into_keys().collect(), scan, arrows, wide_lines }
     }
 
-    /// Fails on arrows between top-level modules that the table does not list.
+    /// Fails on arrows between top-level modules that the table does not list, cycles between the modules of one parent
+    /// at any depth, files below `src` without a `mod` line, banned words, and lines with more than 120 columns.
     ///
     /// Each module has a row with the modules that it may import, and the table itself has no cycle: read from the
-    /// first row to the last it is the drawing of the layers. `lib.rs` is exempt.
+    /// first row to the last it is the drawing of the layers. `lib.rs` is exempt. Banned words are names of types,
+    /// functions and constants, and the first words of doc comments. String literals may be wider than 120 columns,
+    /// and so may rows of tables and URLs in comments.
     #[track_caller]
-    pub fn check_layers(&self, table: &[(&str, &[&str])]) {
-        report(self.layer_errors(table));
+    pub fn check(&self, table: &[(&str, &[&str])]) {
+        let words = self.scan.words.iter().map(ToString::to_string);
+        let errors = [
+            self.layer_errors(table),
+            arrow::cycles(&self.arrows),
+            self.unreachable_files(),
+            words.collect(),
+            self.wide_lines.clone(),
+        ];
+        report(&errors.concat());
     }
 
     /// Fails if the section of this heading in a Markdown file does not show the table: a row for each module, in the
@@ -69,42 +80,14 @@ impl Sources {
     pub fn check_document(path: impl AsRef<Path>, heading: &str, table: &[(&str, &[&str])]) {
         let path = path.as_ref();
         let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        report(document::errors(&text, heading, table));
-    }
-
-    /// Fails on cycles between the modules of one parent, at any depth.
-    #[track_caller]
-    pub fn check_cycles(&self) {
-        report(arrow::cycles(&self.arrows));
-    }
-
-    /// Fails on files below `src` that no `mod` line leads to.
-    #[track_caller]
-    pub fn check_reachable(&self) {
-        report(self.unreachable_files());
-    }
-
-    /// Fails on banned names of types, functions and constants, and on doc comments that begin with a question word.
-    ///
-    /// The list allows a number of findings for each file, for example `("src/queue.rs", 2)`. It may only shrink: a
-    /// number that is too high fails as well.
-    #[track_caller]
-    pub fn check_words(&self, allowed: &[(&str, usize)]) {
-        report(words::errors(&self.scan.words, allowed));
-    }
-
-    /// Fails on lines below `src` with more than 120 columns, other than string literals, and rows of tables and URLs
-    /// in comments.
-    #[track_caller]
-    pub fn check_width(&self) {
-        report(self.wide_lines.clone());
+        report(&document::errors(&text, heading, table));
     }
 
     /// Fails where an identifier occurs in or below these modules, for example `["storage", "apply::update"]`. `crate`
     /// stands for all of them.
     #[track_caller]
     pub fn check_absent(&self, modules: &[&str], identifier: &str) {
-        report(self.occurrences(modules, identifier));
+        report(&self.occurrences(modules, identifier));
     }
 
     fn layer_errors(&self, table: &[(&str, &[&str])]) -> Vec<String> {
@@ -173,6 +156,6 @@ fn read(root: &Path, folder: &str, files: &mut BTreeMap<String, String>) {
 }
 
 #[track_caller]
-fn report(errors: Vec<String>) {
+fn report(errors: &[String]) {
     assert!(errors.is_empty(), "{} findings:\n{}", errors.len(), errors.join("\n"));
 }

@@ -164,7 +164,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the token at the front, or as many as belong to it, and returns their number.
+    /// Reads the first token and those that belong to it, and returns their number.
     fn token(&mut self, scope: &Scope, attributes: &Attributes, tokens: &[TokenTree]) -> usize {
         match &tokens[0] {
             TokenTree::Group(group) => {

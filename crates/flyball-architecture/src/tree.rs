@@ -1,4 +1,4 @@
-//! The modules of a crate, and what a path in one of them leads to.
+//! The modules of a crate, and the targets of the paths in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -33,7 +33,7 @@ pub(crate) struct Module {
 #[derive(Debug, Default)]
 pub(crate) struct Modules(BTreeMap<ModulePath, Module>);
 
-/// Re-exports that are followed from one name. Imports that name themselves end here.
+/// Re-exports that are followed from one name. The limit ends imports that refer to themselves.
 const MAX_REEXPORTS: usize = 16;
 
 impl Modules {
@@ -54,7 +54,7 @@ impl Modules {
         self.0.keys().filter(|path| path.len() == 1).map(|path| &*path[0])
     }
 
-    /// Returns the first module outside `from` and its ancestors that a path written in `from` leads through; else the
+    /// Returns the first module outside `from` and its ancestors on the way of a path written in `from`; otherwise the
     /// one that has the item. `None` if the path leads out of the crate.
     pub(crate) fn target(&self, from: &[String], path: &[String]) -> Option<ModulePath> {
         self.start(Some(from), from, path, MAX_REEXPORTS)

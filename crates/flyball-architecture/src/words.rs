@@ -1,10 +1,10 @@
-//! Names and sentences that say nothing to a reader from the field.
+//! Names and first words of doc comments that are not standard terms.
 
-use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::tree::Location;
 
-/// Participles, and metaphors of our own, that stood for types.
+/// Participles and metaphors, which are no names of types.
 const TYPES: &[&str] = &[
     "Behind",
     "Course",
@@ -33,18 +33,19 @@ const TYPES: &[&str] = &[
     "Wanted",
 ];
 
-/// Functions that each meant many different things.
+/// Ambiguous names of functions.
 const FUNCTIONS: &[&str] =
     &["bring_on", "graft", "lacks", "leashed", "look", "put_back", "seen", "take", "tell", "told", "whole"];
 
-/// Metaphors of our own, also as a part of the name of a type.
+/// Metaphors, also as a part of the name of a type.
 const TYPE_WORDS: &[&str] = &["Bell", "Danger", "Ordeal", "Patience"];
 
-/// Superlatives and metaphors that stood for a limit, also as a part of the name of a constant.
+/// Superlatives and metaphors in place of `MAX`, also as a part of the name of a constant.
 const CONSTANT_WORDS: &[&str] = &["LARGEST", "LONGEST", "LOOK", "MOST", "PATIENCE"];
 
-/// Words that begin a question where a noun should stand.
-const FIRST_WORDS: &[&str] = &["What", "How", "Whether", "Who", "Whoever", "Where"];
+/// Question words in place of a noun, and personifying verbs in place of a technical one.
+const FIRST_WORDS: &[&str] =
+    &["Asks", "Gives", "How", "Knows", "Lets", "Looks", "Says", "Tells", "What", "Where", "Whether", "Who", "Whoever"];
 
 /// The kind of item that a name belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +60,12 @@ pub(crate) enum Kind {
 pub(crate) struct Finding {
     at: Location,
     text: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.at, self.text)
+    }
 }
 
 /// Returns a finding if the name is banned for this kind of item.
@@ -80,36 +87,9 @@ fn segments(name: &str) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Returns a finding if the first line of a doc comment begins with a question word.
+/// Returns a finding if the first line of a doc comment begins with a banned word.
 pub(crate) fn doc(line: &str, at: Location) -> Option<Finding> {
     let line = line.trim();
     let word = line.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
     FIRST_WORDS.contains(&word).then(|| Finding { at, text: format!("doc comment begins with {word:?}: {line}") })
-}
-
-/// Compares the findings of each file with the number that is allowed.
-pub(crate) fn errors(findings: &[Finding], allowed: &[(&str, usize)]) -> Vec<String> {
-    let mut files: BTreeMap<&str, Vec<&Finding>> = BTreeMap::new();
-    for finding in findings {
-        files.entry(&finding.at.file).or_default().push(finding);
-    }
-    let mut errors = Vec::new();
-    let mut rows = BTreeMap::new();
-    for (file, count) in allowed {
-        if rows.insert(*file, *count).is_some() {
-            errors.push(format!("two rows for {file:?} in the list of allowed findings"));
-        }
-        let found = files.get(file).map_or(0, Vec::len);
-        if found < *count {
-            errors.push(format!("({file:?}, {count}) allows more than the {found} findings: lower it"));
-        }
-    }
-    for (file, found) in files {
-        let count = rows.get(file).copied().unwrap_or(0);
-        if found.len() > count {
-            errors.push(format!("({file:?}, {}), of which {count} are allowed:", found.len()));
-            errors.extend(found.iter().map(|Finding { at, text }| format!("  {at}: {text}")));
-        }
-    }
-    errors
 }

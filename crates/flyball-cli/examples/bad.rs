@@ -1,4 +1,4 @@
-//! An operator that does what none should do, for the tests of `flyball scorecard`.
+//! An operator that violates best practices, for the tests of `flyball scorecard`.
 
 use flyball::{Action, Condition, Context, Controller, HealthServer, Operator, Reconcile, Result};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -30,9 +30,9 @@ struct GadgetSpec {
 /// Observed state of a gadget.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default)]
 struct GadgetStatus {
-    /// How often it was looked at.
+    /// Number of reconciles.
     looks: u64,
-    /// How it is: nobody ever says.
+    /// Conditions, which are never set.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     conditions: Vec<Condition>,
@@ -55,17 +55,17 @@ impl Reconcile for Gadgets {
     async fn reconcile(&self, gadget: &Gadget, cx: &Context<Gadget>) -> Result<Action> {
         let (client, namespace) = (cx.client(), gadget.namespace().unwrap_or_default());
         if !self.has_begun.swap(true, Ordering::Relaxed) {
-            // After each start it makes anew what was there, and nobody owns it.
+            // After each start it recreates an existing object, without owner.
             let parts: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
             let name = format!("{}-parts", gadget.name_any());
             drop(parts.delete(&name, &DeleteParams::default()).await);
             let mut map = ConfigMap::default();
             map.metadata.name = Some(name);
             parts.create(&PostParams::default(), &map).await?;
-            // Nobody permits that.
+            // Not permitted by the manifests.
             drop(Api::<Secret>::namespaced(client.clone(), &namespace).list(&ListParams::default()).await);
         }
-        // There is always something to write.
+        // It writes in every reconcile.
         let looks = self.looks.fetch_add(1, Ordering::Relaxed);
         cx.set_status(&GadgetStatus { looks, conditions: Vec::new() }).await?;
         Ok(Action::requeue_after(Duration::from_millis(200)))
@@ -83,7 +83,7 @@ fn operator() -> Operator {
     Operator::new("bad").crd(Gadget::crd()).crd(Spare::crd()).controller(gadgets)
 }
 
-/// Runs it without what `Operator::main` would do: serve metrics, and end when told to.
+/// Runs it without the features of `Operator::main`: metrics, and a graceful shutdown.
 #[tokio::main(flavor = "current_thread")]
 async fn run() -> Result<(), Box<dyn Error>> {
     if var("BAD_START").is_ok() {
@@ -92,7 +92,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let kubeconfig = args().skip_while(|arg| arg != "--kubeconfig").nth(1).ok_or("--kubeconfig is missing")?;
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    // Whoever listens to the signal does not end by it.
+    // With a handler, the signal does not end the process.
     let _told = signal(SignalKind::terminate())?;
     let address = Some(var("FLYBALL_HEALTH_ADDR")?.parse()?);
     let operator = operator().health_server(HealthServer { address, ..HealthServer::default() });

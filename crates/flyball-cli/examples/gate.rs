@@ -1,4 +1,4 @@
-//! An operator with a webhook, for the tests of what is told of it.
+//! An operator with a webhook, for tests.
 
 use flyball::webhook::{AdmissionRequest, Verdict, Webhook};
 use flyball::{LeaderElection, Operator};

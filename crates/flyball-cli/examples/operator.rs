@@ -1,4 +1,4 @@
-//! An operator as a project has it, for the tests of `flyball run`.
+//! An operator as in a project, for the tests of `flyball run`.
 
 use flyball::Operator;
 use kube::CustomResourceExt;
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 /// An operator that greets.
 #[derive(clap::Args)]
 struct Flags {
-    /// What it says first
+    /// Greeting
     #[arg(long, env = "GREETING", default_value = "hello")]
     greeting: String,
 }

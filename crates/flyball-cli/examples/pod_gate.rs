@@ -1,4 +1,4 @@
-//! An operator that judges pods, for the tests of how it gets into a cluster whose pods it judges.
+//! An operator with a webhook for pods, for tests of its own deployment.
 
 use flyball::Operator;
 use flyball::webhook::{AdmissionRequest, Verdict, Webhook};

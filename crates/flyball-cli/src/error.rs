@@ -12,12 +12,12 @@ pub(crate) struct Error {
     hints: Vec<String>,
 }
 
-/// Kind of a failure, which gives the exit code.
+/// Kind of a failure, which determines the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
     /// The command failed.
     Failure,
-    /// The command line makes no sense, in a way that clap cannot know.
+    /// The command line is invalid in a way that clap does not check.
     Usage,
 }
 
@@ -51,7 +51,7 @@ impl Error {
         self.kind
     }
 
-    /// Returns what to do about it.
+    /// Returns the hints.
     pub(crate) fn hints(&self) -> &[String] {
         &self.hints
     }
@@ -62,7 +62,7 @@ impl Error {
         self
     }
 
-    /// Returns the code of the API server's answer, if that is what failed.
+    /// Returns the code of the API server's response, if it caused the error.
     pub(crate) fn code(&self) -> Option<u16> {
         match self.source.as_deref()?.downcast_ref()? {
             kube::Error::Api(status) => Some(status.code),
@@ -70,7 +70,7 @@ impl Error {
         }
     }
 
-    /// Returns true if it failed because what was asked for is not there: the object, or its kind.
+    /// Returns true if the object or its kind does not exist.
     pub(crate) fn is_absence(&self) -> bool {
         let source = self.source.as_deref().and_then(|source| source.downcast_ref());
         matches!(source, Some(kube::Error::Discovery(_))) || self.code() == Some(404)
@@ -84,7 +84,7 @@ impl fmt::Display for Error {
         let mut source: Option<&dyn StdError> = self.source.as_deref().map(|source| source as _);
         while let Some(error) = source {
             let (text, next) = match error.downcast_ref() {
-                // What the API server said is meant for people; what it is wrapped in is not.
+                // The API server's message is for people; the client's context is not.
                 Some(kube::Error::Api(status)) => (status.message.clone(), None),
                 _ => (text_of(error), error.source()),
             };
@@ -99,7 +99,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Returns the text of an error; of one of the operating system without its number, which says nothing to people.
+/// Returns the text of an error, without the numbers of operating system errors.
 fn text_of(error: &(dyn StdError + 'static)) -> String {
     let text = error.to_string();
     let number = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);

@@ -1,10 +1,10 @@
 //! Container images without Docker, by the OCI's specifications.
 //!
-//! See <https://github.com/opencontainers/image-spec> for what is in them, and
-//! <https://github.com/opencontainers/distribution-spec> for how they get to a registry.
+//! See <https://github.com/opencontainers/image-spec> for their content, and
+//! <https://github.com/opencontainers/distribution-spec> for registries.
 //!
-//! The same project gives the same bytes: files are in order, belong to root and carry the time of `SOURCE_DATE_EPOCH`,
-//! which is the beginning of 1970 unless it says otherwise.
+//! Images are reproducible: files are sorted, belong to root and have the time of `SOURCE_DATE_EPOCH`, by default the
+//! beginning of 1970.
 
 pub(crate) mod credentials;
 pub(crate) mod elf;
@@ -47,7 +47,7 @@ pub(crate) struct Descriptor {
     pub(crate) more: BTreeMap<String, Value>,
 }
 
-/// Content, and what names it.
+/// Content with its descriptor.
 #[derive(Clone, Debug)]
 pub(crate) struct Blob {
     pub(crate) descriptor: Descriptor,
@@ -80,7 +80,7 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
     format!("sha256:{hex}")
 }
 
-/// Returns the hexadecimal part of a digest; none if it is no digest that is known here.
+/// Returns the hexadecimal part of a digest; `None` if the algorithm is not supported.
 pub(crate) fn hex(digest: &str) -> Option<&str> {
     let hex = digest.strip_prefix("sha256:")?;
     (hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))).then_some(hex)
@@ -100,7 +100,7 @@ pub(crate) fn epoch() -> Result<Timestamp> {
     })
 }
 
-/// One platform's image: its blobs, the last of which is the manifest, with what is known of it attached.
+/// The image of one platform: its blobs, the last of which is the manifest, and its attached documents.
 pub(crate) struct Image {
     pub(crate) platform: &'static platform::Platform,
     pub(crate) blobs: Vec<Blob>,
@@ -112,7 +112,7 @@ pub(crate) struct Image {
 
 /// Contents of an image.
 pub(crate) struct Contents<'a> {
-    /// The program's file name, which is also where it is in the image.
+    /// The program's file name, which is also its path in the image.
     pub(crate) name: &'a str,
     pub(crate) program: &'a [u8],
     pub(crate) certificates: &'a [u8],

@@ -1,7 +1,7 @@
 //! The `flyball` program.
 //!
-//! Each command is a file in `commands`; this one reads the command line and turns what became of it into an exit code:
-//! 0 done, 1 failed, 2 not understood.
+//! Each command is a file in `commands`; this one parses the command line and returns the exit code: 0 success, 1
+//! failure, 2 usage error.
 
 mod cluster;
 mod commands;
@@ -59,9 +59,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Logs to standard error, so that standard output holds the answer alone.
+/// Logs to standard error, so that standard output has the result only.
 fn log(verbose: u8, serves: bool) {
-    // Who keeps data tells what became of it, asked or not.
+    // Data directories are always reported, regardless of verbosity.
     let quietest = if serves { LevelFilter::WARN } else { LevelFilter::ERROR };
     let ours = [quietest, LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE];
     let others = [LevelFilter::OFF, LevelFilter::WARN, LevelFilter::WARN, LevelFilter::DEBUG];

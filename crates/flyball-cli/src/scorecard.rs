@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// One thing that an operator should do, and what was found.
+/// One check of an operator, and its result.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Check {
@@ -41,12 +41,12 @@ impl Found {
     }
 }
 
-/// Judges an operator by its definitions and its samples, and by running it with them on a control plane of its own. No
-/// step of that takes longer than `timeout`; nothing stays of it.
+/// Checks the definitions and samples of an operator, and runs it with them on a control plane of its own. Each step
+/// has this timeout; everything is removed afterwards.
 ///
 /// # Errors
 ///
-/// When there is no such program, it is no operator, or the samples cannot be read.
+/// If the program does not exist or is not an operator, or the samples cannot be read.
 pub(crate) async fn judge(mut local: LocalArgs, samples: Option<&Path>, timeout: Duration) -> Result<Vec<Check>> {
     let samples = samples.map(apply::read).transpose()?.unwrap_or_default();
     let program = local.build(None).await?;

@@ -1,7 +1,7 @@
 //! Output of `cargo test` as data: test programs, tests and results.
 //!
-//! On a stable toolchain a test program speaks to people only. Its lines have been the same for years; what is not
-//! understood is passed over, and a program that ends before it has told of all its tests is noticed.
+//! On a stable toolchain, test programs print text for people only. The format has been stable for years; unknown lines
+//! are skipped, and a program that exits before it has reported all of its tests is detected.
 
 mod junit;
 mod run;
@@ -22,10 +22,10 @@ pub(crate) const CHAOS: &str = "chaos_";
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Report {
     pub(crate) programs: Vec<Program>,
-    /// The test whose name was told, and its end not yet.
+    /// The test whose name was printed, but not its result.
     #[serde(skip)]
     open: Option<String>,
-    /// Whose output is being told.
+    /// The test whose output is being printed.
     #[serde(skip)]
     speaker: Option<(usize, usize)>,
 }
@@ -185,14 +185,14 @@ impl Report {
                 test.output.push('\n');
             }
         } else if let Some((name, end)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
-            // The harness says more of a test behind its name, such as that it should panic.
+            // The harness adds remarks after the name of a test, such as that it should panic.
             let name = name.strip_suffix(" - should panic").unwrap_or(name).to_owned();
             match outcome(end) {
                 Some(outcome) => program.add(name, outcome, String::new()),
                 None => self.open = Some(name),
             }
         } else if let Some(outcome) = outcome(line).filter(|_| self.open.is_some()) {
-            // One at a time, a test may say something between its name and its end.
+            // With one test thread, a test may print between its name and its result.
             let name = self.open.take().unwrap_or_default();
             program.add(name, outcome, String::new());
         }
@@ -262,7 +262,7 @@ fn program(line: &str) -> Option<(String, Suite)> {
 }
 
 fn outcome(end: &str) -> Option<Outcome> {
-    // With a time behind it, if the harness was asked for one.
+    // With a time, if the harness reports times.
     let word = end.split([' ', ',']).next().unwrap_or_default();
     match word {
         "ok" => Some(Outcome::Passed),
@@ -340,7 +340,7 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         assert_eq!(told(2), [("src/lib.rs - (line 3)", Passed)]);
         assert!(report.programs[0].tests[2].output.contains("1 < 2 & \"x\""), "{report:?}");
 
-        // Programs are told apart without what cargo says of them.
+        // Programs are distinguished without cargo's output.
         let mut unnamed = Report::default();
         let mine = |line: &&str| !line.contains("Running") && !line.contains("Doc-tests");
         SAID.lines().filter(mine).for_each(|line| unnamed.hear(line));

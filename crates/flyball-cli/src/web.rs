@@ -1,4 +1,4 @@
-//! HTTP, as far as it is not about Kubernetes: registries, and metrics of operators on this machine.
+//! HTTP client for registries and for metrics of operators on this machine.
 
 use crate::error::{Result, ResultExt};
 use bytes::Bytes;
@@ -24,11 +24,11 @@ impl Web {
         Ok(Self { client: Client::new(Trust::System, Proxies::from_env()).when("cannot use TLS")?, timeout })
     }
 
-    /// Sends a request and returns the whole answer.
+    /// Sends a request and returns the complete response.
     ///
     /// # Errors
     ///
-    /// When no response, in time, or the answer is too large. An answer of whatever status is none.
+    /// If there is no response in time, or it is too large. Error status codes are not an error here.
     pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>> {
         let uri = request.uri();
         let host = uri.authority().map(ToString::to_string).unwrap_or_default();

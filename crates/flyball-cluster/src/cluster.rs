@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// A control plane.
 ///
-/// Clones are the same cluster. It ends with its last clone; its objects do so too unless a data directory
-/// [keeps](Cluster::open) them.
+/// Clones share the cluster, which ends when the last one is dropped. Its objects are lost then, unless a data
+/// directory [stores](Cluster::open) them.
 #[derive(Clone)]
 pub struct Cluster {
     server: Server,
@@ -35,7 +35,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When the directory is damaged or cannot be written to.
+    /// If the directory is damaged or cannot be written.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -69,14 +69,14 @@ impl Cluster {
         Self { server, clock, rng, certificate: None, metrics, rules, program: None, on_panic: None }
     }
 
-    /// Lets the data directory go, if there is one; from then on writes are refused. See [`Server::close`].
+    /// Releases the data directory, if there is one; further writes are rejected. See [`Server::close`].
     pub fn close(&self) {
         self.server.close();
     }
 
     /// Takes a snapshot of all objects and their history, in microseconds.
     ///
-    /// What clients and controllers know is not in it: take it while nothing is under way, or let forks settle.
+    /// It does not contain the state of clients and controllers: take it while they are idle, or let forks settle.
     pub fn snapshot(&self) -> Snapshot {
         let Self { certificate, rules, program, .. } = self.clone();
         Snapshot { server: self.server.snapshot(), certificate, metrics: self.metrics.copied(), rules, program }
@@ -84,8 +84,8 @@ impl Cluster {
 
     /// Creates an independent copy of the cluster; later writes to one do not affect the other.
     ///
-    /// It takes its clock, randomness and webhooks from `options`, and is in memory alone. Its controllers do not run
-    /// before they are [run](Cluster::run).
+    /// It takes its clock, randomness and webhooks from `options`, and is in memory only. Its controllers start with
+    /// [`Cluster::run`].
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -99,7 +99,7 @@ impl Cluster {
     /// namespaces(&fork).delete("kube-public", &DeleteParams::default()).await?;
     ///
     /// let shown = namespaces(&cluster).get("kube-public").await?;
-    /// assert_eq!(shown.metadata.deletion_timestamp, None, "what happens in the fork stays in the fork");
+    /// assert_eq!(shown.metadata.deletion_timestamp, None, "changes of the fork do not affect the original");
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
     pub fn fork(&self, options: Options) -> Self {
@@ -124,14 +124,14 @@ impl Cluster {
         self
     }
 
-    /// Calls this with each panic of a controller that concerns an object alone: its place and its message. It is in
-    /// the log as well. Forks do not take it over.
+    /// Sets a callback for panics in the reconcile of a single object, with location and message. They are logged as
+    /// well. Forks do not inherit the callback.
     pub fn on_panic(mut self, tell: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
         self.on_panic = Some(Arc::new(tell));
         self
     }
 
-    /// Returns what the containers of pods run in.
+    /// Returns the program that runs the containers of pods.
     fn program(&self, rng: &Rng) -> Arc<dyn Program> {
         let simulated = || Arc::new(Simulated::new(self.rules.clone(), &rng.fork("programs")));
         self.program.clone().unwrap_or_else(|| simulated())
@@ -141,7 +141,7 @@ impl Cluster {
         &self.clock
     }
 
-    /// Returns what is taken for measured in the cluster.
+    /// Returns the simulated metrics of the cluster.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
@@ -161,7 +161,7 @@ impl Cluster {
         self.client(User::new("kubernetes-admin", &["system:masters"]))
     }
 
-    /// Runs controllers for ever; dropping the future ends them at once.
+    /// Runs controllers until the future is dropped, which stops them immediately.
     pub async fn run(&self, controllers: &Controllers) {
         let program = |rng: &Rng| self.program(rng);
         let environment = Environment {
@@ -177,7 +177,7 @@ impl Cluster {
     }
 }
 
-/// All that a cluster holds at one moment.
+/// The state of a cluster at one point in time.
 pub struct Snapshot {
     server: flyball_server::Snapshot,
     certificate: Option<String>,

@@ -50,45 +50,45 @@ pub enum Controller {
     ClusterRoleAggregation,
     /// Creates jobs at set times.
     CronJob,
-    /// Keeps a pod of each daemon set on every node that it is meant for.
+    /// Runs a pod of each daemon set on every matching node.
     DaemonSet,
     /// Rolls out deployments.
     Deployment,
-    /// Counts what disruption budgets allow.
+    /// Computes the allowed disruptions of disruption budgets.
     Disruption,
-    /// Publishes the endpoints of services, in the older form.
+    /// Publishes the endpoints of services as `Endpoints`.
     Endpoints,
-    /// Publishes the endpoints of services.
+    /// Publishes the endpoints of services as `EndpointSlice`s.
     EndpointSlice,
-    /// Publishes the endpoints that somebody wrote by hand in the older form.
+    /// Mirrors user-created `Endpoints` to `EndpointSlice`s.
     EndpointSliceMirroring,
-    /// Deletes what has lost its owner, and carries out foreground deletion and orphaning.
+    /// Deletes objects whose owners are gone, and implements foreground deletion and orphaning.
     GarbageCollector,
-    /// Scales workloads by what is [measured](crate::Metrics) of them.
+    /// Scales workloads by their [metrics](crate::Metrics).
     HorizontalPodAutoscaler,
     /// Runs the pods of jobs.
     Job,
-    /// Stands in for the kubelets of simulated nodes: tells how they are, and runs their pods.
+    /// Replaces the kubelets of simulated nodes: reports their status, and runs their pods.
     Kubelet,
     /// Empties namespaces that are being deleted.
     Namespace,
-    /// Keeps pods away from nodes of which nothing good is heard.
+    /// Taints unhealthy nodes and evicts their pods.
     NodeLifecycle,
     /// Binds claims to volumes.
     PersistentVolumeBinder,
-    /// Keeps claims that pods use.
+    /// Protects claims that pods use from deletion.
     PersistentVolumeClaimProtection,
-    /// Keeps volumes that claims use.
+    /// Protects volumes that claims use from deletion.
     PersistentVolumeProtection,
     /// Deletes pods whose node has gone.
     PodGarbageCollector,
-    /// Keeps as many pods as replica sets ask for.
+    /// Maintains the number of pods of replica sets.
     ReplicaSet,
-    /// Keeps as many pods as replication controllers ask for.
+    /// Maintains the number of pods of replication controllers.
     ReplicationController,
-    /// Counts what is used of quotas.
+    /// Computes the usage of quotas.
     ResourceQuota,
-    /// Publishes the certificate by which clients know the server in every namespace.
+    /// Publishes the certificate of the API server in every namespace.
     RootCaPublisher,
     /// Finds nodes for pods.
     Scheduler,
@@ -98,11 +98,11 @@ pub enum Controller {
     ServiceAccountToken,
     /// Assigns addresses to services of type `LoadBalancer`.
     ServiceLb,
-    /// Keeps the pods of stateful sets.
+    /// Manages the pods of stateful sets.
     StatefulSet,
     /// Deletes jobs some time after they have ended.
     TtlAfterFinished,
-    /// Checks the expressions of admission policies against the kinds that they are about.
+    /// Type-checks the expressions of admission policies.
     ValidatingAdmissionPolicyStatus,
     /// Provisions and deletes volumes of simulated storage.
     VolumeProvisioner,
@@ -177,7 +177,7 @@ impl Controller {
         }
     }
 
-    /// The user that the controller is, to the API server.
+    /// Returns the user of the controller.
     fn user(self) -> User {
         let name = match self {
             Self::Kubelet => "system:node:simulated".to_owned(),
@@ -204,7 +204,7 @@ impl FromStr for Controller {
 
 /// There is no controller of this name.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no controller {0:?}; there are {names}", names = Controller::ALL.map(Controller::name).join(", "))]
+#[error("unknown controller {0:?}; the controllers are {names}", names = Controller::ALL.map(Controller::name).join(", "))]
 pub struct UnknownController(String);
 
 /// A set of controllers.
@@ -212,25 +212,25 @@ pub struct UnknownController(String);
 pub struct Controllers(BTreeSet<Controller>);
 
 impl Controllers {
-    /// All that there are.
+    /// Returns the set of all controllers.
     pub fn all() -> Self {
         Self(Controller::ALL.into())
     }
 
-    /// None.
+    /// Returns the empty set.
     pub fn none() -> Self {
         Self(BTreeSet::new())
     }
 
-    /// The same without one.
+    /// Returns the set without one controller.
     pub fn without(mut self, controller: Controller) -> Self {
         self.0.remove(&controller);
         self
     }
 }
 
-/// Reads names separated by commas, as kube-controller-manager's `--controllers` does: `*` stands for all, `-NAME`
-/// takes one out.
+/// Reads names separated by commas, as kube-controller-manager's `--controllers` does: `*` means all, `-NAME` removes
+/// one.
 impl FromStr for Controllers {
     type Err = UnknownController;
 
@@ -268,25 +268,25 @@ impl FromIterator<Controller> for Controllers {
 
 type Running = BoxFuture<'static, ()>;
 
-/// One of the controllers that run together, as the user that it is.
+/// One of the controllers that run together, with its user.
 struct Member {
     controller: Controller,
     client: kube::Client,
 }
 
 impl Member {
-    /// Names a controller and gives it its client.
+    /// Sets the name and the client of a controller.
     fn named<R: Reconcile>(&self, controller: flyball::Controller<R>) -> flyball::Controller<R> {
         controller.name(self.controller.name()).client(self.client.clone())
     }
 
-    /// Names a part of a controller that has its own queue.
+    /// Sets the name of a part of a controller that has its own queue.
     fn part<R: Reconcile>(&self, part: &str, controller: flyball::Controller<R>) -> flyball::Controller<R> {
         controller.name(format!("{}/{part}", self.controller.name())).client(self.client.clone())
     }
 }
 
-/// Is called with the place of a panic and its message.
+/// Callback with the location and the message of a panic.
 pub(crate) type OnPanic = dyn Fn(&str, &str) + Send + Sync;
 
 /// The parts of a cluster that controllers use.
@@ -305,7 +305,7 @@ pub(crate) struct Environment<'a> {
 /// Runs controllers until the future is dropped. Nearly all of them are one operator, so that they share watches and
 /// caches.
 ///
-/// Boxed here, so that they are compiled here: what an `async fn` does is compiled by each crate that awaits it.
+/// Boxed so that they are compiled in this crate: the body of an `async fn` is compiled by each crate that awaits it.
 pub(crate) fn run<'a>(controllers: &'a Controllers, environment: Environment<'a>) -> BoxFuture<'a, ()> {
     Box::pin(run_all(controllers, environment))
 }
@@ -390,7 +390,7 @@ async fn run_all(controllers: &Controllers, environment: Environment<'_>) {
 fn run_operator(operator: Operator, client: kube::Client) -> Running {
     Box::pin(async move {
         let ended = operator.run(client, pending()).await;
-        ended.expect("the operator has a good name and listens nowhere");
+        ended.expect("the operator has a valid name and no listeners");
     })
 }
 

@@ -9,10 +9,10 @@ use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use tokio::net::TcpListener;
 
-/// The names by which clients reach the server, as far as TLS is concerned.
+/// The names in the server's certificate.
 const NAMES: [&str; 5] = ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
 
-/// A port of this machine's loopback interface, with certificates made for it.
+/// A port of the loopback interface, with certificates.
 pub struct Endpoint {
     listener: TcpListener,
     address: SocketAddr,
@@ -21,7 +21,7 @@ pub struct Endpoint {
     admin: Identity,
 }
 
-/// Why there is no endpoint.
+/// The error of creating an endpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     /// The port cannot be listened on.
@@ -29,21 +29,21 @@ pub enum EndpointError {
     Listen {
         /// The port.
         port: u16,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The data directory does not say how clients knew the cluster.
+    /// The endpoint in the data directory cannot be read.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// The certificates cannot be made.
-    #[error("cannot make certificates")]
+    /// The certificates cannot be created.
+    #[error("cannot create certificates")]
     Certificates(#[from] pki::Error),
 }
 
 /// Name of the file with the last port.
 const PORT: &str = "port";
 
-/// Returns the port that a cluster was last reached at, 0 if it never was.
+/// Returns the last port of a cluster, 0 if there is none.
 fn last_port(directory: &DataDir) -> Result<u16, DataDirError> {
     let Some(text) = directory.load(PORT)? else { return Ok(0) };
     let port = str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
@@ -60,24 +60,25 @@ async fn listen(port: u16) -> Result<(TcpListener, SocketAddr), EndpointError> {
 }
 
 impl Endpoint {
-    /// Listens on a port, 0 for any free one, and makes an authority, a server certificate and one for an
+    /// Listens on a port, 0 for any free one, and creates an authority, a server certificate and one for an
     /// administrator.
     ///
     /// # Errors
     ///
-    /// When the port is in use, or the operating system has no randomness to give.
+    /// If the port is in use, or the operating system provides no randomness.
     pub async fn bind(port: u16, clock: &Clock) -> Result<Self, EndpointError> {
         let (listener, address) = listen(port).await?;
         Self::new(listener, address, Authority::new(clock)?)
     }
 
-    /// Listens where a data directory's cluster was last reached, and as the same authority: kubeconfigs stay good.
+    /// Listens on the last port of a data directory's cluster, with the same authority, so that kubeconfigs remain
+    /// valid.
     ///
-    /// Another port than 0 is listened on instead, and remembered.
+    /// A port other than 0 replaces the last one, and is stored.
     ///
     /// # Errors
     ///
-    /// When the port is in use, or the directory cannot be read or written to.
+    /// If the port is in use, or the directory cannot be read or written.
     pub async fn bind_kept(port: u16, clock: &Clock, directory: &DataDir) -> Result<Self, EndpointError> {
         let authority = Authority::kept(directory, clock)?;
         let last = last_port(directory)?;
@@ -99,12 +100,12 @@ impl Endpoint {
         format!("https://{}", self.address)
     }
 
-    /// Writes a kubeconfig whose one context, of this name, leads an administrator here.
+    /// Creates a kubeconfig for an administrator, with one context of this name.
     pub fn kubeconfig(&self, name: &str) -> Value {
         self.authority.kubeconfig(name, &self.url(), &self.admin)
     }
 
-    /// Returns the certificate in PEM by which clients know the server.
+    /// Returns the certificate of the server's authority in PEM.
     pub fn certificate(&self) -> String {
         self.authority.certificate()
     }

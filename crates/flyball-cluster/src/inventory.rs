@@ -1,11 +1,11 @@
-//! Inventory of a cluster at one moment, for comparison with another one.
+//! Inventory of a cluster at one point in time, for comparison with another one.
 
 use k8s_openapi::api::core::v1::PodStatus;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use std::collections::BTreeMap;
 
-/// Objects, by what they are called.
+/// Objects by name.
 ///
 /// ```
 /// use flyball_cluster::Inventory;
@@ -31,15 +31,15 @@ struct Identity {
 }
 
 impl Inventory {
-    /// Resources that tell of the way, and not of what there is. Whoever makes an inventory leaves them out.
+    /// Transient resources that depend on the history of a cluster. Inventories exclude them.
     pub const PASSING: [&str; 4] = ["endpoints", "endpointslices", "events", "leases"];
 
-    /// Returns what the objects are called, in order.
+    /// Returns the names of the objects, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// Leaves out what another one has, too.
+    /// Excludes the objects of another inventory.
     pub fn without(mut self, other: &Self) -> Self {
         self.0.retain(|name, _| !other.0.contains_key(name));
         self
@@ -56,7 +56,7 @@ impl Inventory {
         self.0.iter().flat_map(harmed).collect()
     }
 
-    /// Names what came, went or was written to until a later moment.
+    /// Returns the objects that were created, deleted or changed before `later`.
     pub fn moved(&self, later: &Self) -> Vec<String> {
         let all = self.0.keys().chain(later.0.keys().filter(|name| !self.0.contains_key(*name)));
         all.filter(|name| self.0.get(*name) != later.0.get(*name)).cloned().collect()
@@ -71,7 +71,7 @@ impl<'a> FromIterator<(String, &'a DynamicObject)> for Inventory {
 
 impl Identity {
     fn of(object: &DynamicObject) -> Self {
-        // What is no pod has another status, or none.
+        // Other kinds have another status, or none.
         let status: PodStatus = serde_json::from_value(object.data["status"].clone()).unwrap_or_default();
         let containers = [status.init_container_statuses, status.container_statuses].into_iter().flatten().flatten();
         Self {

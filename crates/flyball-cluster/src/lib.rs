@@ -1,11 +1,11 @@
-//! A whole control plane in one process: the API server and the controllers that a cluster cannot be without.
+//! A complete control plane in one process: the API server and the essential controllers.
 //!
-//! A [`Cluster`] is a value. In process its [clients](Cluster::client) need neither a socket nor a thread, and made
-//! from a seed it repeats, byte for byte, whatever happens in it: that is what simulations stand on. An [`Endpoint`]
-//! puts it behind TLS, where kubectl and any other client finds it by a kubeconfig.
+//! A [`Cluster`] is a value. In-process [clients](Cluster::client) need neither a socket nor a thread. A cluster with a
+//! seed is deterministic, byte for byte, which is the basis of simulations. An [`Endpoint`] serves it over TLS for
+//! kubectl and other clients, with a kubeconfig.
 //!
-//! The server (`flyball-server`) and the runtime (`flyball`) do not know one another; they meet here. The controllers
-//! are written with `flyball` as users write theirs, and use nothing that a real cluster does not have.
+//! The server (`flyball-server`) and the runtime (`flyball`) do not depend on each other; this crate combines them. The
+//! controllers use `flyball` as users do, and no API that a real cluster does not have.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {

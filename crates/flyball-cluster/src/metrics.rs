@@ -11,10 +11,10 @@ use std::sync::Arc;
 const PREFIX: &str = "flyball.dev/";
 
 /// Metrics that the [horizontal pod
-/// autoscaler](https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/) of a cluster takes
-/// for measured; clones are the same.
+/// autoscaler](https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/) of a cluster uses;
+/// clones share the values.
 ///
-/// Whoever has a client annotates objects: a pod with `flyball.dev/cpu-usage: 300m`. In process, [`set`](Self::set)
+/// Clients set metrics by annotations, such as `flyball.dev/cpu-usage: 300m` on a pod. In process, [`set`](Self::set)
 /// does the same without a request, and takes precedence. The names after `flyball.dev/` are:
 ///
 /// | Metric | Object | Name |
@@ -24,7 +24,7 @@ const PREFIX: &str = "flyball.dev/";
 /// | of one's own, for `Pods` and `Object` | a pod, or whatever is described | `metric.<metric>` |
 /// | from outside, for `External` | the namespace of the autoscaler | `external.<metric>` |
 ///
-/// A value is as of the moment when it is looked at. What selects among metrics of one name is passed over.
+/// Values have no history: the current one counts. Metric selectors are ignored.
 ///
 /// ```
 /// # use flyball_cluster::{Cluster, Options};
@@ -35,29 +35,29 @@ const PREFIX: &str = "flyball.dev/";
 pub struct Metrics(Arc<Mutex<BTreeMap<[String; 4], Quantity>>>);
 
 impl Metrics {
-    /// Sets what is measured of an object. The namespace of a namespace is its own.
+    /// Sets a metric of an object. The namespace of a namespace is its own name.
     pub fn set(&self, namespace: &str, kind: &str, name: &str, metric: &str, value: Quantity) {
         let mut values = self.0.lock();
         values.insert([namespace, kind, name, metric].map(str::to_owned), value);
     }
 
-    /// Forgets what was [set](Self::set) for an object; annotations count again.
+    /// Removes a metric that was [set](Self::set) for an object; annotations apply again.
     pub fn unset(&self, namespace: &str, kind: &str, name: &str, metric: &str) {
         let mut values = self.0.lock();
         values.remove(&[namespace, kind, name, metric].map(str::to_owned));
     }
 
-    /// Returns what is measured of an object, in thousandths.
+    /// Returns a metric of an object, in thousandths.
     pub(crate) fn get<K: Resource<DynamicType = ()>>(&self, object: &K, metric: &str) -> Option<i64> {
         self.find(&K::kind(&()), object, metric)
     }
 
-    /// Returns what is measured of an object of whatever kind, in thousandths.
+    /// Returns a metric of an object of any kind, in thousandths.
     pub(crate) fn get_dynamic(&self, kind: &str, object: &DynamicObject, metric: &str) -> Option<i64> {
         self.find(kind, object, metric)
     }
 
-    /// Returns the same values, for another cluster to go on with.
+    /// Returns an independent copy of the values, for a fork.
     pub(crate) fn copied(&self) -> Self {
         let values = self.0.lock().clone();
         Self(Arc::new(Mutex::new(values)))

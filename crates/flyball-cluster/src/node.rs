@@ -1,9 +1,8 @@
-//! Simulated nodes: they take pods and tell of them what a kubelet would tell, while nothing runs.
+//! Simulated nodes: they accept pods and report their status as a kubelet does, without running containers.
 //!
-//! A node is simulated if it says so by its annotation, [`SIMULATED`]. One controller introduces such nodes and keeps
-//! their leases, another stands in for their kubelets: it looks at a pod, asks a [`Program`] how its containers are,
-//! and writes down what follows. What a program is, is nobody else's business; [`Simulated`] is the one that runs
-//! nothing.
+//! A node is simulated if it has the annotation [`SIMULATED`]. One controller registers such nodes and renews their
+//! leases, another replaces their kubelets: it queries the states of a pod's containers from a [`Program`], and updates
+//! the pod's status. [`Simulated`] is the program that runs nothing.
 
 mod addresses;
 mod containers;
@@ -31,7 +30,7 @@ use kube::ResourceExt;
 pub const SIMULATED: (&str, &str) = ("flyball.dev/node", "simulated");
 /// Field manager and event source of kubelets.
 const MANAGER: &str = "kubelet";
-/// The annotation by which a simulated node falls silent.
+/// The annotation that stops the heartbeat of a simulated node.
 const DOWN: (&str, &str) = ("flyball.dev/down", "true");
 
 fn is_simulated(node: &Node) -> bool {

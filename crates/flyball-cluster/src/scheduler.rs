@@ -1,8 +1,8 @@
 //! Finds nodes for pods, as kube-scheduler does.
 //!
-//! Watches keep a picture of the cluster, [`State`], up to date; a loop takes one pod after the other from its queue,
-//! decides by the picture alone, and sends what was decided to the API server. What was sent counts at once, whenever
-//! the watches tell of it. See <https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/>.
+//! Watches update a view of the cluster, [`State`]; a loop takes one pod after the other from its queue, decides by
+//! this view, and sends the binding to the API server. Bindings are assumed at once, before the watches report them.
+//! See <https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/>.
 //!
 //! Not implemented: preemption, extenders, profiles, dynamic resources. Without a ready node, pods get no condition: a
 //! cluster without nodes behaves as one without a scheduler.
@@ -39,7 +39,7 @@ const MANAGER: &str = "kube-scheduler";
 /// Number of watched kinds.
 const KINDS: usize = 6;
 
-/// Schedules for ever.
+/// Runs the scheduler.
 pub(crate) async fn run(client: kube::Client, clock: Clock, rng: Rng) {
     let shared = Arc::new(Shared::default());
     let watches: [BoxFuture<'static, ()>; KINDS] = [
@@ -76,9 +76,9 @@ pub(crate) async fn run(client: kube::Client, clock: Clock, rng: Rng) {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Kinds of which all objects are known.
+    /// Kinds that have been listed.
     known: Mutex<Vec<String>>,
-    /// Rings when something changed.
+    /// Notified when the state changed.
     notify: Notify,
 }
 
@@ -91,7 +91,7 @@ impl Shared {
         self.known.lock()
     }
 
-    /// Keeps the state up to date with the objects of a kind.
+    /// Updates the state from a watch of a kind.
     fn follow<T: Resource>(
         self: &Arc<Self>,
         client: &kube::Client,
@@ -145,7 +145,7 @@ impl Scheduler {
                     }
                 }
             }
-            // Decisions that wait for nothing would otherwise keep the runtime from everything else.
+            // Decisions without I/O would otherwise block the runtime.
             tokio::task::coop::consume_budget().await;
         }
     }
@@ -171,7 +171,7 @@ impl Scheduler {
                     let patch = json!({"metadata": {"annotations": {SELECTED_NODE: *node}}});
                     let api = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &pending.facts.namespace);
                     if let Err(error) = api.patch(claim.name(), &params(), &Patch::Merge(patch)).await {
-                        tracing::debug!(%claim, %error, "a claim could not be told its node");
+                        tracing::debug!(%claim, %error, "cannot annotate a claim with its node");
                     }
                 }
             }
@@ -231,7 +231,7 @@ impl Scheduler {
         let api = Api::<Pod>::namespaced(self.client.clone(), &pending.facts.namespace);
         let written = api.patch_status(&pending.pod.name_any(), &params(), &Patch::Strategic(patch)).await;
         if let Err(error) = &written {
-            tracing::debug!(pod = %pending.key(), %error, "the condition could not be written");
+            tracing::debug!(pod = %pending.key(), %error, "cannot write the condition");
         }
         written.is_ok()
     }

@@ -1,7 +1,7 @@
 //! Faults drawn from a seed and a trace of all requests, between clients and the server of a simulation.
 //!
-//! On a single-threaded runtime with paused time, with a [`simulated_clock`] and everything else drawn from one seed,
-//! two runs leave equal [`Trace`]s.
+//! On a single-threaded runtime with paused time, with a [`simulated_clock`] and one seed for all randomness, two runs
+//! have equal [`Trace`]s.
 
 use crate::Cluster;
 use bytes::Bytes;
@@ -34,36 +34,35 @@ pub fn simulated_clock() -> Clock {
 /// Rates of injected faults: each is the share of requests, or of frames, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// A write is refused with 409 as if somebody else had been faster.
+    /// A write is rejected with 409, like a conflict with another client.
     pub conflict: f64,
-    /// A request is answered with 500 and not carried out.
+    /// A request fails with 500 and has no effect.
     pub refused: f64,
-    /// A request is carried out and answered with 500.
+    /// A request has its effect, but fails with 500.
     pub lost: f64,
     /// The stream of a watch breaks off before a frame.
     pub cut: f64,
-    /// A frame of a watch comes late, by up to [`LATEST`](Self::LATEST): so what happened to one kind is seen before
-    /// what happened earlier to another.
+    /// A frame of a watch is delayed by up to [`LATEST`](Self::LATEST), so that events of different kinds arrive out of
+    /// order.
     pub late: f64,
-    /// A frame of a watch comes twice.
+    /// A frame of a watch is duplicated.
     pub repeated: f64,
-    /// A watch that goes on from somewhere, or the next page of a list, is answered with 410 as if the server had
-    /// forgotten the place.
+    /// A watch from a resource version, or the next page of a list, fails with 410 as if it had expired.
     pub expired: f64,
-    /// A request arrives late, by up to [`LATEST`](Self::LATEST).
+    /// A request is delayed by up to [`LATEST`](Self::LATEST).
     pub slow: f64,
 }
 
 impl Faults {
-    /// Nothing goes wrong.
+    /// No faults.
     pub const NONE: Self =
         Self { conflict: 0.0, refused: 0.0, lost: 0.0, cut: 0.0, late: 0.0, repeated: 0.0, expired: 0.0, slow: 0.0 };
 
-    /// The longest that a request or a frame of a watch is held back.
+    /// Maximum delay of a request or a frame of a watch.
     pub const LATEST: Duration = Duration::from_secs(5);
 }
 
-/// A record of requests and answers in the order in which they happened; clones write to the same record.
+/// A record of requests and responses in order; clones share the record.
 #[derive(Clone, Default)]
 pub struct Trace(Arc<Mutex<Record>>);
 
@@ -112,7 +111,7 @@ impl Cluster {
     }
 }
 
-/// The way of one client to the server.
+/// The connection of one client to the server.
 struct Wire {
     clock: Clock,
     user: User,
@@ -137,10 +136,14 @@ impl Wire {
             delay.await;
         }
         if goes_on(request.uri().query().unwrap_or_default()) && self.happens(self.faults.expired) {
-            return Ok(self.answer(number, Status::new(410, Reason::Expired, "simulated: the place is forgotten")));
+            return Ok(
+                self.answer(number, Status::new(410, Reason::Expired, "simulated: the resource version has expired"))
+            );
         }
         if writes && self.happens(self.faults.conflict) {
-            return Ok(self.answer(number, Status::new(409, Reason::Conflict, "simulated: somebody else was faster")));
+            return Ok(
+                self.answer(number, Status::new(409, Reason::Conflict, "simulated: conflict with another client"))
+            );
         }
         if self.happens(self.faults.refused) {
             return Ok(self.answer(number, Status::internal("simulated: refused")));
@@ -148,7 +151,7 @@ impl Wire {
         let lost = self.happens(self.faults.lost);
         let answer = server.handle(request.map(http_body_util::Full::new)).await;
         if lost {
-            return Ok(self.answer(number, Status::internal("simulated: carried out, but the answer was lost")));
+            return Ok(self.answer(number, Status::internal("simulated: executed, but the response was lost")));
         }
         let (head, body) = answer.into_parts();
         self.trace.record(&self.now(), number, format_args!("{}", head.status.as_u16()));
@@ -167,7 +170,7 @@ impl Wire {
         share > 0.0 && self.rng.fraction() < share
     }
 
-    /// Draws how long something is held back, if it is.
+    /// Draws a delay, if any.
     fn delay(&self, share: f64) -> Option<Pin<Box<Sleep>>> {
         self.happens(share).then(|| Box::pin(sleep(Faults::LATEST.mul_f64(self.rng.fraction()))))
     }
@@ -177,19 +180,19 @@ impl Wire {
     }
 }
 
-/// Returns true if a request goes on from a place that an earlier answer named.
+/// Returns true if a request continues from a resource version or a continue token.
 fn goes_on(query: &str) -> bool {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let watches = query.split('&').any(|pair| pair == "watch=true");
     pairs.any(|(name, value)| name == "continue" || (watches && name == "resourceVersion" && value != "0"))
 }
 
-/// The body of an answer, recorded frame by frame.
+/// The body of a response, recorded frame by frame.
 struct Recorded {
     body: flyball_server::Body,
     number: u64,
     wire: Arc<Wire>,
-    /// The frame of a watch that is not delivered yet, and what it waits for.
+    /// The delayed frame of a watch, and its delay.
     held: Option<(Bytes, Option<Pin<Box<Sleep>>>)>,
 }
 

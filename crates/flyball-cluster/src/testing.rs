@@ -316,7 +316,7 @@ impl Test {
         let spec = TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() };
         let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
         let made = self.api::<ServiceAccount>().create_token_request(name, &PostParams::default(), &request).await;
-        let made = made.unwrap_or_else(|error| panic!("a token for the service account {name} is refused: {error}"));
+        let made = made.unwrap_or_else(|error| panic!("cannot create a token for the service account {name}: {error}"));
         let token = made.status.and_then(|status| status.token).unwrap_or_default();
         self.installed.target.bearer(&token, &self.installed.log)
     }
@@ -341,7 +341,7 @@ impl Test {
     /// If they are invalid YAML, or are rejected.
     pub async fn apply(&self, manifests: &str) {
         let documents: Vec<Value> = serde_saphyr::from_multiple(manifests)
-            .unwrap_or_else(|error| panic!("the manifests cannot be read: {error}\n{manifests}"));
+            .unwrap_or_else(|error| panic!("cannot parse the manifests: {error}\n{manifests}"));
         for document in documents.iter().filter(|document| !document.is_null()) {
             self.apply_object(document).await;
         }
@@ -518,7 +518,7 @@ impl Test {
 
     async fn apply_object(&self, manifest: &Value) {
         let object: DynamicObject = serde_json::from_value(manifest.clone())
-            .unwrap_or_else(|error| panic!("the manifest is no object: {error}\n{manifest}"));
+            .unwrap_or_else(|error| panic!("the manifest is not an object: {error}\n{manifest}"));
         let what = || format!("{} {}", manifest["kind"], manifest["metadata"]["name"]);
         let types = object.types.as_ref().unwrap_or_else(|| panic!("{} names no apiVersion and kind", what()));
         let gvk = GroupVersionKind::try_from(types).unwrap_or_else(|error| panic!("{}: {error}", what()));
@@ -565,9 +565,7 @@ impl Test {
 
     fn describe_panics(&self, panics: &[String]) -> String {
         let (operator, list) = (&self.installed.operator, panics.join("\n  "));
-        format!(
-            "the operator {operator}, or the control plane, panicked (Test::expect_panics takes that as expected):\n  {list}"
-        )
+        format!("the operator {operator}, or the control plane, panicked (Test::expect_panics accepts it):\n  {list}")
     }
 
     /// Fails if reconciles fail repeatedly, which must not count as converged.
@@ -575,7 +573,7 @@ impl Test {
         let failing = self.installed.log.failing_for(period);
         assert!(
             failing.is_empty(),
-            "the operator {} still fails when nothing changes any more (Test::expect_errors takes that as expected):\n  {}",
+            "the operator {} still fails without further changes (Test::expect_errors accepts it):\n  {}",
             self.installed.operator,
             failing.join("\n  ")
         );

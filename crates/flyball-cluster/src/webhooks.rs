@@ -1,4 +1,4 @@
-//! Webhooks of operators that run in the same process: the way that a simulation calls them.
+//! Webhooks of operators in the same process, as in simulations.
 
 use flyball::webhook::Webhooks;
 use flyball_server::{Caller, WebhookAnswer, WebhookCall, WebhookFuture};
@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A transport of reviews to operators in the same process, without sockets, TLS or threads.
+/// A transport of webhook calls to operators in the same process, without sockets, TLS or threads.
 ///
-/// What the server calls by a host that nobody serves is out of reach. Clones serve the same hosts.
+/// Calls to other hosts fail. Clones share the hosts.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -30,12 +30,12 @@ use std::sync::Arc;
 pub struct LocalWebhooks(Arc<Mutex<BTreeMap<String, Webhooks>>>);
 
 impl LocalWebhooks {
-    /// Answers what the server asks of this host: that of a webhook's URL, or `name.namespace.svc` of its service.
+    /// Serves calls to this host: that of a webhook's URL, or `name.namespace.svc` of its service.
     pub fn serve(&self, host: impl Into<String>, webhooks: Webhooks) {
         self.0.lock().insert(host.into(), webhooks);
     }
 
-    /// Answers for this host no more: it is out of reach, as that of an operator that does not run.
+    /// Stops serving this host: calls fail, as with an operator that does not run.
     pub fn silence(&self, host: &str) {
         self.0.lock().remove(host);
     }

@@ -1,5 +1,5 @@
-//! Workloads as every component of the control plane sees them: pods, their owners, their resources, where they may
-//! run, and events about them. It imports no component.
+//! Common parts of the control plane's components: pods, their owners, resources and affinity, and events about them.
+//! It imports no component.
 
 pub(crate) mod affinity;
 pub(crate) mod events;

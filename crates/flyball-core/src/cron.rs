@@ -1,4 +1,4 @@
-//! Schedules as cron writes them, with the names, zones and intervals that a
+//! Cron schedules, with the names, zones and intervals that a
 //! [`CronJob`](https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/#schedule-syntax) may use.
 
 use crate::field::go_quote;
@@ -9,10 +9,10 @@ use jiff::{ToSpan, Zoned};
 
 const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAYS: &[&str] = &["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
-/// A schedule that has no time in so many years has none.
+/// Number of years that are searched for the next time of a schedule.
 const YEARS: i16 = 5;
 
-/// A part of a schedule: the least and the greatest number, and names for numbers from the least on.
+/// The bounds of one field of a schedule: minimum, maximum, and names for the numbers from the minimum on.
 struct Bounds {
     low: u64,
     high: u64,
@@ -37,7 +37,7 @@ const DESCRIPTORS: &[(&str, &str)] = &[
     ("@hourly", "0 * * * *"),
 ];
 
-/// When something is to happen, again and again.
+/// A recurring schedule.
 ///
 /// ```
 /// use flyball_core::cron::Schedule;
@@ -55,11 +55,11 @@ enum Rule {
     Fields { fields: [Field; 5], zone: TimeZone },
 }
 
-/// The numbers at which one part of a schedule holds.
+/// The numbers that one field of a schedule matches.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Field {
     bits: u64,
-    /// It was written as a star, and so says nothing.
+    /// The field is a star, which matches all numbers.
     is_star: bool,
 }
 
@@ -75,7 +75,7 @@ impl Schedule {
     ///
     /// # Errors
     ///
-    /// What is wrong with it, in the words that the API server uses.
+    /// Returns the error message of the API server if the schedule is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("empty spec string".into());
@@ -130,7 +130,7 @@ fn interval(text: &str) -> Result<Schedule, String> {
 /// Advances the time, from the largest field to the smallest, until all fields match; a field that wraps starts over.
 fn next(fields: &[Field; 5], zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
     let [minutes, hours, days, months, weekdays] = fields;
-    // Of day and weekday one is enough, unless one of them says nothing.
+    // Either the day or the weekday must match; if one of them is a star, the other must.
     let is_day = |at: &Zoned| {
         let weekday = weekdays.holds(at.weekday().since(Weekday::Sunday));
         let day = days.holds(at.day());
@@ -255,14 +255,14 @@ mod tests {
         check("0 0 * Feb Mon", &day("23:35:00"), Some("2013-02-04T00:00:00Z"));
         check("0 0 29 2 ?", &day("23:35:00"), Some("2016-02-29T00:00:00Z"));
         check("0 0 30 Feb *", &day("23:35:00"), None);
-        // Both days are given: either will do.
+        // Day and weekday are set: either may match.
         check("0 0 13 * fri", &day("00:00:00"), Some("2012-07-13T00:00:00Z"));
         check("0 0 14 * fri", "2012-07-13T00:00:00Z", Some("2012-07-14T00:00:00Z"));
-        // A star with a step counts as given.
+        // A star with a step counts as set.
         check("0 0 */10 * tue", &day("00:00:00"), Some("2012-07-10T00:00:00Z"));
         check("@weekly", &day("00:00:00"), Some("2012-07-15T00:00:00Z"));
         check("@every 90s", &day("00:00:00.5"), Some("2012-07-09T00:01:30Z"));
-        // The hour that is left out in spring, and the one that comes twice in autumn.
+        // The hour that is skipped in spring, and the one that repeats in autumn.
         check("TZ=America/New_York 30 2 * * *", "2012-03-11T06:00:00Z", Some("2012-03-12T06:30:00Z"));
         check("TZ=America/New_York 0 * * * *", "2012-03-11T06:00:00Z", Some("2012-03-11T07:00:00Z"));
         check("TZ=America/New_York 0 * * * *", "2012-11-04T05:00:00Z", Some("2012-11-04T06:00:00Z"));

@@ -1,4 +1,4 @@
-//! Errors of fields: the path of a field in an object, and the mistake there.
+//! Field errors: the path of a field in an object, and the error type.
 //!
 //! The texts follow `k8s.io/apimachinery/pkg/util/validation/field`, which clients show to people and some compare.
 
@@ -82,7 +82,7 @@ pub fn selectable_text(object: &Object, path: &str) -> String {
 
 /// The kind of mistake of a [`FieldError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "each name says it")]
+#[expect(missing_docs, reason = "the names are self-explanatory")]
 pub enum Mistake {
     NotFound,
     Required,
@@ -145,8 +145,8 @@ pub struct FieldError {
     pub detail: String,
 }
 
-/// The most bytes of a value that an error text shows: an object of some megabytes is not sent back in each of its
-/// errors.
+/// Maximum number of bytes of a value that an error message shows: an object of several megabytes must not be repeated
+/// in each of its errors.
 const MAX_SHOWN_BYTES: usize = 32 << 10;
 
 /// A value as an error text shows it.
@@ -154,7 +154,7 @@ const MAX_SHOWN_BYTES: usize = 32 << 10;
 pub enum BadValue {
     /// A JSON value: strings quoted, the rest as JSON.
     Json(Value),
-    /// Text that goes in as it is.
+    /// Text that is inserted verbatim.
     Raw(String),
 }
 
@@ -169,7 +169,7 @@ impl FieldError {
         Self { mistake, field: field.to_string(), value, detail: detail.into() }
     }
 
-    /// The field must be there.
+    /// The field is required.
     pub fn required(field: impl fmt::Display, detail: impl Into<String>) -> Self {
         Self::new(Mistake::Required, field, None, detail)
     }
@@ -189,7 +189,7 @@ impl FieldError {
         Self::new(Mistake::Forbidden, field, None, detail)
     }
 
-    /// The value stands twice where it may stand once.
+    /// The value occurs more than once, where it must be unique.
     pub fn duplicate(field: impl fmt::Display, value: impl Into<BadValue>) -> Self {
         Self::new(Mistake::Duplicate, field, Some(value.into()), "")
     }
@@ -199,7 +199,7 @@ impl FieldError {
         Self::new(Mistake::NotFound, field, Some(value.into()), "")
     }
 
-    /// The value is not one of those known, which the text lists in the order given.
+    /// The value is not one of the supported values, which the message lists in the given order.
     pub fn not_supported<S: AsRef<str>>(
         field: impl fmt::Display,
         value: impl Into<BadValue>,

@@ -104,7 +104,7 @@ impl GroupVersionResource {
     }
 }
 
-/// A resource whatever its version: the unit of storage and of RBAC rules.
+/// A resource without its version: the unit of storage and of RBAC rules.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GroupResource {
     /// API group, empty for the core group.

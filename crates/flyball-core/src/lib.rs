@@ -1,11 +1,10 @@
 //! The parts of a Kubernetes object, in plain types.
 //!
-//! This crate sits below both halves of the loop: the embedded API server (`flyball-server`) and the runtime
-//! (`flyball`) speak of the same names, selectors and [`Status`], and take time and randomness from the same [`Clock`]
-//! and [`Rng`].
+//! The embedded API server (`flyball-server`) and the runtime (`flyball`) both depend on this crate: they share names,
+//! selectors and [`Status`], and take time and randomness from the same [`Clock`] and [`Rng`].
 //!
-//! It is pure: no I/O, no threads, no wall clock but the one inside [`Clock::system`], no randomness but the one that
-//! seeds [`Rng::from_os`]. Whoever breaks that breaks the deterministic simulation built on it.
+//! It is pure: no I/O, no threads, no wall clock except in [`Clock::system`], no randomness except in [`Rng::from_os`].
+//! The deterministic simulation depends on that.
 
 pub mod cron;
 pub mod field;

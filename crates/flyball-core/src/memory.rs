@@ -1,27 +1,28 @@
-//! The memory that a JSON value takes: far more than its text if it consists of small maps.
+//! The memory usage of a JSON value, which is far larger than its text if it consists of small maps.
 //!
 //! [`of`] measures a value, [`of_text`] a text before it is read, with the same weights.
 
 use serde_json::Value;
 
-/// Bytes of a value in a list.
+/// Size of a value in a list, in bytes.
 pub const ITEM: usize = size_of::<Value>();
 
-/// Bytes of a node of a map: room for eleven keys and values.
+/// Size of a node of a map in bytes: space for eleven keys and values.
 pub const NODE: usize = 640;
 
-/// Entries that a node holds at least, as maps are filled in order.
+/// Minimum number of entries of a node, if a map is filled in order.
 const NODE_ENTRIES: usize = 6;
 
-/// Maps within one another that are told apart. `serde_json` reads no deeper texts.
+/// Nesting depth up to which maps are counted separately. `serde_json` rejects deeper texts.
 const MAX_DEPTH: usize = 128;
 
-/// Returns by how much a map of so many entries grows with another one, beside the key and the value's own.
+/// Returns the growth in bytes of a map with `count` entries when one is added, without the key's and the value's own
+/// memory.
 pub fn entry(count: usize) -> usize {
     if count.is_multiple_of(NODE_ENTRIES) { NODE } else { 0 }
 }
 
-/// Returns about how many bytes a value takes, beside itself.
+/// Returns the approximate heap size of a value, in bytes.
 pub fn of(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -34,10 +35,10 @@ pub fn of(value: &Value) -> usize {
     }
 }
 
-/// Returns about how many bytes a text takes once it is read, its own among them.
+/// Returns the approximate size in bytes of a text after parsing, including the text itself.
 pub fn of_text(text: &[u8]) -> usize {
     let (mut weight, mut in_string, mut is_escaped) = (text.len(), false, false);
-    // The entries of each open map. Deeper ones count with the map above.
+    // The entries of each open map. Deeper maps count as part of the map above.
     let mut maps = Vec::new();
     for byte in text {
         if in_string {

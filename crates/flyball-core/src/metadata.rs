@@ -1,4 +1,4 @@
-//! Rules for the metadata of objects that hold wherever labels and annotations occur.
+//! Validation rules for metadata, for all places where labels and annotations occur.
 //!
 //! Follows `k8s.io/apimachinery/pkg/api/validation/objectmeta.go`.
 
@@ -6,10 +6,10 @@ use crate::field::{FieldError, Path};
 use crate::{Object, names};
 use serde_json::{Map, Value};
 
-/// The most bytes of all annotations of an object.
+/// Maximum total size of the annotations of an object, in bytes.
 pub const MAX_ANNOTATION_BYTES: usize = 256 << 10;
 
-/// Validates labels, wherever they stand.
+/// Validates labels.
 pub fn validate_labels(labels: Option<&Map<String, Value>>, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (key, value) in labels.into_iter().flatten() {
@@ -20,11 +20,11 @@ pub fn validate_labels(labels: Option<&Map<String, Value>>, path: &Path<'_>) -> 
     errors
 }
 
-/// Validates annotations, wherever they stand.
+/// Validates annotations.
 pub fn validate_annotations(annotations: Option<&Map<String, Value>>, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for key in annotations.into_iter().flat_map(Map::keys) {
-        // Keys may be written in capitals here, though nowhere else.
+        // Annotation keys are the only keys that may contain capitals.
         errors.extend(
             names::qualified_name(&key.to_lowercase()).into_iter().map(|e| FieldError::invalid(path, key.as_str(), e)),
         );
@@ -41,8 +41,8 @@ pub fn annotations_fit(annotations: &Map<String, Value>) -> bool {
         <= MAX_ANNOTATION_BYTES
 }
 
-/// Returns finalizers, with their places, that are neither standard nor name a domain: clients might come to mean
-/// different things by them.
+/// Returns finalizers, with their indexes, that are neither standard nor qualified by a domain: different clients may
+/// use the same name for different purposes.
 pub fn unqualified_finalizers(object: &Object) -> impl Iterator<Item = (usize, &str)> {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
     object.finalizers().enumerate().filter(|(_, finalizer)| !finalizer.contains('/') && !STANDARD.contains(finalizer))

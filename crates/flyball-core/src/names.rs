@@ -1,9 +1,9 @@
 //! Validation of names, labels and keys, with the messages of Kubernetes.
 //!
-//! Each rule returns the reasons for which it refuses a text, none if it accepts. See
+//! Each rule returns the reasons why a text is invalid; an empty list if it is valid. See
 //! <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>.
 
-/// A rule for a text: takes it and tells what is wrong with it.
+/// A validation rule for a text, which returns the error messages.
 pub type Rule = fn(&str) -> Vec<String>;
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
@@ -13,7 +13,7 @@ fn too_long(max: usize) -> String {
     format!("must be no more than {max} characters")
 }
 
-/// The same in the words that keys and values of labels are refused with.
+/// Like [`too_long`], with the message for keys and values of labels.
 fn too_many_bytes(max: usize) -> String {
     format!("must be no more than {max} bytes")
 }
@@ -46,7 +46,7 @@ fn is_subdomain(text: &str) -> bool {
     text.split('.').all(is_label)
 }
 
-/// Names that may stand as one part of a DNS name (RFC 1123): namespaces, containers, volumes, ports.
+/// Names that are one label of a DNS name (RFC 1123): namespaces, containers, volumes, ports.
 pub fn dns_label(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 63 {
@@ -63,7 +63,7 @@ pub fn dns_label(text: &str) -> Vec<String> {
     wrong
 }
 
-/// Names that are a DNS name (RFC 1123): what most kinds take.
+/// Names that are a DNS name (RFC 1123), as for most kinds.
 pub fn dns_subdomain(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 253 {
@@ -89,7 +89,7 @@ pub fn dns_1035_label(text: &str) -> Vec<String> {
     wrong
 }
 
-/// Names that only have to fit into a URL path: RBAC's, which may hold colons and capitals.
+/// Names that are one segment of a URL path, as in RBAC: they may contain colons and capitals.
 pub fn path_segment(text: &str) -> Vec<String> {
     if matches!(text, "." | "..") {
         return vec![format!("may not be '{text}'")];
@@ -101,9 +101,9 @@ fn is_key_name(text: &str) -> bool {
     framed(text, |b| b.is_ascii_alphanumeric(), b"-_.")
 }
 
-/// Returns true if a name is one segment of a URL's path, however it is read: beyond what [`path_segment`] refuses,
-/// nothing in it begins a query or a fragment. It is asked of names that custom resources give before they become part
-/// of a request.
+/// Returns true if a name is one segment of a URL path for every parser: besides the rules of [`path_segment`], it
+/// starts no query and no fragment. Names from custom resources must pass this check before they become part of a
+/// request.
 pub fn is_path_segment(name: &str) -> bool {
     let splits = |c: char| matches!(c, '?' | '#' | '\\') || c.is_whitespace() || c.is_control();
     !name.is_empty() && !name.contains(splits) && path_segment(name).is_empty()
@@ -170,7 +170,7 @@ pub fn config_key(text: &str) -> Vec<String> {
     wrong
 }
 
-/// Refuses what would leave a directory when it is used as a file name.
+/// Rejects names that would leave the directory when used as a file name.
 fn climbing(text: &str) -> Option<String> {
     match text {
         "." => Some("must not be '.'".into()),
@@ -180,10 +180,10 @@ fn climbing(text: &str) -> Option<String> {
     }
 }
 
-/// Applies a rule to the beginning of a generated name, whose dash at the end will not be the last character.
+/// Applies a rule to the prefix of a generated name, in which a dash at the end is not the last character of the name.
 pub fn as_prefix(rule: Rule, text: &str) -> Vec<String> {
     match text.strip_suffix('-') {
-        // Kubernetes cuts one more character off than it needs to; the texts that come of it are the same.
+        // Kubernetes cuts off one character more than needed; the messages are the same.
         Some(stem) if !stem.is_empty() => {
             rule(&format!("{}a", &stem[..stem.len() - stem.chars().next_back().map_or(0, char::len_utf8)]))
         }

@@ -3,13 +3,13 @@
 use crate::{GroupVersion, GroupVersionKind, ObjectKey};
 use serde_json::{Map, Value};
 
-/// An object as JSON, whatever its kind, with the metadata that all kinds share within reach.
+/// An object of any kind as JSON, with accessors for the metadata that all kinds share.
 ///
-/// Reading what is absent or of the wrong type gives nothing; whether an object is well formed is for a schema to say.
+/// Absent fields and fields of the wrong type read as `None` or empty. Validation is the task of a schema.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object(Value);
 
-/// A reference from an object to one that owns it.
+/// A reference from an object to its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerReference<'a> {
     /// Group and version of the owner.
@@ -59,7 +59,7 @@ impl std::ops::Deref for Object {
     fn deref(&self) -> &Self::Target {
         match &self.0 {
             Value::Object(map) => map,
-            _ => unreachable!("an object is made of a JSON object only"),
+            _ => unreachable!("an object always holds a JSON object"),
         }
     }
 }
@@ -68,7 +68,7 @@ impl std::ops::DerefMut for Object {
     fn deref_mut(&mut self) -> &mut Self::Target {
         match &mut self.0 {
             Value::Object(map) => map,
-            _ => unreachable!("an object is made of a JSON object only"),
+            _ => unreachable!("an object always holds a JSON object"),
         }
     }
 }
@@ -79,7 +79,7 @@ impl Object {
         &self.0
     }
 
-    /// Changes the object as JSON, and must leave it a JSON object: `change` may not replace it by anything else.
+    /// Changes the object as JSON. `change` must not replace it by a value that is not a JSON object.
     pub fn change<T>(&mut self, change: impl FnOnce(&mut Value) -> T) -> T {
         let out = change(&mut self.0);
         assert!(self.0.is_object(), "an object stays an object");
@@ -117,7 +117,7 @@ impl Object {
         self.get("metadata").and_then(Value::as_object)
     }
 
-    /// Returns the metadata, making it if it is not there.
+    /// Returns the metadata, and creates it if it is absent.
     pub fn metadata_mut(&mut self) -> &mut Map<String, Value> {
         let metadata = self.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
         if !metadata.is_object() {

@@ -6,12 +6,12 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// An exact amount, and the family of suffixes it is written with.
+/// An exact amount, and its suffix family.
 ///
-/// Amounts compare by what they are worth, not by how they were written: `1` equals `1000m`.
+/// Amounts compare by value, not by notation: `1` equals `1000m`.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
-    /// Billionths, the finest that Kubernetes keeps.
+    /// The amount in billionths, Kubernetes' smallest unit.
     nano: i128,
     format: Format,
 }
@@ -23,19 +23,19 @@ enum Format {
     DecimalExponent,
 }
 
-/// Why a text is no quantity.
+/// An error of parsing a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Not of the form number and suffix.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
-    /// The suffix is none that exists.
+    /// The suffix is unknown.
     #[error("unable to parse quantity's suffix")]
     Suffix,
 }
 
 const NANO: i128 = 1_000_000_000;
-/// The largest amount that is kept; Kubernetes caps at 2⁶³-1 likewise.
+/// Maximum amount, 2⁶³-1 as in Kubernetes.
 const MAX: i128 = i64::MAX as i128 * NANO;
 
 impl Quantity {
@@ -82,13 +82,13 @@ impl Quantity {
         self.nano % NANO == 0
     }
 
-    /// Adds, keeping this amount's way of writing.
+    /// Adds an amount, in the notation of `self`.
     pub fn plus(&self, other: &Self) -> Self {
         let format = if self.nano == 0 { other.format } else { self.format };
         Self { nano: (self.nano + other.nano).clamp(-MAX, MAX), format }
     }
 
-    /// Subtracts, keeping this amount's way of writing.
+    /// Subtracts an amount, in the notation of `self`.
     pub fn minus(&self, other: &Self) -> Self {
         let format = if self.nano == 0 { other.format } else { self.format };
         Self { nano: (self.nano - other.nano).clamp(-MAX, MAX), format }
@@ -200,7 +200,7 @@ impl fmt::Display for Quantity {
         if self.nano == 0 {
             return f.write_str("0");
         }
-        // Small or fractional amounts have no binary suffix to be written with.
+        // Small or fractional amounts have no binary suffix.
         let binary = self.format == Format::BinarySi && self.nano.abs() >= 1024 * NANO && self.is_whole();
         if binary {
             let (mut n, mut power) = (self.nano / NANO, 0);

@@ -1,7 +1,7 @@
 //! Go's syntax of regular expressions, in the syntax of the crate `regex`.
 //!
-//! Follows the steps of Go's `regexp/syntax`, so that a pattern fails for the reason that Go names, with the part of the
-//! pattern that Go quotes. See <https://pkg.go.dev/regexp/syntax>.
+//! Follows the steps of Go's `regexp/syntax`, so that errors have Go's reason, and quote the same part of the pattern.
+//! See <https://pkg.go.dev/regexp/syntax>.
 
 use std::fmt::{self, Write};
 
@@ -27,7 +27,7 @@ fn error<T>(what: &'static str, part: &str) -> Result<T, Error> {
 /// Nesting depth of groups.
 const MAX_DEPTH: usize = 1000;
 
-/// The largest count of a repetition, nested ones multiplied.
+/// Maximum count of a repetition; counts of nested repetitions multiply.
 const MAX_REPEAT: u64 = 1_000;
 
 /// Classes with names.
@@ -84,12 +84,12 @@ pub fn translate(pattern: &str) -> Result<String, Error> {
     Ok(translator.out)
 }
 
-/// The part of a text that ends where another part of it begins.
+/// Returns the part of a text before `after`, which is a suffix of it.
 fn until<'t>(text: &'t str, after: &str) -> &'t str {
     &text[..text.len() - after.len()]
 }
 
-/// `{2,5}`: the counts, and what comes after them; too large ones are the largest.
+/// Reads the counts of `{2,5}`, and returns them with the rest of the text; too large counts saturate.
 fn counts(text: &str) -> Option<(u64, Option<u64>, &str)> {
     let number = |text: &str| -> Option<u64> {
         let is_one = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
@@ -108,7 +108,7 @@ fn counts(text: &str) -> Option<(u64, Option<u64>, &str)> {
 struct Group {
     /// Repetitions within the operand of a repetition; none if there is no operand.
     operand: Option<u64>,
-    /// The largest of all.
+    /// The maximum of all operands.
     repeats: u64,
 }
 
@@ -124,19 +124,19 @@ impl<'p> Translator<'p> {
         self.groups.last_mut().expect("the pattern itself is a group")
     }
 
-    /// Takes over so many bytes as they are.
+    /// Copies bytes unchanged.
     fn copy(&mut self, length: usize) {
         self.out.push_str(&self.rest[..length]);
         self.rest = &self.rest[length..];
     }
 
-    /// Takes over what can be repeated.
+    /// Copies an operand of a repetition.
     fn operand(&mut self, length: usize) {
         self.copy(length);
         self.group().operand = Some(1);
     }
 
-    /// Writes what can be repeated.
+    /// Writes an operand of a repetition.
     fn written(&mut self, text: &str) {
         self.out.push_str(text);
         self.group().operand = Some(1);
@@ -197,7 +197,7 @@ impl<'p> Translator<'p> {
                 'i' | 'm' | 's' | 'U' => has_flag = true,
                 '-' if !is_negative => (is_negative, has_flag) = (true, false),
                 ':' | ')' if !is_negative || has_flag => {
-                    // `(?)` says nothing, and neither has the crate words for it.
+                    // `(?)` has no effect, and the crate does not support it.
                     if c == ')' && at == 0 {
                         self.rest = &inside[1..];
                     } else {
@@ -241,7 +241,7 @@ impl<'p> Translator<'p> {
                 let (literal, after) = after.split_once("\\E").unwrap_or((after, ""));
                 self.rest = after;
                 if !literal.is_empty() {
-                    // A repetition is one of the last character.
+                    // A repetition applies to the last character alone.
                     self.written(&regex_syntax::escape(literal));
                 }
             }
@@ -382,8 +382,8 @@ fn character(text: &str) -> Result<(char, &str), Error> {
     Ok((found, after))
 }
 
-/// Reads the number behind `\x`: two digits, or any number of them in braces. Without a number, the rest is where Go
-/// gives up.
+/// Reads the number behind `\x`: two digits, or any number of them in braces. Without a number, returns the rest of the
+/// text at which Go fails.
 fn hexadecimal(text: &str) -> (Option<u32>, &str) {
     let mut chars = text.chars();
     if !text.starts_with('{') {

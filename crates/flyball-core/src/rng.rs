@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 /// A source of random numbers that a simulation can repeat.
 ///
-/// Clones draw from one stream, so what one part of a process draws is not drawn again by another. It is a
-/// SplitMix64 generator: good enough for names, UIDs and jitter, not for keys and secrets.
+/// Clones share one stream, so two parts of a process never draw the same number. It is a SplitMix64 generator: good
+/// enough for names, UIDs and jitter, not for keys and secrets.
 #[derive(Clone, Debug)]
 pub struct Rng(Arc<Mutex<u64>>);
 
@@ -16,7 +16,7 @@ impl Rng {
     }
 
     /// Starts a stream from the operating system's randomness.
-    #[expect(clippy::disallowed_methods, reason = "the one place where a process that is no simulation gets its seed")]
+    #[expect(clippy::disallowed_methods, reason = "the only source of seeds outside of simulations")]
     pub fn from_os() -> Self {
         use std::hash::{BuildHasher, Hasher};
         Self::from_seed(std::collections::hash_map::RandomState::new().build_hasher().finish())

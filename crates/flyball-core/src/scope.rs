@@ -1,7 +1,7 @@
-//! Scopes of the kinds that come with clusters, for those who name kinds without asking an API server.
+//! Scopes of the kinds that clusters commonly serve, for callers without API discovery.
 
-/// Kinds whose objects live in no namespace, with their groups; see `kubectl api-resources --namespaced=false`. Of
-/// custom resources, their definitions say it; those here are the Gateway API's, which many clusters have.
+/// Cluster-scoped kinds, with their groups; see `kubectl api-resources --namespaced=false`. The scope of custom
+/// resources is in their definitions; the Gateway API is listed here since many clusters serve it.
 pub const CLUSTER_SCOPED: [(&str, &str); 32] = [
     ("", "ComponentStatus"),
     ("", "Namespace"),

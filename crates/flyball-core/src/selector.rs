@@ -11,7 +11,7 @@ pub use demand::{Demand, Demands};
 pub use field::{FieldSelector, FieldTerm};
 pub use label::{LabelSelector, Operator, Requirement};
 
-/// Why a text is no selector.
+/// An error of parsing a selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(pub String);

@@ -1,4 +1,4 @@
-//! The answer that is no object: why a request was refused, or that it succeeded.
+//! The response that is not an object: the reason of a rejection, or success.
 //!
 //! Follows `metav1.Status` and the constructors of `k8s.io/apimachinery/pkg/api/errors`; see
 //! <https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/>.
@@ -8,7 +8,7 @@ use crate::{GroupResource, GroupVersionKind};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Why a request failed, in a word that programs may switch on.
+/// The machine-readable reason of a failed request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "Kubernetes' own names")]
 pub enum Reason {
@@ -29,22 +29,22 @@ pub enum Reason {
     TooManyRequests,
     Unauthorized,
     UnsupportedMediaType,
-    /// Any reason that this list does not know.
+    /// Any other reason.
     #[serde(untagged)]
     Other(Box<str>),
 }
 
-/// A refusal, with what a person and what a program need to act on it.
+/// A rejection, with a message for people and a reason for programs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// HTTP code.
     #[serde(default)]
     pub code: u16,
-    /// Why, in a word; some errors have none.
+    /// Machine-readable reason; some errors have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// Why, in a sentence.
+    /// Message for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// The object and the causes.
@@ -68,10 +68,10 @@ pub struct Details {
     /// UID of the object.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// Each single thing that was wrong.
+    /// The individual errors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
-    /// After how many seconds a client may try again.
+    /// Number of seconds after which a client may retry.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub retry_after_seconds: u32,
 }
@@ -80,13 +80,13 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// One of several things that were wrong.
+/// One of several errors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cause {
-    /// Kind of mistake, such as `FieldValueRequired`.
+    /// Type of error, such as `FieldValueRequired`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// The mistake in a sentence.
+    /// Message for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// Path of the field.
@@ -100,13 +100,13 @@ impl From<&FieldError> for Cause {
     }
 }
 
-/// The most mistakes that one refusal tells.
+/// Maximum number of causes of one rejection.
 pub const MAX_CAUSES: usize = 100;
 
-/// Once the mistakes that a refusal tells come to this many bytes, it tells no more.
+/// Maximum total size of the causes of one rejection, in bytes.
 const MAX_CAUSE_BYTES: usize = 256 << 10;
 
-/// Divides causes into those that one refusal lists and the rest; `size` returns the bytes of one.
+/// Splits causes into those that one rejection lists and the rest; `size` returns the size of one in bytes.
 pub fn first_causes<T>(causes: &[T], size: impl Fn(&T) -> usize) -> (&[T], &[T]) {
     let mut bytes = 0;
     let fits = causes.iter().take(MAX_CAUSES).take_while(|cause| {
@@ -129,7 +129,7 @@ impl Status {
         self
     }
 
-    /// Adds the object that the refusal is about, named by its resource.
+    /// Adds the rejected object, named by its resource.
     pub fn about(self, resource: &GroupResource, name: &str) -> Self {
         self.with_details(Details {
             name: name.into(),
@@ -144,7 +144,7 @@ impl Status {
         Self::new(404, Reason::NotFound, format!("{resource} \"{name}\" not found")).about(resource, name)
     }
 
-    /// 404: no such resource, or no such version, in a group that is known.
+    /// 404: no such resource, or no such version, in a group that is served.
     pub fn unknown_resource() -> Self {
         Self::new(404, Reason::NotFound, "the server could not find the requested resource")
             .with_details(Details::default())
@@ -155,7 +155,7 @@ impl Status {
         Self::new(409, Reason::AlreadyExists, format!("{resource} \"{name}\" already exists")).about(resource, name)
     }
 
-    /// 409: the object is not what the caller took it for.
+    /// 409: the request conflicts with the state of the object.
     pub fn conflict(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
         Self::new(409, Reason::Conflict, format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}"))
             .about(resource, name)
@@ -170,7 +170,7 @@ impl Status {
         )
     }
 
-    /// 403: refused by a rule, not by what the object holds.
+    /// 403: rejected by a rule, independently of the object's content.
     pub fn forbidden(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
         let message = match (resource.resource.is_empty(), name.is_empty()) {
             (true, _) => format!("forbidden: {why}"),
@@ -180,13 +180,13 @@ impl Status {
         Self::new(403, Reason::Forbidden, message).about(resource, name)
     }
 
-    /// 400: the request makes no sense as it stands.
+    /// 400: the request is malformed.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, Reason::BadRequest, message)
     }
 
-    /// 422: the object breaks rules. All mistakes are told, up to [`MAX_CAUSES`] and as long as their texts stay within
-    /// reason: each may show a value as large as the object. How many more there are is said at the end.
+    /// 422: the object is invalid. All errors are listed, up to [`MAX_CAUSES`] and a limit on their total size, since
+    /// each may show a value as large as the object. The message ends with the number of omitted errors.
     pub fn invalid(kind: &GroupVersionKind, name: &str, errors: &[FieldError]) -> Self {
         let qualified =
             if kind.group.is_empty() { kind.kind.to_string() } else { format!("{}.{}", kind.kind, kind.group) };
@@ -204,13 +204,13 @@ impl Status {
         })
     }
 
-    /// 405: the resource does not know this verb.
+    /// 405: the resource does not support this verb.
     pub fn method_not_allowed() -> Self {
         Self::new(405, Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
             .with_details(Details::default())
     }
 
-    /// 500: our own mistake, or that of a webhook.
+    /// 500: an internal error, or one of a webhook.
     pub fn internal(why: impl fmt::Display) -> Self {
         let message = format!("Internal error occurred: {why}");
         let cause = Cause { message: why.to_string(), ..Cause::default() };
@@ -218,7 +218,7 @@ impl Status {
             .with_details(Details { causes: vec![cause], ..Details::default() })
     }
 
-    /// 410: the version asked for is no longer kept.
+    /// 410: the requested version is no longer available.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, Reason::Expired, message)
     }
@@ -228,12 +228,12 @@ impl Status {
         Self::new(401, Reason::Unauthorized, "Unauthorized")
     }
 
-    /// 413: more than the server takes.
+    /// 413: the request exceeds a limit of the server.
     pub fn too_large(message: impl Into<String>) -> Self {
         Self::new(413, Reason::RequestEntityTooLarge, message)
     }
 
-    /// 429: come back after `seconds`.
+    /// 429: the client may retry after `seconds`.
     pub fn too_many_requests(message: impl Into<String>, seconds: u32) -> Self {
         Self::new(429, Reason::TooManyRequests, message)
             .with_details(Details { retry_after_seconds: seconds, ..Details::default() })
@@ -286,7 +286,7 @@ mod tests {
         let (causes, message) = told("x", 30_000);
         assert_eq!(causes, MAX_CAUSES);
         assert!(message.ends_with("], and 29900 more errors"), "{message}");
-        // A value is shown up to 32 KiB, so that a budget of 256 KiB has room for eight.
+        // A value is shown up to 32 KiB, so that eight fit into the limit of 256 KiB.
         assert_eq!(told(&"x".repeat(100 << 10), 50).0, 8);
         assert_eq!(told(&"x".repeat(3 << 20), 50).0, 8);
     }

@@ -1,4 +1,4 @@
-//! Time that a simulation can hold still, and how Kubernetes writes it.
+//! A clock that simulations control, and Kubernetes' formats of time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ pub use jiff::{SignedDuration, Timestamp};
 
 /// A source of wall-clock time.
 ///
-/// Every part takes its time from a `Clock` that it was given, so that a simulation can put its own in place.
+/// All components take the time from an injected `Clock`, so that a simulation can replace it.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
     /// Reads the machine's clock.
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that reads the wall clock")]
     pub fn system() -> Self {
         Self(Arc::new(Timestamp::now))
     }
@@ -58,7 +58,7 @@ pub fn rfc3339_micro(time: Timestamp) -> String {
     format!("{time:.6}")
 }
 
-/// Returns true if a name is one of the time zones that there are.
+/// Returns true if a time zone of this name exists.
 pub fn is_time_zone(name: &str) -> bool {
     jiff::tz::db().get(name).is_ok()
 }
@@ -119,10 +119,10 @@ pub fn human_duration(age: SignedDuration) -> String {
     }
 }
 
-/// Why a text is no duration; the messages are those of Go.
+/// An error of parsing a duration, with Go's messages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// It has another form, or does not fit into 64 bits.
+    /// It is malformed, or does not fit into 64 bits.
     #[error("time: invalid duration {}", go_quote(.text))]
     Invalid {
         /// The text.
@@ -134,7 +134,7 @@ pub enum DurationError {
         /// The text.
         text: String,
     },
-    /// A unit is not known.
+    /// A unit is unknown.
     #[error("time: unknown unit {} in duration {}", go_quote(.unit), go_quote(.text))]
     UnknownUnit {
         /// The unit.
@@ -163,7 +163,7 @@ fn go_quote(text: &str) -> String {
 ///
 /// # Errors
 ///
-/// Fails if Go would not read it.
+/// Fails if Go rejects it.
 pub fn parse_duration(text: &str) -> Result<i64, DurationError> {
     let invalid = || DurationError::Invalid { text: text.to_owned() };
     let (is_negative, mut rest) = match text.strip_prefix('-') {
@@ -212,7 +212,7 @@ fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// Reads the digits after a point into a numerator and a denominator; digits that do not fit any more are dropped.
+/// Reads the digits after a point into a numerator and a denominator; digits that do not fit are dropped.
 fn fraction_of(digits: &str) -> (u64, f64) {
     let (mut numerator, mut denominator) = (0, 1.0);
     for digit in digits.bytes() {

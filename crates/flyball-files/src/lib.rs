@@ -1,7 +1,7 @@
-//! Atomic replacement of files: a reader finds the old content or the new, also after a crash if that is asked for.
+//! Atomic replacement of files: a reader finds the old content or the new, optionally also after a crash.
 //!
-//! The new content is written to a file beside the old one, which then takes its name. This crate knows nothing of what
-//! the files hold, and never follows a link at the temporary name.
+//! The new content is written to a file beside the old one, which then takes its name. This crate does not depend on
+//! the content of the files, and never follows a link at the temporary name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -48,7 +48,7 @@ impl Replace {
     ///
     /// # Errors
     ///
-    /// Fails if no file can be made beside this one.
+    /// Fails if no file can be created beside this one.
     pub fn stage(self, path: &Path) -> io::Result<Staged> {
         let mut name = path.as_os_str().to_owned();
         name.push(".new");
@@ -69,7 +69,7 @@ impl Replace {
     }
 }
 
-/// New content of a file. Dropped without a commit, it leaves the file as it is.
+/// New content of a file. If dropped without a commit, the file remains unchanged.
 #[derive(Debug)]
 pub struct Staged {
     path: PathBuf,
@@ -127,11 +127,11 @@ pub fn sync_parent(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a file that only its owner can read and write, in place of one that is left from before.
+/// Creates a file that only its owner can read and write, and replaces an existing one.
 ///
 /// # Errors
 ///
-/// Fails if there is something that cannot be removed, or the file cannot be created.
+/// Fails if an existing file cannot be removed, or the new one cannot be created.
 pub fn create_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -139,7 +139,7 @@ pub fn create_private(path: &Path) -> io::Result<File> {
     create(path, &mut options)
 }
 
-/// Creates a file that is not there: a link that somebody put there is removed, and not followed.
+/// Creates a new file: an existing link is removed, and not followed.
 fn create(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),

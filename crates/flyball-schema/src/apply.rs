@@ -1,9 +1,9 @@
-//! Server-side apply: who owns which field, and what an object becomes when one of the owners speaks.
+//! Server-side apply: field ownership, and the effect of a write on an object and its owners.
 //!
-//! The algebra of <https://kubernetes.io/docs/reference/using-api/server-side-apply/>: a [`FieldSet`] names fields,
-//! [`ManagedFields`] says whose they are, [`Objects::update`] records what a plain write changed, and
-//! [`Objects::apply`] merges what an applier wants and takes away what it no longer does. All of it is pure; the
-//! caller says what time it is and how objects convert between versions.
+//! The algebra of <https://kubernetes.io/docs/reference/using-api/server-side-apply/>: a [`FieldSet`] is a set of
+//! fields, [`ManagedFields`] holds their owners, [`Objects::update`] records the changes of a plain write, and
+//! [`Objects::apply`] merges the fields that an applier sends and removes those that it no longer sends. All of it is
+//! pure; the caller passes the time and the conversion between versions.
 
 mod compare;
 mod managed;

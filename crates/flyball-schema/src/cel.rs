@@ -1,8 +1,8 @@
 //! CEL, the Common Expression Language, as Kubernetes uses it: compiling, checking, metering and running expressions.
 //!
 //! The interpreter and most of Kubernetes' libraries come from `kube-cel`. This module adds the checker, the cost
-//! budget and the bounds on memory and stack. It knows no schema of an object: see [`crate::rules`] for the rules of
-//! custom resources.
+//! budget and the bounds on memory and stack. It does not depend on the schemas of objects: see [`crate::rules`] for
+//! the rules of custom resources.
 
 mod admission;
 mod authorizer;
@@ -47,7 +47,7 @@ use kube_cel::KubeCelExt;
 use kube_cel::cel::Context;
 use std::sync::LazyLock;
 
-/// The functions that rules may call: the same for all.
+/// The functions of all rules.
 pub(crate) static BASE: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut context = Context::default().with_all();
     types::add(&mut context);

@@ -1,8 +1,8 @@
-//! Reading objects of built-in kinds as Go would: what a struct has no field for is dropped, quantities and times are
-//! put in canonical form, and what is zero is left out unless the field is always written.
+//! Decodes objects of built-in kinds as Go does: unknown fields are dropped, quantities and times are converted to
+//! canonical form, and zero values are omitted unless the field is always written.
 //!
-//! Takes JSON that a client sent or that a patch made, gives the one form in which such an object is stored and
-//! answered. The texts of errors are those of Go's `encoding/json`, since the real server passes them on.
+//! The input is JSON of a client or the result of a patch, the output the canonical form in which objects are stored
+//! and returned. The error messages are those of Go's `encoding/json`, since the real server passes them on.
 
 mod convert;
 
@@ -14,29 +14,28 @@ use flyball_core::field::go_json;
 use flyball_core::{Quantity, time};
 use serde_json::{Map, Number, Value};
 
-/// Why a value cannot be read.
+/// An error of decoding a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(pub String);
 
-/// The most remarks that are made on one document (unknown fields, keys that stand twice), as the real server has it.
+/// Maximum number of remarks on one document (unknown fields, duplicate keys), as in the real server.
 pub const MAX_REMARKS: usize = 100;
 
-/// The most bytes of all remarks on one document, roughly: paths may be as long as the document.
+/// Approximate maximum size of all remarks on one document in bytes: paths may be as long as the document.
 const MAX_REMARK_BYTES: usize = 64 << 10;
 
-/// Returns true if one more remark is to be made on a document.
+/// Returns true if the limits allow one more remark on a document.
 pub fn has_room(remarks: &[String]) -> bool {
     remarks.len() < MAX_REMARKS && remarks.iter().map(String::len).sum::<usize>() < MAX_REMARK_BYTES
 }
 
-/// Reads a value of a built-in type; adds the paths of fields that it does not have to `unknown`, as long as there is
-/// room.
+/// Decodes a value of a built-in type; adds the paths of unknown fields to `unknown`, up to a limit.
 pub fn decode(node: Node<'_>, value: Value, unknown: &mut Vec<String>) -> Result<Value, Error> {
     Reader { unknown, fields: Vec::new(), place: String::new() }.read(node, value)
 }
 
-/// Returns what Go writes for a field that was never set.
+/// Returns the value that Go writes for an unset field.
 pub fn zero(node: Node<'_>) -> Value {
     match &node.get().shape {
         Shape::Struct(fields) => {
@@ -57,8 +56,8 @@ pub fn zero(node: Node<'_>) -> Value {
     }
 }
 
-/// Turns lists and maps of nothing into null, and bytes of nothing in a map into an empty text: storage cannot tell one
-/// from the other.
+/// Turns empty lists and maps into null, and empty bytes in a map into an empty text: storage does not distinguish
+/// them.
 pub fn forget_empty(node: Node<'_>, value: &mut Value) {
     let of_bytes = matches!(&node.get().shape, Shape::Map(map)
         if map.values.is_some_and(|id| matches!(node.at(id).get().shape, Shape::Text(Text::Bytes))));
@@ -121,9 +120,9 @@ pub fn print(node: Node<'_>, value: &Value) -> String {
 
 struct Reader<'u> {
     unknown: &'u mut Vec<String>,
-    /// Names of the fields that lead here, as Go's errors show them: without indexes and map keys.
+    /// The path in Go's errors: names of fields, without indexes and map keys.
     fields: Vec<String>,
-    /// Path that leads here, as warnings of unknown fields show it.
+    /// The path in warnings of unknown fields.
     place: String,
 }
 
@@ -233,7 +232,7 @@ impl Reader<'_> {
 
     fn mismatch(&self, node: Node<'_>, got: &str) -> Error {
         let want = match node.get().shape {
-            // These read themselves, and say what they are made of.
+            // These types have decoders of their own, whose errors name their underlying type.
             Shape::IntOrString => "int32",
             Shape::Text(Text::Time | Text::MicroTime | Text::Duration) => "string",
             _ => node.get().go.as_deref().unwrap_or("interface {}"),
@@ -241,7 +240,7 @@ impl Reader<'_> {
         self.cannot(got, want)
     }
 
-    /// Bytes that are written one by one, as numbers.
+    /// Decodes bytes from a list of numbers.
     fn bytes(&self, items: &[Value]) -> Result<Value, Error> {
         let byte = |item: &Value| match item {
             Value::Null => Ok(0),
@@ -266,7 +265,7 @@ impl Reader<'_> {
     }
 }
 
-/// Stands in an error for the name of the innermost struct until the reader of that struct puts it in.
+/// Placeholder in an error for the name of the innermost struct, which the decoder of that struct replaces.
 const STRUCT: &str = "\u{0}";
 
 impl Error {
@@ -331,7 +330,7 @@ fn read_text(text: Text, s: String) -> Result<Value, Error> {
 /// Returns the error of Go's `time.Parse` for a layout.
 fn time_error(text: &str, layout: &str) -> Error {
     let quoted = |t: &str| flyball_core::field::go_quote(t);
-    // Go reads both from the left and names the first pair of rests that do not fit.
+    // Go reads both from the left, and quotes the rests at the first mismatch.
     let shape = b"dddd-dd-ddTdd:dd:dd";
     let fits = shape
         .iter()
@@ -374,7 +373,7 @@ fn time_error(text: &str, layout: &str) -> Error {
     ))
 }
 
-/// Returns where base64 goes wrong, if it does.
+/// Returns the position of the first base64 error, if any.
 pub(super) fn base64_error(s: &str) -> Option<usize> {
     let mut count = 0;
     let mut padding = 0;

@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-/// The deepest document that a patch or an expression may make, in nested objects and lists: the limit of JSON parsers.
+/// Maximum nesting depth of a document that a patch or an expression creates: the limit of JSON parsers.
 pub(crate) const MAX_DEPTH: usize = 127;
 
 /// The size of a value.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
-    /// Nested objects and lists; 0 for what is neither.
+    /// Depth of nested objects and lists; 0 for other values.
     pub(crate) depth: usize,
-    /// The value itself, and all within it.
+    /// Number of values, including the value itself.
     pub(crate) values: usize,
-    /// Bytes as JSON, without escapes.
+    /// Size as JSON in bytes, without escapes.
     pub(crate) bytes: usize,
 }
 

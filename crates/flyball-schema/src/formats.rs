@@ -1,10 +1,10 @@
-//! The values of `format` that the real server checks, and how strictly it does.
+//! The values of `format` that the real server validates, and their validation.
 
 use flyball_core::names;
 use flyball_core::time::{self, parse_duration};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Returns true if the real server checks a format of texts. Dashes in its name do not count to it.
+/// Returns true if the real server validates a format of texts. Dashes in its name are ignored.
 pub fn is_recognized(format: &str) -> bool {
     const DASHED: [&str; 3] = ["date-time", "k8s-short-name", "k8s-long-name"];
     let bare = |format: &str| format.replace('-', "");
@@ -12,7 +12,7 @@ pub fn is_recognized(format: &str) -> bool {
     check(&given, "").is_some() || DASHED.iter().any(|known| bare(known) == given)
 }
 
-/// Returns whether a text is of a format; `None` if the format is not known, and so not checked.
+/// Returns true if a text matches a format; `None` if the format is unknown, and so not validated.
 pub fn check(format: &str, text: &str) -> Option<bool> {
     Some(match format {
         "date-time" => time::parse_rfc3339(text).is_some(),

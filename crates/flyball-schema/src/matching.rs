@@ -11,16 +11,16 @@ use regex_automata::nfa::thompson::{NFA, State, WhichCaptures};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// The product of bytes and states that the regex crate matches in one validation: at most 0.2 s.
+/// Maximum product of bytes and states that the regex crate matches in one validation: at most 0.2 s.
 const MAX_PRODUCT: u64 = 4_000_000;
 
-/// The states that simulations visit in one validation: some 0.5 s.
+/// Maximum number of states that simulations visit in one validation: some 0.5 s.
 const MAX_VISITS: u64 = 40_000_000;
 
 /// Cost of compiling one state of a pattern, in visits.
 const COMPILE_VISITS: u64 = 20;
 
-/// The same limits for expressions, which pay for their visits: all runs of a budget share the product.
+/// Maximum product for expressions, which are charged for their visits: all runs of a budget share it.
 const MAX_PRODUCT_OF_EXPRESSIONS: u64 = 1_000_000;
 const MAX_VISITS_OF_RUN: u64 = 20_000_000;
 
@@ -28,12 +28,12 @@ const MAX_VISITS_OF_RUN: u64 = 20_000_000;
 #[derive(Clone, Debug)]
 pub struct Pattern {
     regex: Regex,
-    /// The number of its states, once it is needed.
+    /// The number of its states, computed on first use.
     states: OnceLock<u64>,
 }
 
 impl Pattern {
-    /// Returns how the pattern was spelled.
+    /// Returns the source of the pattern.
     pub fn as_str(&self) -> &str {
         self.regex.as_str()
     }
@@ -58,7 +58,7 @@ pub(crate) struct TooLong;
 pub(crate) struct Matcher {
     product: u64,
     visits: u64,
-    /// Patterns that occur in several places are analyzed once.
+    /// Cache, so that patterns in several places are analyzed once.
     known: BTreeMap<Box<str>, CachedPattern>,
 }
 
@@ -90,7 +90,7 @@ impl Matcher {
         self.known.clear();
     }
 
-    /// Returns how many visits of states are left.
+    /// Returns the number of state visits that are left.
     pub(crate) fn left(&self) -> u64 {
         self.product + self.visits
     }
@@ -123,7 +123,7 @@ impl Matcher {
     }
 }
 
-/// Returns whether an automaton finds a match in a text; `None` if that takes more visits of states than are left.
+/// Returns whether an automaton finds a match in a text; `None` if that takes more state visits than are left.
 fn simulate(automaton: &NFA, text: &[u8], visits: &mut u64) -> Option<bool> {
     *visits = visits.checked_sub(automaton.states().len() as u64 / 8)?;
     // The position at which each state was visited last.

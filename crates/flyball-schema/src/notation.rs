@@ -11,7 +11,7 @@
 //! struct Container
 //!   name! string                     written even when it is empty
 //!   started? Time                    a value of its own that is left out when it is zero
-//!   tty bool                         written when it is neither zero nor empty
+//!   tty bool                         written unless it is zero or empty
 //!   priority *int32                  written when it is given
 //!   ports []ContainerPort map(containerPort,protocol) merge(containerPort)
 //!   ...VolumeSource @2               the fields of another struct
@@ -20,13 +20,12 @@
 //! open JSONSchemaPropsOrBool JSONSchemaProps @2 bool @1    any JSON; an object is read as the first type
 //! ```
 //!
-//! Flags of a field: `map(keys)`, `set`, `atomic` and `granular` say how server-side apply merges it, `merge(key)` and
-//! `retain` how strategic merge patch does, `=value` gives its default as JSON, `@1` its number in protobuf. The types
-//! `Quantity`, `IntOrString`, `Time`, `MicroTime`, `Duration`, `bytes`, `UID` and `Any` are built in, as are Go's
-//! scalars.
+//! Flags of a field: `map(keys)`, `set`, `atomic` and `granular` are its merge strategy in server-side apply,
+//! `merge(key)` and `retain` that of strategic merge patch, `=value` is its default as JSON, `@1` its number in
+//! protobuf. The types `Quantity`, `IntOrString`, `Time`, `MicroTime`, `Duration`, `bytes`, `UID` and `Any` are built
+//! in, as are Go's scalars.
 //!
-//! The files are part of the program: a mistake in one is a broken invariant and panics, which a test that reads all
-//! of them rules out.
+//! The files are part of the program: an error in one is a broken invariant and panics. A test parses all of them.
 
 use crate::schema::{
     Field, Id, List, ListKind, Map, Node, Open, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text,
@@ -54,7 +53,7 @@ impl Library {
         Self { schemas: Arc::new(reader.schemas), names: reader.names }
     }
 
-    /// Looks up a type of a package such as `apps/v1`.
+    /// Returns a type of a package such as `apps/v1`.
     pub fn get(&self, package: &str, name: &str) -> Option<Root> {
         let id = self.names.get(&format!("{package}.{name}"))?;
         Some(Root::new(self.schemas.clone(), *id))
@@ -74,7 +73,7 @@ pub fn object_meta(schemas: &mut Schemas) -> Id {
     reader.names["meta/v1.ObjectMeta"]
 }
 
-/// Fields of an embedded struct: so many places lie between two fields.
+/// Gap between the places of two fields, for the fields of embedded structs.
 const PLACES: u32 = 1 << 10;
 
 /// One declaration and the lines of its fields.
@@ -99,11 +98,11 @@ struct Reader {
     scalars: BTreeMap<&'static str, Id>,
     /// Named types that are structs, known before their fields.
     structs: BTreeSet<Id>,
-    /// Schemas that differ in something from another one, which may not have been read yet.
+    /// Schemas that are derived from another one, which may not have been read yet.
     derived: Vec<(Id, Id, Difference)>,
 }
 
-/// In what a field's schema differs from that of its type.
+/// The difference between the schema of a field and that of its type.
 enum Difference {
     Default(Value),
     /// The flag and its arguments.
@@ -136,7 +135,7 @@ impl Reader {
         }
     }
 
-    /// Returns a schema that will differ in something from another.
+    /// Returns a new schema that will be derived from another.
     fn derive(&mut self, from: Id, difference: Difference) -> Id {
         let id = self.schemas.add(Schema::default());
         self.derived.push((id, from, difference));

@@ -1,4 +1,4 @@
-//! The three patches that carry no owner: JSON patch, merge patch and strategic merge patch.
+//! The three patch types without field ownership: JSON patch, merge patch and strategic merge patch.
 //!
 //! See <https://kubernetes.io/docs/reference/using-api/api-concepts/#patch-and-apply>.
 
@@ -9,7 +9,7 @@ mod strategic;
 pub use merge::merge;
 pub use strategic::{StrategicError, strategic};
 
-/// Why a patch cannot be applied, in the words of the real server.
+/// An error of applying a patch, with the message of the real server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(pub String);

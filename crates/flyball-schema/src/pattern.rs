@@ -2,9 +2,8 @@
 //!
 //! Patterns have the syntax of Go's `regexp`, as in kube-apiserver: `\d` is an ASCII digit, for example.
 //!
-//! Few characters can name an automaton of millions of states, and time and memory grow with its states. So they are
-//! counted in the syntax tree, in time that grows with the text. What has been compiled is shared by all who use the
-//! same text.
+//! A short text can describe an automaton of millions of states, and time and memory grow with its states. So states
+//! are counted in the syntax tree, in time linear in the text. Compiled patterns are cached by their text.
 
 use flyball_core::regexp;
 use parking_lot::Mutex;
@@ -12,18 +11,18 @@ use regex::{Regex, RegexBuilder};
 use regex_syntax::hir::{Class, Hir, HirKind};
 use std::collections::BTreeMap;
 
-/// The most states of one pattern.
+/// Maximum number of states of one pattern.
 pub const MAX_STATES: u64 = 60_000;
-/// The most states of the different patterns of one definition.
+/// Maximum total number of states of the different patterns of one definition.
 pub const MAX_STATES_TOGETHER: u64 = 200_000;
 
-/// Bytes that a pattern may take when it is compiled: more than as many states as it may have.
+/// Maximum size of a compiled pattern in bytes: enough for `MAX_STATES`.
 const MAX_BYTES: usize = 8 << 20;
-/// The most states, and patterns, that are kept to be shared.
+/// Maximum number of cached states, and of cached patterns.
 const MAX_SHARED_STATES: u64 = 500_000;
 const MAX_SHARED: usize = 5000;
 
-/// Why a text cannot be used as a pattern.
+/// An error of compiling a pattern.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It is malformed.
@@ -37,7 +36,7 @@ pub enum Error {
     },
 }
 
-/// The patterns that were compiled last.
+/// The most recently compiled patterns.
 #[derive(Default)]
 struct Shared {
     patterns: BTreeMap<Box<str>, Regex>,
@@ -74,7 +73,7 @@ pub(crate) fn states_of(of: &Hir) -> u64 {
         HirKind::Empty | HirKind::Look(_) => 1,
         HirKind::Literal(literal) => literal.0.len() as u64,
         HirKind::Class(Class::Bytes(_)) => 1,
-        // Sequences of bytes share their ends: many ranges have fewer states than ranges, few have some more.
+        // Byte sequences share suffixes: many ranges have fewer states than ranges, few ranges have some more.
         HirKind::Class(Class::Unicode(class)) => class.ranges().len() as u64 + if class.is_ascii() { 0 } else { 8 },
         HirKind::Repetition(repeated) => {
             let most = repeated.max.unwrap_or_else(|| repeated.min.saturating_add(1));
@@ -86,7 +85,7 @@ pub(crate) fn states_of(of: &Hir) -> u64 {
     }
 }
 
-/// Compiles a pattern, unless it was compiled of late.
+/// Returns a compiled pattern, from the cache if it was compiled recently.
 ///
 /// # Errors
 ///
@@ -115,7 +114,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "what is measured is time")]
+    #[expect(clippy::disallowed_methods, reason = "the test measures time")]
     fn few_characters_that_name_many_states_are_refused_at_once() {
         let began = Instant::now();
         for n in 0..2000 {

@@ -1,8 +1,8 @@
-//! Reading protobuf, in which Go clients send built-in kinds, into the JSON that they would have sent instead.
+//! Converts protobuf, the encoding of built-in kinds in Go clients, into the equivalent JSON.
 //!
-//! The numbers of fields come from the schema ([`crate::notation`]), as does what a few types have on the wire: times,
-//! quantities and the like are messages there and texts in JSON. Nothing is dropped or defaulted here: that is left to
-//! [`crate::decode`], which what comes out is meant for. See <https://protobuf.dev/programming-guides/encoding/>.
+//! The numbers of fields come from the schema ([`crate::notation`]), as does the wire format of a few types: times,
+//! quantities and the like are messages on the wire and texts in JSON. Pruning and defaulting are the task of
+//! [`crate::decode`], which takes the output. See <https://protobuf.dev/programming-guides/encoding/>.
 
 use crate::schema::{Node, Shape, Struct, Text};
 use base64::Engine;
@@ -13,12 +13,12 @@ use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
 use std::cell::Cell;
 
-/// Nesting depth of messages: that of JSON.
+/// Maximum nesting depth of messages: that of JSON.
 const DEPTH: usize = 127;
 
-/// Why bytes are no protobuf, or not of the type wanted, in Go's words.
+/// An error of decoding protobuf, with Go's messages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says it")]
+#[expect(missing_docs, reason = "the messages are self-explanatory")]
 pub enum Error {
     #[error("unexpected EOF")]
     Short,
@@ -40,7 +40,7 @@ pub enum Error {
     Value(String),
 }
 
-/// The state of reading: its depth, and the memory that is left.
+/// The state of decoding: the nesting depth, and the memory that is left.
 #[derive(Clone, Copy)]
 struct At<'b> {
     depth: usize,
@@ -52,16 +52,16 @@ impl At<'_> {
         Self { depth: self.depth + 1, ..self }
     }
 
-    /// Counts memory that is about to be taken.
+    /// Counts memory before it is allocated.
     fn weigh(self, bytes: usize) -> Result<(), Error> {
         self.left.set(self.left.get().checked_sub(bytes).ok_or(Error::TooLarge)?);
         Ok(())
     }
 }
 
-/// Reads a message as a value of a built-in type, which takes no more than about so many bytes of memory.
+/// Decodes a message of a built-in type into a value of at most about `max_memory` bytes of memory.
 ///
-/// Messages without any field count as maps that will be filled with defaults: two bytes each on the wire.
+/// Messages without fields count as maps that defaulting will fill: they take only two bytes on the wire.
 pub fn read(node: Node<'_>, bytes: &[u8], max_memory: usize) -> Result<Value, Error> {
     message(node, bytes, At { depth: 0, left: &Cell::new(max_memory) })
 }
@@ -80,23 +80,23 @@ pub fn fields(mut bytes: &[u8]) -> impl Iterator<Item = Result<(u32, Wire<'_>), 
     })
 }
 
-/// The value of a field as it stands on the wire.
+/// The value of a field on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire<'b> {
     /// A number.
     Varint(u64),
     /// Eight bytes.
     Fixed64(u64),
-    /// Bytes of some length: a text, a message, packed numbers.
+    /// Length-delimited bytes: a text, a message, packed numbers.
     Bytes(&'b [u8]),
     /// Four bytes.
     Fixed32(u32),
-    /// An old form that nobody sends; its content is skipped.
+    /// A group, which is obsolete; its content is skipped.
     Group,
 }
 
 impl<'b> Wire<'b> {
-    /// The bytes, if that is what the field has.
+    /// Returns the bytes, if the field is length-delimited.
     pub fn bytes(self, field: &str) -> Result<&'b [u8], Error> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
@@ -208,7 +208,7 @@ fn message(node: Node<'_>, bytes: &[u8], at: At<'_>) -> Result<Value, Error> {
                         push(inner, wire, "Items", at, &mut items)?;
                         *out = items.into();
                     }
-                    // An object wins over what says that there could be one.
+                    // An object takes precedence over the boolean that allows it.
                     (Value::Object(_) | Value::Array(_), None) => {}
                     (out, None) => *out = value(inner, wire, "Schema", at)?,
                 }
@@ -245,7 +245,7 @@ fn message(node: Node<'_>, bytes: &[u8], at: At<'_>) -> Result<Value, Error> {
                 serde_json::from_slice(raw).map_err(|error| Error::Value(error.to_string()))
             }
         },
-        // Protobuf has no map of lists: each stands in a message of its own.
+        // Protobuf has no map of lists: each list is in a message of its own.
         Shape::List(_) => {
             let mut items = Vec::new();
             for field in fields(bytes) {
@@ -256,7 +256,7 @@ fn message(node: Node<'_>, bytes: &[u8], at: At<'_>) -> Result<Value, Error> {
             }
             Ok(items.into())
         }
-        _ => Err(Error::Value("a message stands where a plain value is wanted".into())),
+        _ => Err(Error::Value("a message in place of a plain value".into())),
     }
 }
 
@@ -330,7 +330,7 @@ fn read_struct(
     Ok(())
 }
 
-/// Adds what a field of a list brings: an item, or many packed numbers.
+/// Adds the content of a list field: an item, or several packed numbers.
 fn push(list: Node<'_>, wire: Wire<'_>, name: &str, at: At<'_>, items: &mut Vec<Value>) -> Result<(), Error> {
     let Some(item) = list.items() else { return Ok(()) };
     match (&item.get().shape, wire) {

@@ -1,4 +1,4 @@
-//! Pruning custom resources to what their schema knows, and filling in its defaults.
+//! Prunes custom resources to the fields of their schema, and applies its defaults.
 //!
 //! See <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#field-pruning>
 //! and the section on defaulting there.
@@ -9,7 +9,7 @@ use flyball_core::field::FieldError;
 use flyball_core::memory;
 use serde_json::{Map, Value};
 
-/// Fields that every object has besides those of its schema.
+/// Fields of every object besides those of its schema.
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Removes fields that the schema does not specify, and decodes the metadata.
@@ -43,7 +43,7 @@ struct Pruner {
 }
 
 impl Pruner {
-    /// Prunes a value; `keep` says that the list around it keeps what its schema does not know.
+    /// Prunes a value; `keep` is set if the list around it preserves unknown fields.
     fn value(&mut self, node: Option<Node<'_>>, value: &mut Value, keep: bool) {
         match value {
             Value::Object(fields) => self.fields(node, fields, false, keep),
@@ -74,7 +74,7 @@ impl Pruner {
             }
             let inner = node.and_then(|node| node.field(name));
             if inner.is_none() && keep_all {
-                // What an open map holds has no schema to be kept by: maps inside it lose all their fields.
+                // The values of an open map have no schema: maps inside it lose all their fields.
                 if node.is_some_and(open_map) {
                     self.step(name);
                     self.value(None, value, false);
@@ -101,7 +101,7 @@ impl Pruner {
     }
 }
 
-/// Returns true if a schema says `additionalProperties: true`.
+/// Returns true if a schema sets `additionalProperties: true`.
 fn open_map(node: Node<'_>) -> bool {
     matches!(node.get().shape, Shape::Map(MapShape { values: None, .. }))
 }
@@ -126,7 +126,7 @@ fn drop_nulls_in(node: Option<Node<'_>>, value: &mut Value) {
     }
 }
 
-/// Reads the metadata of objects that stand inside another.
+/// Decodes the metadata of embedded objects.
 fn read_embedded(
     node: Node<'_>,
     fields: &mut Map<String, Value>,
@@ -194,25 +194,25 @@ fn check_embedded(
     Ok(())
 }
 
-/// The most memory that defaults take in one object, about: as much as any object may take as a whole.
+/// Approximate maximum memory of the defaults in one object: the limit of a whole object.
 pub const MAX_DEFAULT_MEMORY: usize = 32 << 20;
 
 /// Some defaults were left out, as they would take more than [`MAX_DEFAULT_MEMORY`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// Fills in the defaults of what is absent, or null where null is not allowed.
+/// Applies the defaults of fields that are absent, or null where null is not allowed.
 ///
-/// Ends once the defaults take [`MAX_DEFAULT_MEMORY`]. Whoever is to store the object refuses it then.
+/// Fails once the defaults exceed [`MAX_DEFAULT_MEMORY`]; the caller must reject the object then.
 pub fn default(node: Node<'_>, value: &mut Value) -> Result<(), TooLarge> {
     let mut room = Some(MAX_DEFAULT_MEMORY);
     fill(node, value, &mut room);
     room.map(drop).ok_or(TooLarge)
 }
 
-/// Copies a default as long as there is room: `None` says that there was too little once.
+/// Copies a default if it fits into `room`, which is `None` once the limit was exceeded.
 fn copy(default: &Value, room: &mut Option<usize>) -> Option<Value> {
-    // Its place is in a map with others.
+    // It takes an entry in a map.
     *room = room.and_then(|room| room.checked_sub(memory::of(default) + memory::NODE / 6));
     room.map(|_| default.clone())
 }
@@ -233,7 +233,7 @@ fn fill(node: Node<'_>, value: &mut Value, room: &mut Option<usize>) {
             if let Some(named) = node.as_struct() {
                 for (name, field) in &named.fields {
                     let inner = node.at(field.schema).get();
-                    // What would not be written when it is empty is not filled in with that.
+                    // A field that is omitted when empty gets no empty default.
                     let empty =
                         |default: &Value| matches!(default.as_str(), Some("")) || *default == 0 || *default == false;
                     let silent = |default: &Value| field.presence == Presence::NotEmpty && empty(default);

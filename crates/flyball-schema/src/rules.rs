@@ -1,6 +1,6 @@
 //! Runs the CEL rules of a custom resource (`x-kubernetes-validations`) over its objects.
 //!
-//! This module decides when a rule runs, which values it sees and how its error reads; [`crate::cel`] compiles and
+//! This module defines when a rule runs, the values of its variables and its error message; [`crate::cel`] compiles and
 //! evaluates it. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules>.
 
@@ -34,9 +34,9 @@ enum Violation {
     Broken(FieldError),
 }
 
-/// Runs the rules of a schema over a value and all that it holds.
+/// Runs the rules of a schema on a value and its descendants.
 ///
-/// `unchanged` is set if a write leaves all of the object as it was, apart from metadata, which rules do not see.
+/// `unchanged` is set if a write changes nothing except metadata, which is not visible to rules.
 pub fn validate(node: Node<'_>, value: &Value, old: Option<&Value>, unchanged: bool, path: &Path<'_>) -> Findings {
     let mut walk = Walk { budget: Budget::of_rules(), findings: Findings::default() };
     walk.visit(node, value, Before { old, unchanged, parent_unchanged: unchanged }, path);
@@ -47,14 +47,14 @@ pub fn validate(node: Node<'_>, value: &Value, old: Option<&Value>, unchanged: b
 #[derive(Clone, Copy)]
 struct Before<'v> {
     old: Option<&'v Value>,
-    /// The write leaves the value as it was, or something that holds it.
+    /// The write does not change the value, or one of its ancestors.
     unchanged: bool,
-    /// The same of what holds the value.
+    /// Like `unchanged`, for the parent of the value.
     parent_unchanged: bool,
 }
 
 impl<'v> Before<'v> {
-    /// The same of a part of the value.
+    /// Returns the previous state of a part of the value.
     fn of_part(self, value: &Value, old: Option<&'v Value>) -> Self {
         let unchanged = self.unchanged || old == Some(value);
         Self { old, unchanged, parent_unchanged: self.unchanged }
@@ -87,7 +87,7 @@ impl Walk {
             }
         }
         for id in &demands.all_of {
-            // What an allOf says is tolerated only if what holds the value is unchanged.
+            // Violations of an allOf are tolerated only if the parent of the value is unchanged.
             self.visit(node.at(*id), value, Before { unchanged: before.parent_unchanged, ..before }, path);
         }
         match (value, &node.get().shape) {
@@ -188,7 +188,7 @@ fn failure(rule: &Rule, value: &Value, path: &Path<'_>, context: &Context<'_>, b
     }
 }
 
-/// The type of a value, as errors of rules show it in its place.
+/// The type of a value, which errors of rules show in place of the value.
 fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Object(_) => "object",

@@ -1,8 +1,8 @@
 //! Schemas of fields, in one form for built-in kinds and for custom resources.
 //!
-//! A [`Schema`] says of one place in an object what JSON may stand there and how it merges. Schemas refer to one
-//! another by number within the [`Schemas`] that holds them, so that types may be recursive and shared; [`Node`] is the
-//! cursor that the rest of this crate descends with.
+//! A [`Schema`] describes the JSON values that are valid at one place in an object, and their merge strategy. Schemas
+//! refer to one another by number within the [`Schemas`] that holds them, so that types may be recursive and shared;
+//! [`Node`] is the cursor with which the rest of this crate descends.
 //!
 //! Built-in kinds come from the notation of [`crate::notation`], custom resources from their CRD (see
 //! [`crate::openapi`]).
@@ -30,7 +30,7 @@ pub struct Node<'a> {
     id: Id,
 }
 
-/// A schema that owns all it refers to: that of one kind.
+/// The schema of one kind, which owns all schemas that it refers to.
 #[derive(Clone, Debug)]
 pub struct Root {
     all: Arc<Schemas>,
@@ -66,13 +66,13 @@ pub enum Shape {
     Open(Open),
     /// True or false.
     Boolean,
-    /// A whole number that fits into so many bits.
+    /// An integer with this number of bits.
     Integer(u8),
     /// Any number.
     Number,
     /// A text.
     Text(Text),
-    /// A whole number or a text, such as a port or a percentage.
+    /// An integer or a text, such as a port or a percentage.
     IntOrString,
     /// A list.
     List(List),
@@ -84,7 +84,7 @@ pub enum Shape {
 
 /// The meaning of a text that Go decodes into something else than a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each name says it")]
+#[expect(missing_docs, reason = "the names are self-explanatory")]
 pub enum Text {
     Plain,
     Quantity,
@@ -143,7 +143,7 @@ pub struct Struct {
     pub fields: BTreeMap<Box<str>, Field>,
     /// The value is replaced as a whole.
     pub atomic: bool,
-    /// Structs whose fields are among those above, but stand in protobuf in a field of this number.
+    /// Structs whose fields are among those above, but are in a field of this number in protobuf.
     pub embedded: Vec<(u32, Id)>,
 }
 
@@ -152,17 +152,17 @@ pub struct Struct {
 pub struct Field {
     /// Schema of its value.
     pub schema: Id,
-    /// When it is written.
+    /// The condition under which it is written.
     pub presence: Presence,
     /// Rules of strategic merge patch.
     pub patch: Patch,
     /// Its number in protobuf; 0 if it has none here.
     pub number: u32,
-    /// Its place among the fields, in which Go writes them.
+    /// Its position in the order in which Go writes the fields.
     pub place: u32,
 }
 
-/// When Go writes a field of a built-in kind.
+/// The condition under which Go writes a field of a built-in kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// When it is given, even as zero or empty: a pointer, and every field of a custom resource.
@@ -180,9 +180,9 @@ pub enum Presence {
 pub struct Patch {
     /// Lists merge instead of being replaced.
     pub merge: bool,
-    /// The patch may name the only keys to be kept.
+    /// The patch may list the only keys to keep.
     pub retain_keys: bool,
-    /// The field that tells a merged list's items apart; without one they are plain values.
+    /// The field that identifies the items of a merged list; without one they are plain values.
     pub key: Option<Box<str>>,
 }
 
@@ -270,7 +270,7 @@ impl<'a> Node<'a> {
         self.constraints.as_ref().is_some_and(|constraints| constraints.format.is_some())
     }
 
-    /// Returns true if nothing is said of what may stand here.
+    /// Returns true if all values are valid.
     pub fn is_any(self) -> bool {
         matches!(self.get().shape, Shape::Any)
     }

@@ -1,7 +1,7 @@
 //! Validating custom resources against their schema.
 //!
-//! All mistakes are told, in the words of the real server, which are those of go-openapi. A part of an object that an
-//! update leaves as it was passes even if the schema has become stricter meanwhile ("ratcheting", KEP-4008).
+//! All errors are reported, with the messages of the real server, which are those of go-openapi. Parts that an update
+//! does not change are not rejected, even if the schema has become stricter ("ratcheting", KEP-4008).
 
 use crate::formats;
 use crate::matching::{Matcher, Pattern};
@@ -13,13 +13,13 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Validates a value; `prefix` is the path of the value in its object, empty for the object itself.
 ///
-/// `old` is the value as it was before an update.
+/// `old` is the value before an update.
 pub fn validate(node: Node<'_>, value: &Value, old: Option<&Value>, prefix: &str) -> Vec<FieldError> {
     let mut told = BTreeSet::new();
     let validator = Validator { prefix, matcher: RefCell::default(), unmatched: OnceCell::new() };
     let mut errors = validator.run(node, value, old, "").errors;
     errors.extend(validator.unmatched.into_inner());
-    // Several alternatives of a schema may demand the same.
+    // Several alternatives of a schema may have the same constraint.
     errors.retain(|error| told.insert((error.mistake, error.to_string())));
     errors
 }
@@ -27,13 +27,13 @@ pub fn validate(node: Node<'_>, value: &Value, old: Option<&Value>, prefix: &str
 struct Validator<'p> {
     prefix: &'p str,
     matcher: RefCell<Matcher>,
-    /// The first text that was too long for its pattern. It is no error of one alternative, which another, or `not`,
-    /// would make good.
+    /// The first text that was too long for its pattern. It is not an error of one alternative, which another one, or
+    /// `not`, could compensate.
     unmatched: OnceCell<FieldError>,
 }
 
-/// The outcome of validating one value: the errors, and how many demands were looked at, by which the best of several
-/// failed alternatives is chosen.
+/// The outcome of validating one value: the errors, and the number of checked constraints, which selects the best of
+/// several failed alternatives.
 #[derive(Default)]
 struct Outcome {
     errors: Vec<FieldError>,
@@ -132,7 +132,7 @@ impl Validator<'_> {
         {
             return None;
         }
-        // What is neither a text nor a list is told by its format, if one is wanted.
+        // For values that are neither texts nor lists, the error names the format, if there is one.
         let (want, got) = match (&demands.format, value) {
             (Some(format), Value::Bool(_) | Value::Object(_)) => (&**format, ""),
             (Some(format), Value::Number(n)) => (&**format, if n.is_f64() { "float64" } else { "int64" }),
@@ -209,7 +209,7 @@ impl Validator<'_> {
         outcome
     }
 
-    /// The field that errors without a place of their own are told at.
+    /// Returns the field of errors that have no field of their own.
     fn root_field(&self) -> String {
         self.field("")
     }
@@ -226,7 +226,7 @@ impl Validator<'_> {
         Some(self.invalid(name, text, &format!("should match '{}'", pattern.as_str())))
     }
 
-    /// Returns true if a text matches a pattern. One that is too long for it ends all matching.
+    /// Returns true if a text matches a pattern. A text that is too long for the pattern ends all matching.
     fn is_match(&self, pattern: &Pattern, text: &str, name: &str) -> bool {
         if self.unmatched.get().is_some() {
             return true;
@@ -341,7 +341,7 @@ fn too_long(field: String, pattern: &Pattern, text: &str) -> FieldError {
     FieldError { mistake: Mistake::TooLong, field, value: None, detail }
 }
 
-/// Returns the first outcome without errors, or else the one of those that failed that looked at the most.
+/// Returns the first outcome without errors, or the failed outcome with the most checked constraints.
 fn first_valid(outcomes: impl Iterator<Item = Outcome>) -> Result<Outcome, Outcome> {
     let mut best: Option<Outcome> = None;
     for outcome in outcomes {
@@ -355,7 +355,7 @@ fn first_valid(outcomes: impl Iterator<Item = Outcome>) -> Result<Outcome, Outco
     Err(best.unwrap_or_default())
 }
 
-/// Returns true if `more` goes beyond `less`, or reaches it where the bound is exclusive.
+/// Returns true if `more` exceeds `less`, or equals it if the bound is exclusive.
 fn beyond(more: &Number, less: &Number, bound: &Bound) -> bool {
     match (more.as_i64(), less.as_i64()) {
         (Some(more), Some(less)) => more > less || bound.exclusive && more == less,
@@ -375,7 +375,7 @@ fn is_multiple(number: &Number, factor: &Number) -> bool {
     (ratio - ratio.round()).abs() < 1e-9
 }
 
-/// The items of an old list, by which those of a new one are known: in a list of type map, the values of its keys.
+/// The items of an old list, to find the predecessors of new items; in a list of type map, by the values of its keys.
 pub(crate) struct Predecessors<'s, 'v> {
     keys: &'s [Box<str>],
     items: HashMap<Vec<Option<&'v Value>>, &'v Value>,
@@ -398,7 +398,7 @@ impl<'s, 'v> Predecessors<'s, 'v> {
         Self { keys, items }
     }
 
-    /// Returns the item that another one is the successor of.
+    /// Returns the predecessor of an item.
     pub(crate) fn find(&self, item: &'v Value) -> Option<&'v Value> {
         if self.items.is_empty() { None } else { self.items.get(&identity(self.keys, item)).copied() }
     }
@@ -408,8 +408,8 @@ fn identity<'v>(keys: &[Box<str>], item: &'v Value) -> Vec<Option<&'v Value>> {
     keys.iter().map(|key| item.get(&**key)).collect()
 }
 
-/// Finds items of an object that stand twice in lists of type set or map. Those of metadata may: its types say how they
-/// merge, not what is valid.
+/// Finds duplicate items in lists of type set or map. Duplicates in metadata are valid: its list types define merging
+/// only.
 pub fn validate_lists(node: Node<'_>, value: &Value, path: &Path<'_>) -> Vec<FieldError> {
     validate_lists_of(node, value, path, true)
 }
@@ -441,7 +441,7 @@ fn validate_lists_of(node: Node<'_>, value: &Value, path: &Path<'_>, is_object: 
     errors
 }
 
-/// Returns true if a number with a point is an integer all the same.
+/// Returns true if a number with a decimal point is an integer.
 fn is_integral(value: &Value) -> bool {
     value.as_f64().is_some_and(|number| number.fract() == 0.0)
 }

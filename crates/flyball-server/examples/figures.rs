@@ -1,4 +1,4 @@
-//! Figures of storage and watches, in process: what a data directory costs, what a fork takes, what watchers take.
+//! Figures of storage and watches, in process: the costs of a data directory, of a fork and of watchers.
 //!
 //!     cargo run --release -p flyball-server --example figures [rates] [start] [fork] [watch]
 #![expect(clippy::print_stdout, reason = "it is what the program is for")]
@@ -37,7 +37,7 @@ fn map(name: &str) -> Value {
     json!({"metadata": {"name": name, "labels": {"app": "figures"}}, "data": {"a": "x".repeat(1024)}})
 }
 
-/// Makes objects from 16 tasks at once; tells how many a second.
+/// Creates objects from 16 concurrent tasks; returns the rate per second.
 async fn fill(server: &Server, count: usize) -> f64 {
     let began = Instant::now();
     let writers: Vec<_> = (0..16)
@@ -68,7 +68,7 @@ fn in_memory() -> Server {
     Server::new(Options::system().unwrap())
 }
 
-/// Returns the middle one of some times, in microseconds.
+/// Returns the median of some times, in microseconds.
 fn median(mut times: Vec<Duration>) -> f64 {
     times.sort();
     times[times.len() / 2].as_secs_f64() * 1e6
@@ -121,7 +121,7 @@ async fn fork() {
     }
 }
 
-/// Returns the seconds that this process has computed.
+/// Returns the CPU time of this process in seconds.
 fn cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();

@@ -1,6 +1,6 @@
 //! Admission: rules that depend on more than the object itself.
 //!
-//! Takes the candidate of a write and the object before it, gives the candidate or an error. First all plugins may
+//! Takes the candidate of a write and the previous object, returns the candidate or an error. First all plugins may
 //! change the candidate, then all may reject it; the registry runs both steps again after a conflict. Invariant: no
 //! lock is held while a webhook is called. See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>.
@@ -46,7 +46,7 @@ fn decided<'a>(decision: Result<(), Status>) -> Answer<'a> {
     Either::Left(ready(decision))
 }
 
-/// A rule for requests. There is no object where one is deleted. It runs for the resources that it is enabled for.
+/// A rule for requests. Deletions have no object. It runs for the resources that it is enabled for.
 trait Plugin: Send + Sync {
     /// Changes the object of a request, or rejects it.
     fn admit<'a>(
@@ -93,8 +93,8 @@ impl Enabled {
 pub(crate) struct Admission(Vec<Enabled>);
 
 impl Admission {
-    /// Enables all plugins, in the order of kube-apiserver's `AllOrderedPlugins`. The checks that are no plugins
-    /// there, but part of the storage of their kinds, stand before webhooks as well.
+    /// Enables all plugins, in the order of kube-apiserver's `AllOrderedPlugins`. Checks that kube-apiserver runs in
+    /// the storage of their kinds run before webhooks as well.
     pub(crate) fn new(
         store: &Arc<Store>,
         codec: &Arc<Codec>,
@@ -131,7 +131,7 @@ impl Admission {
             Enabled::on_all(dynamic::MutatingAdmissionWebhook::new(env.clone())),
             Enabled::on_all(dynamic::ValidatingAdmissionPolicy::new(env.clone())),
             Enabled::on_all(dynamic::ValidatingAdmissionWebhook::new(env)),
-            // The last one, as it reserves something.
+            // The last one, since it reserves quota.
             Enabled::on_all(quota::ResourceQuota::new(store.clone(), codec.clone(), clock.clone(), editor)),
         ])
     }

@@ -12,7 +12,7 @@ pub(crate) use pool::{Flow, Hold, Pool, REFUSALS};
 
 use std::time::Duration;
 
-/// Bounds of what a server takes on. Users share each of these: one alone may have half of it, and leaves half of what
+/// Resource limits of a server. Users share each of these: one alone may have half of it, and leaves half of what
 /// remains to the next.
 #[derive(Clone, Debug)]
 pub struct Bounds {
@@ -34,11 +34,10 @@ pub struct Bounds {
     /// Maximum number of bytes of bodies that are being received over connections: 32 MiB, and as many of
     /// administrators.
     pub received_bytes: usize,
-    /// Maximum number of bytes of answers that wait until their clients read them: 32 MiB, and as many of
-    /// administrators.
+    /// Maximum number of bytes of unsent responses: 32 MiB, and as many of administrators.
     pub unsent_bytes: usize,
-    /// Maximum number of bytes of memory that objects take while requests with long bodies read and change them: 64
-    /// MiB, and as many of administrators.
+    /// Maximum number of bytes of memory of objects while requests with long bodies decode and change them: 64 MiB, and
+    /// as many of administrators.
     pub read_bytes: usize,
     /// Maximum number of changes of each resource that are remembered for watches: 10,000.
     pub window_events: usize,
@@ -72,7 +71,7 @@ impl Default for Bounds {
     }
 }
 
-/// The class of a request, by which it is counted.
+/// The class of a request, which selects its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestClass {
     Read,
@@ -80,10 +79,10 @@ pub(crate) enum RequestClass {
     Exempt,
 }
 
-/// Bytes that an unfinished answer costs beside its own, roughly: the stream, the request's head, the task.
+/// Approximate overhead of an unfinished response in bytes: the stream, the request's head, the task.
 pub(crate) const UNFINISHED: usize = 8 << 10;
 
-/// Something that users share. Administrators share as much among themselves, so that no other user keeps them waiting.
+/// A shared pool of users, and one of the same size for administrators, so that other users do not block them.
 pub(crate) struct Levels {
     exempt: Pool,
     others: Pool,
@@ -99,7 +98,7 @@ impl Levels {
         if flow.is_exempt { &self.exempt } else { &self.others }
     }
 
-    /// Returns how much is held.
+    /// Returns the amount that is held.
     pub(crate) fn used(&self) -> usize {
         self.exempt.used() + self.others.used()
     }
@@ -116,7 +115,7 @@ pub(crate) struct Shared {
     pub(crate) watches: Pool,
     /// Bytes of bodies.
     received: Levels,
-    /// Bytes of answers.
+    /// Bytes of responses.
     pub(crate) unsent: Levels,
     /// Memory of decoded bodies, in bytes.
     read: Levels,
@@ -174,12 +173,12 @@ impl Shared {
         Some(room)
     }
 
-    /// Counts the requests of a class that are under way.
+    /// Returns the number of requests of a class in flight.
     pub(crate) fn count(&self, class: RequestClass) -> usize {
         self.slots(class).used()
     }
 
-    /// Counts the requests that were refused, by [`REFUSALS`].
+    /// Returns the numbers of rejected requests, by [`REFUSALS`].
     pub(crate) fn refused(&self) -> [u64; 2] {
         let Self { received, unsent, read, .. } = self;
         let levels = [received, unsent, read].into_iter().flat_map(|levels| [&levels.exempt, &levels.others]);

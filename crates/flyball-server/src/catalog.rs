@@ -1,7 +1,7 @@
 //! Catalog: the served resources by group and version.
 //!
-//! Takes built-in kinds and CRDs, gives [`Resource`]s; decodes bodies as their objects. It must not know what is
-//! stored. Invariant: a catalog is immutable; a changed CRD replaces the whole catalog.
+//! Takes built-in kinds and CRDs, returns [`Resource`]s; decodes bodies as their objects. It does not depend on stored
+//! objects. Invariant: a catalog is immutable; a changed CRD replaces the whole catalog.
 
 mod custom;
 pub(crate) mod decode;
@@ -40,7 +40,7 @@ impl CurrentCatalog {
     }
 }
 
-/// All resources that are served. Never changed: a new CRD makes a new catalog.
+/// All served resources. Immutable: a new CRD results in a new catalog.
 #[derive(Clone)]
 pub(crate) struct Catalog {
     groups: BTreeMap<Arc<str>, Group>,
@@ -66,7 +66,7 @@ pub(crate) struct Version {
 /// The entry of a catalog for a path.
 pub(crate) enum Lookup {
     Found(Arc<Resource>),
-    /// The group is known, the version or the resource is not.
+    /// The group is served, but the version or the resource is not.
     NotInGroup {
         built_in: bool,
     },
@@ -122,7 +122,7 @@ impl Catalog {
         }
     }
 
-    /// Looks up the resource of a path.
+    /// Returns the resource of a path.
     pub(crate) fn lookup(&self, group: &str, version: &str, plural: &str) -> Lookup {
         let Some(group) = self.groups.get(group) else { return Lookup::NoGroup };
         let version = group.versions.iter().find(|known| &*known.name == version);
@@ -158,7 +158,7 @@ impl Catalog {
     }
 
     /// Finds the version of a custom resource that an object was written in, by the number of its schema; the storage
-    /// version if that one is gone.
+    /// version if that one no longer exists.
     pub(crate) fn written_version(&self, resource: &Resource, schema: u64) -> Option<Arc<Resource>> {
         let versions = self.group(&resource.kind.group).into_iter().flat_map(|group| &group.versions);
         let mut resources = versions.filter_map(|version| version.resources.get(&resource.plural));

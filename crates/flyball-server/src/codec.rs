@@ -1,8 +1,8 @@
 //! Codec: conversion between stored entries and objects of served versions.
 //!
-//! Takes an [`Entry`] or an [`Object`] and the version of a resource, gives the other one in that version. It converts,
-//! by the CRD's webhook if there is one, and applies defaults that were added since the write. It must not know the
-//! request. No lock is held while a webhook converts. See
+//! Takes an [`Entry`] or an [`Object`] and the version of a resource, returns the other one in that version. It
+//! converts, by the CRD's webhook if there is one, and applies defaults that were added since the write. It does not
+//! depend on the request. No lock is held while a webhook converts. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#webhook-conversion>.
 
 use crate::catalog::{Behavior, Catalog, CurrentCatalog, Resource, decode};
@@ -42,7 +42,7 @@ fn pruned(resource: &Resource, object: Object) -> Object {
     }
 }
 
-/// Storage knows no HTTP: its decode errors are converted to a `Status` here.
+/// Storage does not depend on HTTP: its decode errors are converted to a `Status` here.
 impl From<Unreadable> for Status {
     fn from(error: Unreadable) -> Self {
         Self::internal(error)
@@ -73,7 +73,7 @@ impl Codec {
                 object
             }
             Behavior::Custom(_) => {
-                // By the schema of the version that it is stored in, with the defaults of that one alone.
+                // By the schema of its stored version, with the defaults of that version only.
                 let stored = self.catalog().written_version(resource, entry.schema);
                 let stored = stored.as_deref().unwrap_or(resource);
                 object.set_kind(&stored.kind);
@@ -168,10 +168,9 @@ impl Codec {
         }
     }
 
-    /// Returns entries as a version of their resource has them, so that no webhook is left to ask.
+    /// Returns entries in a version of their resource, so that no webhook call remains.
     ///
-    /// Those of resources that no webhook converts are returned as they are. What has been converted before is not
-    /// converted again.
+    /// Without a conversion webhook, entries are returned unchanged. Cached conversions are reused.
     pub(crate) async fn convert_all(
         &self,
         resource: &Resource,
@@ -189,7 +188,7 @@ impl Codec {
         Ok(entries)
     }
 
-    /// Returns an entry as a version of its resource has it, so that no webhook is left to ask.
+    /// Returns an entry in a version of its resource, so that no webhook call remains.
     pub(crate) async fn convert(&self, resource: &Resource, entry: Arc<Entry>) -> Result<Arc<Entry>, Status> {
         if !resource.converts() || entry.schema == resource.schema_number {
             return Ok(entry);
@@ -197,7 +196,7 @@ impl Codec {
         let written = self.catalog().written_version(resource, entry.schema);
         let Some(stored) = written.filter(|stored| stored.kind != resource.kind) else { return Ok(entry) };
         let mut object = self.decode(&stored, &entry)?;
-        // Storage gives an object its version, and that last of all.
+        // Storage sets the resource version, as the last step.
         object.metadata_mut().remove("resourceVersion");
         let object = self.as_version(&stored, resource, object).await?;
         let facts = resource.facts(&object);

@@ -1,6 +1,6 @@
 //! Custom resources: the rules, columns and conversion that a version of a CRD declares.
 //!
-//! Takes stored CRDs. It must not know which resources are served: the catalog builds resources from its values. See
+//! Takes stored CRDs. It does not depend on the served resources: the catalog builds resources from its values. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>.
 
 mod columns;
@@ -33,9 +33,9 @@ pub(crate) struct CustomKind {
     pub(crate) columns: Vec<Column>,
     /// Paths that objects can be selected by, such as `.spec.host`.
     pub(crate) selectable: Vec<String>,
-    /// The warning that comes with every answer.
+    /// The warning of every response.
     pub(crate) deprecation: Option<String>,
-    /// True if the CRD is being deleted: then nothing new is made.
+    /// True if the CRD is being deleted: then no objects can be created.
     pub(crate) terminating: bool,
     /// The schema as the CRD has it, for OpenAPI.
     pub(crate) openapi: Option<Value>,
@@ -43,7 +43,7 @@ pub(crate) struct CustomKind {
     pub(crate) conversion: Option<Conversion>,
     /// The objects that the webhook has converted from another version.
     pub(crate) converted: Converted,
-    /// True if any rule in CEL stands in the schema.
+    /// True if the schema has rules in CEL.
     pub(crate) has_rules: bool,
 }
 
@@ -156,7 +156,7 @@ impl CustomKind {
     }
 }
 
-/// Returns an object as rules see it: of its metadata the name alone.
+/// Returns the value of an object for rules, with only the name of its metadata.
 fn rule_input(object: &Object) -> Value {
     let mut seen = object.clone();
     seen.metadata_mut().retain(|field, _| matches!(field.as_str(), "name" | "generateName"));

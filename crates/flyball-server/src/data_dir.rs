@@ -14,13 +14,13 @@ use std::sync::Arc;
 /// The format that this program writes.
 const FORMAT: u32 = 1;
 
-/// Bytes that are written besides the last snapshot before there is a new one, unless there is more in that.
+/// Bytes that are written after a snapshot before the next one, unless the snapshot is larger.
 const COMPACT_AFTER: u64 = 16 << 20;
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
-    /// The operating system refuses something.
+    /// An error of the operating system.
     #[error("cannot {what} {path}")]
     Io {
         /// The operation that failed.
@@ -35,7 +35,7 @@ pub enum DataDirError {
     InUse {
         /// The directory.
         path: PathBuf,
-        /// The process, as far as it has said.
+        /// The process ID, if it is known.
         pid: Option<u32>,
     },
     /// A later release has written it.
@@ -52,7 +52,7 @@ pub enum DataDirError {
         /// The directory.
         path: PathBuf,
     },
-    /// Somebody else owns it, or a file in it.
+    /// Another user owns it, or a file in it.
     #[error("{path} belongs to user {owner}, and this process runs as user {user}")]
     NotOwned {
         /// The directory or file.
@@ -81,10 +81,10 @@ pub enum DataDirError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// The offset at which it ceases to make sense.
+        /// The offset of the first invalid byte.
         at: u64,
     },
-    /// A file is gone.
+    /// A file is missing.
     #[error("{path} is missing")]
     Missing {
         /// The file.
@@ -107,7 +107,7 @@ impl<T> During<T> for io::Result<T> {
     }
 }
 
-/// A data directory that this process holds. Clones are the same; with the last one it is free again.
+/// A data directory that this process has locked. Clones share it; the last one releases it.
 #[derive(Clone, Debug)]
 pub struct DataDir {
     held: Arc<Held>,
@@ -158,16 +158,16 @@ impl DataDir {
     ///
     /// # Errors
     ///
-    /// When it is in use, holds something else, comes from a later release, cannot be written to, or can be used by
-    /// others than the user of this process.
+    /// If it is in use, contains other files, comes from a later release, cannot be written, or is accessible to other
+    /// users.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, DataDirError> {
         Self::open_with(path, COMPACT_AFTER)
     }
 
-    /// Does the same, with the number of written bytes after which a snapshot is made, by default 16 MiB.
+    /// Opens a directory with the number of written bytes after which a snapshot is made, by default 16 MiB.
     ///
-    /// A snapshot is not made before there is as much besides it as in it, so that the directory takes up to three
-    /// times what the objects take.
+    /// A snapshot is not made before the logs are as large as the last snapshot, so that the directory takes up to
+    /// three times the size of the objects.
     ///
     /// # Errors
     ///
@@ -200,8 +200,8 @@ impl DataDir {
         Ok(Self { held, progress: Progress::default() })
     }
 
-    /// Reports how far a server is that goes on with the directory: the stage, how much of it is done, and of how much.
-    /// The function is called often.
+    /// Sets a callback for the progress of a server that opens the directory: the stage, the completed amount, and the
+    /// total. The function is called often.
     #[must_use]
     pub fn on_progress(mut self, report: impl Fn(OpeningStage, u64, u64) + Send + Sync + 'static) -> Self {
         self.progress = Progress(Some(Arc::new(report)));
@@ -221,11 +221,11 @@ impl DataDir {
         self.held.compact_after
     }
 
-    /// Reads a small file, if it is there.
+    /// Reads a small file, if it exists.
     ///
     /// # Errors
     ///
-    /// When it is there and cannot be read.
+    /// If it exists and cannot be read.
     pub fn load(&self, name: &str) -> Result<Option<Vec<u8>>, DataDirError> {
         let path = self.path().join(name);
         match fs::read(&path) {
@@ -275,7 +275,7 @@ fn check_private(path: &Path, is_new: bool) -> Result<(), DataDirError> {
     match check(path, &metadata) {
         Err(DataDirError::Exposed { .. }) if is_new => {
             fs::set_permissions(path, fs::Permissions::from_mode(0o700)).during("make private", path)?;
-            // Somebody may have been faster.
+            // Another process may have been faster.
             if !is_fresh(path)? {
                 return Err(DataDirError::Foreign { path: path.to_owned() });
             }

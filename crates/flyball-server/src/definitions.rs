@@ -1,8 +1,8 @@
 //! Definitions: the consequences of writes to CRDs.
 //!
 //! It accepts the names of a CRD, serves its resources, and deletes its objects. kube-apiserver has controllers for
-//! this; here it happens right after the write, as further writes. Takes the stored CRDs, gives the registry a catalog.
-//! Invariant: a catalog of older CRDs never replaces one of newer CRDs. See
+//! this; here it happens right after the write, as further writes. Takes the stored CRDs, and sets the catalog of the
+//! registry. Invariant: a catalog of older CRDs never replaces one of newer CRDs. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>.
 
 mod cache;
@@ -53,7 +53,7 @@ impl Definitions {
             for definition in all.iter().filter(|definition| definition.crd.deletion_timestamp().is_some()) {
                 settled &= !self.clean_up(definition).await;
             }
-            // Before they are said to be established.
+            // Before the condition `Established` is set.
             self.serve();
             let mut groups = self.cache.take_changed_groups();
             // Read after that, so that the group includes all writes that marked it as changed.
@@ -131,7 +131,7 @@ impl Definitions {
         }
     }
 
-    /// Deletes the objects of a CRD that is going, and lets it go when they are gone.
+    /// Deletes the objects of a CRD that is being deleted, and then removes its finalizer.
     async fn clean_up(&self, definition: &Definition) -> bool {
         let crd = &definition.crd;
         if !crd.finalizers().any(|finalizer| finalizer == CLEANUP) {
@@ -158,7 +158,7 @@ impl Definitions {
         if let Some(resource) = definition.resources.iter().find(stored) {
             self.delete_instances(resource).await;
             if self.registry.store.count(&resource.table) > 0 {
-                return false; // finalizers hold some of them
+                return false; // some of them have finalizers
             }
         }
         self.release(crd).await

@@ -18,23 +18,22 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Maximum number of bytes of an answer.
+/// Maximum number of bytes of a response.
 const MAX_ANSWER: usize = 16 << 20;
 
-/// Finds where a service can be reached from here, given as the address that it has in the cluster.
+/// Resolves the in-cluster address of a service to a reachable address.
 type Resolve = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// Calls webhooks over the network.
 ///
-/// What a service in the cluster stands for cannot be reached from outside of one: a resolver may say where else it
-/// listens.
+/// Services cannot be reached from outside of the cluster: a resolver can map them to other addresses.
 #[derive(Clone, Default)]
 pub struct Dialer {
     resolve: Option<Arc<Resolve>>,
 }
 
 impl Dialer {
-    /// Asks this of every address before it is dialled; `None` leaves the address as it is.
+    /// Creates a caller with a resolver for every address; `None` keeps the address.
     pub fn with_resolver(resolve: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self { resolve: Some(Arc::new(resolve)) }
     }
@@ -64,7 +63,7 @@ async fn dial(call: WebhookCall) -> Result<WebhookAnswer, String> {
         let (head, body) = response.into_parts();
         let body = match Limited::new(body, MAX_ANSWER).collect().await {
             Ok(body) => body.to_bytes(),
-            // Of a refusal the code says enough: some servers hang up before all is read.
+            // For errors the code is sufficient: some servers close the connection before the body is read.
             Err(_) if !head.status.is_success() => Bytes::new(),
             Err(error) => return Err(error.to_string()),
         };

@@ -12,15 +12,15 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Returns the version that the server says it has, such as `v1.36.0`, which kubelets of the same release share.
+/// Returns the reported version of the server, such as `v1.36.0`, which is also that of kubelets.
 pub fn git_version() -> String {
     format!("v{MAJOR}.{MINOR}.0-flyball-{}", env!("CARGO_PKG_VERSION"))
 }
 
-/// The version of Kubernetes that the server answers like.
+/// The version of Kubernetes whose behavior the server implements.
 pub(crate) const MAJOR: &str = "1";
 pub(crate) const MINOR: &str = "36";
-/// The oldest version that it may be taken for.
+/// The oldest version that it emulates.
 const MIN_COMPATIBILITY: &str = "35";
 
 /// The verbs of custom resources, in the order in which they are listed.
@@ -76,7 +76,7 @@ pub(crate) fn issuer() -> Response<Body> {
 /// Responds to a path below `/api` or `/apis`; `None` if it is unknown.
 pub(crate) fn answer(catalog: &Catalog, path: &[&str], accept: Option<&str>) -> Option<Response<Body>> {
     let Some(form) = negotiate_discovery(accept) else {
-        // Only the two roots are given in one document; below them the list is all there is.
+        // Only the two roots have aggregated discovery; paths below them return lists.
         return Some(response::status(&not_acceptable(crate::request::accept::BUILT_IN)));
     };
     let built_in = |name: &str| catalog.group(name).is_some_and(|group| group.built_in);

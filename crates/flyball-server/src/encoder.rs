@@ -1,7 +1,7 @@
 //! Encoder: encodes objects and lists as responses, in the view and encoding that the client requested.
 //!
-//! Takes entries, objects and lists, gives responses. Long lists are encoded while they are sent. Of the request it
-//! knows only the form of the response.
+//! Takes entries, objects and lists, returns responses. Long lists are encoded while they are sent. It depends only on
+//! the response form of the request.
 
 use crate::catalog::Resource;
 use crate::codec::Codec;
@@ -87,7 +87,7 @@ impl ResponseEncoder {
                 ("items", json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": []}))
             }
             (View::MetadataList, _) => {
-                // Go writes a list that nothing was put into as null.
+                // Go writes a nil list as null.
                 let is_null = listed.entries.is_empty() && self.resource.custom().is_none();
                 let items = if is_null { Value::Null } else { json!([]) };
                 (
@@ -201,8 +201,8 @@ impl ResponseEncoder {
     }
 }
 
-/// Writes the items of a list and what closes it, some at a time: neither a piece nor what is decoded for it is much
-/// longer than one object. Each object counts for `weight` bytes besides its own.
+/// Writes the items and the end of a list in pieces: neither a piece nor its decoded objects are much larger than one
+/// object. Each object counts for `weight` bytes besides its own.
 fn chunks(
     entries: Vec<Arc<Entry>>,
     weight: usize,

@@ -1,9 +1,9 @@
 //! The embedded API server: a function from request to response.
 //!
 //! It responds to HTTP requests as a kube-apiserver does. The components that a request passes are modules, in this
-//! order: [`Server`] authenticates and authorizes it, the request is decoded, the registry makes a candidate of it,
+//! order: [`Server`] authenticates and authorizes it, the request is decoded, the registry creates a candidate from it,
 //! admission changes and validates the candidate, storage commits it and watches send it. They form layers: each
-//! imports only those below it, and [`Server`] wires them.
+//! imports only those below it, and [`Server`] connects them.
 //!
 //! In process, a [`Server`] is a tower service that needs neither a socket nor a thread. With a given clock and seed,
 //! the same requests have the same responses, byte for byte. [`serve`] serves it over TLS.

@@ -1,7 +1,7 @@
 //! Limits of bodies and stored objects: their bytes, and the memory of their decoded JSON.
 //!
-//! Decoded JSON takes far more memory than the text: a map of one short key takes ninety times as much. So both are
-//! bounded, and requests with large bodies wait until memory is available.
+//! Decoded JSON uses far more memory than its text: a map with one short key uses ninety times as much. So both are
+//! limited, and requests with large bodies wait until memory is available.
 
 pub(crate) use flyball_core::memory::{ITEM, entry};
 use flyball_core::memory::{NODE, of_text};
@@ -9,11 +9,11 @@ use flyball_core::memory::{NODE, of_text};
 /// Maximum number of bytes of a body, as kube-apiserver has it, and of a stored object.
 pub(crate) const MAX_BODY_BYTES: usize = 3 << 20;
 
-/// Maximum number of bytes of memory that a body or a stored object may take once it is read. Ordinary objects of 1.5
-/// MiB, more than which etcd does not store, take half of it.
+/// Maximum number of bytes of memory of a decoded body or stored object. Ordinary objects of 1.5 MiB, etcd's limit, use
+/// half of it.
 pub(crate) const MAX_WEIGHT: usize = 32 << 20;
 
-/// Texts up to this length take little, whatever they say: ninety times as much.
+/// Texts up to this length use little memory with any content: ninety times their length.
 const SHORT: usize = 64 << 10;
 
 /// Returns an approximate upper bound of the memory of decoded JSON with this many bytes of text.
@@ -23,7 +23,7 @@ pub(crate) fn at_most(bytes: usize) -> usize {
 
 /// Returns the memory of decoded JSON, if it exceeds the limit.
 pub(crate) fn excess(text: &[u8]) -> Option<usize> {
-    // Most objects are short, and need not be looked at.
+    // Most objects are short, and need no check.
     (text.len() > SHORT).then(|| of_text(text)).filter(|weight| *weight > MAX_WEIGHT)
 }
 

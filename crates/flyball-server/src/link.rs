@@ -1,7 +1,7 @@
 //! Link: the connection of a request, without the transport. Requests in process have none.
 //!
-//! Takes the sent bytes from the transport, and the user from the server. It must not know HTTP and TLS. Invariant: a
-//! link is closed once, and ends regardless of its client.
+//! Takes the sent bytes from the transport, and the user from the server. It does not depend on HTTP and TLS.
+//! Invariant: a link is closed once, and ends regardless of its client.
 
 use crate::bounds::{Flow, Hold};
 use parking_lot::{Mutex, MutexGuard};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// An order to end, given once.
+/// A one-time signal to end.
 #[derive(Default)]
 pub(crate) struct End {
     is_given: AtomicBool,
@@ -20,7 +20,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Gives the order; returns whether it was not given before.
+    /// Sends the signal; returns true if it was not sent before.
     pub(crate) fn give(&self) -> bool {
         let first = !self.is_given.swap(true, Ordering::AcqRel);
         self.given.notify_waiters();
@@ -43,7 +43,7 @@ impl End {
 /// The other end of a connection.
 pub(crate) struct Peer {
     pub(crate) closed: Arc<End>,
-    /// True if it was closed because it takes nothing.
+    /// True if it was closed because its client does not read.
     is_slow: AtomicBool,
     state: Mutex<PeerState>,
     /// Requests under way.
@@ -71,7 +71,7 @@ impl Peer {
         self.state.lock()
     }
 
-    /// Returns whether a request has come by this connection.
+    /// Returns true if the connection has received a request.
     pub(crate) fn has_asked(&self) -> bool {
         self.lock().has_asked
     }
@@ -100,18 +100,18 @@ impl Peer {
     }
 }
 
-/// The part of a connection that a request and its answer have. Clones are the same.
+/// The part of a connection for one request and its response. Clones share the state.
 #[derive(Clone)]
 pub(crate) struct Link(Arc<State>);
 
 struct State {
     peer: Arc<Peer>,
-    /// Ends the answer, and over HTTP/1 the connection with it.
+    /// Ends the response, and over HTTP/1 also the connection.
     end: Arc<End>,
     flow: OnceLock<Flow>,
     /// True if it was ended because its client does not read.
     is_slow: AtomicBool,
-    /// The hold that is given back with the end of the answer.
+    /// The hold that is released at the end of the response.
     kept: OnceLock<Hold>,
     /// Reserved bytes of the response until it is generated, then its fixed cost until it has ended.
     room: Mutex<Option<Hold>>,
@@ -158,7 +158,7 @@ impl Link {
         let _ = self.0.kept.set(hold);
     }
 
-    /// Returns whether something is kept until the answer has ended: a watch is counted so.
+    /// Returns true if something is held until the response has ended, such as the count of watches.
     pub(crate) fn is_watch(&self) -> bool {
         self.0.kept.get().is_some()
     }
@@ -172,7 +172,7 @@ impl Link {
         self.0.unsent.lock()
     }
 
-    /// Records that a piece was given to the transport.
+    /// Records that a piece was passed to the transport.
     pub(crate) fn record_piece(&self) {
         self.unsent().push_back(Instant::now());
     }
@@ -182,7 +182,7 @@ impl Link {
         self.unsent().pop_front();
     }
 
-    /// Returns whether the answer was cut off because its client does not read.
+    /// Returns true if the response was cut off because its client does not read.
     pub(crate) fn is_slow(&self) -> bool {
         self.0.is_slow.load(Ordering::Relaxed) || self.0.peer.is_slow.load(Ordering::Relaxed)
     }
@@ -191,8 +191,7 @@ impl Link {
         WeakLink(Arc::downgrade(&self.0))
     }
 
-    /// Cuts the answer off if a piece of it has not been read for so long. What is left of it after that ends with its
-    /// connection.
+    /// Cuts the response off if a piece of it has not been read for this time. The rest of it ends with its connection.
     pub(crate) fn cut_off_slow(&self, timeout: Duration) {
         if self.unsent().front().is_none_or(|handed| handed.elapsed() < timeout) {
             return;

@@ -60,7 +60,7 @@ pub(crate) fn root(catalog: &Catalog) -> Response<Body> {
             paths.insert(place, json!({"serverRelativeURL": url}));
         }
     }
-    // kube-apiserver says that this is text, and so does this one.
+    // The media type is text, as in kube-apiserver.
     response::text(200, json!({"paths": paths}).to_string())
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn document(documents: &Documents, catalog: &Arc<Catalog>, path: &[&s
     response
 }
 
-/// Makes the document of a group version.
+/// Creates the document of a group version.
 fn group_version(version: &Version) -> Value {
     let mut definitions = Definitions::new(Dialect::V3);
     let mut all = Map::new();
@@ -117,7 +117,7 @@ fn group_version(version: &Version) -> Value {
     json!({"openapi": "3.0.0", "info": info, "paths": all, "components": {"schemas": definitions.finish()}})
 }
 
-/// Answers `/openapi/v2`: one document for all, as JSON or as protobuf, whichever is asked for first.
+/// Serves `/openapi/v2`: one document for all groups, as JSON or as protobuf, by the first accepted type.
 pub(crate) fn v2(documents: &Documents, catalog: &Arc<Catalog>, accept: Option<&str>) -> Response<Body> {
     let media = |clause: &str| match clause.split(';').next().unwrap_or_default().trim() {
         "application/json" | "application/*" | "*/*" | "" => Some("application/json"),

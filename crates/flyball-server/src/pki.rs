@@ -1,4 +1,4 @@
-//! Certificates: an authority of the server's own, its serving certificate and those of its clients.
+//! Certificates: the server's own authority, its serving certificate and those of its clients.
 //!
 //! The clock is the caller's; keys come from the operating system. See
 //! <https://kubernetes.io/docs/setup/best-practices/certificates/>.
@@ -13,17 +13,17 @@ use std::sync::Arc;
 
 pub use flyball_tls::Identity;
 
-/// Validity of the certificates of the authority and the server, whose keys stay where they were made.
+/// Validity of the certificates of the authority and the server, whose keys never leave the machine.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
 /// Validity of a client's certificate.
 const CLIENT_LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// Name of the authority.
 const NAME: &str = "flyball-ca";
 
-/// Why no certificate could be made.
+/// The error of creating a certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A key or a certificate could not be made.
+    /// A key or a certificate could not be created.
     #[error("certificates could not be made")]
     Make(#[from] IssueError),
     /// A certificate or key cannot be used.
@@ -41,7 +41,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Makes an authority.
+    /// Creates an authority.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl Authority {
         Ok(Self { authority, clock: clock.clone() })
     }
 
-    /// Returns the authority whose key and certificate a data directory holds; a new one if there is none yet.
+    /// Returns the authority of a data directory; a new one if there is none yet.
     ///
     /// # Errors
     ///
@@ -78,19 +78,18 @@ impl Authority {
         self.authority.certificate().to_owned()
     }
 
-    /// Makes the certificate of a server that is reached by these names and addresses.
+    /// Issues the certificate of a server with these names and addresses.
     ///
     /// # Errors
     ///
-    /// Fails if a name is none, or if the operating system has no randomness to give.
+    /// Fails if a name is invalid, or if the operating system provides no randomness.
     pub fn server(&self, names: &[&str]) -> Result<Identity, Error> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let validity = Validity::new(self.clock.now(), LIFETIME);
         Ok(self.authority.issue("kube-apiserver", Purpose::Server(&names), validity)?)
     }
 
-    /// Makes the certificate of a client, whose name and group the server takes it for. It is good for a year: nothing
-    /// takes it back before.
+    /// Issues the certificate of a client with this name and group. It is valid for a year, and cannot be revoked.
     ///
     /// # Errors
     ///
@@ -100,11 +99,11 @@ impl Authority {
         Ok(self.authority.issue(name, Purpose::Client(group), validity)?)
     }
 
-    /// Makes the TLS configuration of a server that knows clients by certificates of this authority.
+    /// Creates the TLS configuration of a server that authenticates clients by certificates of this authority.
     ///
     /// # Errors
     ///
-    /// Fails if the identity is not of this authority.
+    /// Fails if the identity was not issued by this authority.
     pub fn tls(&self, identity: &Identity) -> Result<Arc<ServerConfig>, Error> {
         let mut config = flyball_tls::server_config(identity, Some(self.authority.certificate()))?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

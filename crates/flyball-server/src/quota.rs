@@ -1,7 +1,7 @@
-//! Quota usage of objects: the names and amounts that resource quotas count by.
+//! Quota usage of objects: names and amounts in resource quotas.
 //!
-//! Admission adds up with it what a write asks for, and a controller what there is. Which amounts an object has is a
-//! property of its kind. See <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
+//! Admission computes the usage of a write with it, and a controller the total usage. The amounts of an object depend
+//! on its kind. See <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
 
 pub use crate::kinds::Amounts;
 
@@ -10,7 +10,7 @@ use flyball_core::time::Timestamp;
 use flyball_core::{GroupResource, Object, Quantity};
 use serde_json::Value;
 
-/// Returns what an object uses at this time.
+/// Returns the usage of an object at this time.
 pub fn usage(resource: &GroupResource, object: &Object, now: Timestamp) -> Amounts {
     let one = Quantity::from_integer(1);
     let kind = kinds::built_in().find(|kind| is(kind, resource));

@@ -1,9 +1,9 @@
 //! Registry: the only code that creates, changes and deletes objects.
 //!
-//! Takes decoded requests, gives objects or a [`Status`]. A write reads the stored object, makes a [candidate] of it
-//! and the request, runs admission and validation, and stores it; after a conflict it begins again. It must not know
-//! HTTP beyond media types, nor how objects are stored. Invariant: no lock is held while admission runs, since webhooks
-//! may write objects.
+//! Takes decoded requests, returns objects or a [`Status`]. A write reads the stored object, creates a [candidate] from
+//! it and the request, runs admission and validation, and stores it; after a conflict it is retried. It does not depend
+//! on HTTP beyond media types, nor on the form of stored objects. Invariant: no lock is held while admission runs,
+//! since webhooks may write objects.
 //!
 //! [`Status`]: flyball_core::Status
 //! [candidate]: candidate::Candidate
@@ -69,7 +69,7 @@ impl Registry {
         })
     }
 
-    /// Replaces the catalog, and notifies the watches of resources that changed or are gone.
+    /// Replaces the catalog, and notifies the watches of resources that were changed or removed.
     pub(crate) fn serve(&self, catalog: Catalog) {
         let catalog = Arc::new(catalog);
         let before = self.catalog.replace(catalog.clone());
@@ -125,7 +125,7 @@ impl Registry {
         self.definitions_changed.load(Ordering::Acquire)
     }
 
-    /// Returns the same, and resets it.
+    /// Returns and resets the value.
     pub(crate) fn take_definitions_changed(&self) -> bool {
         self.definitions_changed.swap(false, Ordering::AcqRel)
     }

@@ -1,7 +1,7 @@
 //! Request: parsed paths, queries, headers and bodies.
 //!
-//! Takes the parts of an HTTP request, gives a [`RequestInfo`], options, the media type of the response, and the body
-//! as JSON. It must not know kinds nor storage.
+//! Takes the parts of an HTTP request, returns a [`RequestInfo`], options, the media type of the response, and the body
+//! as JSON. It depends neither on kinds nor on storage.
 
 pub(crate) mod accept;
 pub(crate) mod body;

@@ -1,4 +1,4 @@
-//! Response: answers as bytes.
+//! Responses as bytes.
 
 use crate::limits::MAX_BODY_BYTES;
 use crate::request::accept::{Encoding, Form};
@@ -17,15 +17,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// The body of an answer.
+/// The body of a response.
 pub struct Body(Kind);
 
 enum Kind {
     /// All of it, in pieces.
     Pieces(VecDeque<Bytes>),
-    /// Pieces made when they are wanted; whether it takes long to make one.
+    /// Pieces that are generated on demand; true if that is a long computation.
     Lazy(VecDeque<Bytes>, Box<dyn Iterator<Item = Bytes> + Send>, bool),
-    /// A watch: pieces as they come.
+    /// A watch: pieces as events occur.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
@@ -49,7 +49,7 @@ impl Body {
         Self(Kind::Lazy(first, Box::new(pieces), computes))
     }
 
-    /// Returns whether it takes long to make the next piece.
+    /// Returns true if the next piece is a long computation.
     pub(crate) fn computes(&self) -> bool {
         matches!(&self.0, Kind::Lazy(made, _, true) if made.is_empty())
     }
@@ -138,7 +138,7 @@ pub(crate) fn value(code: u16, form: Form, value: &Value) -> Response<Body> {
     answer(code, form.content_type(), bytes)
 }
 
-/// Maximum number of bytes of a value in YAML's block style, which indents: it can make a line of a character.
+/// Maximum number of bytes of a value in YAML's block style, whose indentation can turn a character into a line.
 const MAX_BLOCKS: usize = 4 * MAX_BODY_BYTES;
 
 /// Writes a value as YAML, which JSON is too.
@@ -189,7 +189,7 @@ pub(crate) fn item(encoding: Encoding, out: &mut BytesMut, is_first: bool, value
         Encoding::Json => out.put_slice(format!(",{value}").as_bytes()),
         Encoding::Yaml => {
             let blocks = yaml(&Value::Array(vec![value]));
-            // An item that is too long for block style has a line of its own.
+            // An item that is too long for block style is written on one line.
             let line = blocks.strip_prefix('[').and_then(|rest| rest.strip_suffix("]\n"));
             out.put_slice(line.map_or_else(|| blocks.clone(), |line| format!("- {line}\n")).as_bytes());
         }
@@ -252,8 +252,8 @@ struct Noted {
     ordered: Vec<String>,
 }
 
-/// Maximum number of characters of all warnings of one answer; beyond it each is cut to [`MAX_WARNING`], and once they
-/// come to as much even so, the others are dropped: as kube-apiserver does.
+/// Maximum number of characters of all warnings of one response; beyond it each is truncated to [`MAX_WARNING`], and
+/// further ones are dropped once these exceed the limit, as in kube-apiserver.
 pub(crate) const MAX_WARNINGS: usize = 4 << 10;
 
 /// Maximum length of a warning once all exceed [`MAX_WARNINGS`].

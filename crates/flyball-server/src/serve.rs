@@ -46,7 +46,7 @@ const SLOW_READER_INTERVAL: Duration = Duration::from_secs(1);
 /// Divisor of the timeout of a slow reader whose user exceeds the bound of unread bytes.
 const PRESSURE_DIVISOR: u32 = 6;
 
-/// Interval of pings on a silent connection, and the timeout of their answers.
+/// Interval of pings on a silent connection, and the timeout of their responses.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -208,7 +208,8 @@ impl Session {
         response.map(|body| Outgoing::new(body, link, self.server.shared()))
     }
 
-    /// Rejects a request for which there is no room: over HTTP/2 by resetting its stream, which leaves nothing behind.
+    /// Rejects a request that exceeds the memory limit: over HTTP/2 by resetting its stream, which frees all of its
+    /// memory.
     fn refuse(self) -> Result<Response<Outgoing>, h2::Error> {
         if streams::current().is_some() {
             return Err(h2::Reason::REFUSED_STREAM.into());

@@ -1,7 +1,7 @@
 //! The server: assembles all components.
 //!
-//! `dispatch` is its function from request to response. No other module but `serve` imports this one: a component gets
-//! here what it needs of another.
+//! `dispatch` is its function from request to response. Only `serve` imports this module: components get their
+//! dependencies on each other here.
 
 mod action_body;
 mod actions;
@@ -72,7 +72,7 @@ impl Options {
 /// The embedded API server.
 ///
 /// A server is a value: requests go in by [`Server::handle`], as a tower service, or over TLS through
-/// [`serve`](crate::serve). Clones are the same server.
+/// [`serve`](crate::serve). Clones share the server.
 #[derive(Clone)]
 pub struct Server(Arc<Components>);
 
@@ -135,31 +135,30 @@ impl Server {
         Self(server)
     }
 
-    /// Opens the server of a data directory, which holds all its objects.
+    /// Opens the server of a data directory, which stores all of its objects.
     ///
     /// A write is visible and acknowledged once it is on disk. Resource versions continue after the last one; earlier
-    /// events are lost, so watches and lists from earlier versions are rejected with 410. The
-    /// keys that tokens are signed with are the directory's, in place of [`Options::secret`], which a new directory
-    /// takes over. Requests that write must be handled on a tokio runtime.
+    /// events are lost, so watches and lists from earlier versions are rejected with 410. Tokens are signed with the
+    /// keys of the directory instead of [`Options::secret`], which initializes a new directory. Requests that write
+    /// must be handled on a tokio runtime.
     ///
     /// # Errors
     ///
-    /// When the directory is damaged or cannot be written to.
+    /// If the directory is damaged or cannot be written.
     pub fn open(options: Options, directory: DataDir) -> Result<Self, DataDirError> {
         Ok(Self(state::open(options, directory)?))
     }
 
-    /// Lets the data directory go, if there is one, with all that was acknowledged in it. From then on writes are
-    /// refused.
+    /// Releases the data directory, if there is one, with all acknowledged writes. Further writes are rejected.
     ///
-    /// The same happens when the last clone of the server is dropped; but clients hold clones for a while longer.
+    /// Dropping the last clone of the server does the same, but clients may hold clones for longer.
     pub fn close(&self) {
         self.0.registry.store.close();
     }
 
-    /// Issues the token of a service account (namespace, name and UID), for the secret that will hold it.
+    /// Issues the token of a service account (namespace, name and UID), for the secret that will contain it.
     ///
-    /// It is valid while the secret holds it and the account exists. See
+    /// It is valid while the secret contains it and the account exists. See
     /// <https://kubernetes.io/docs/concepts/configuration/secret/#serviceaccount-token-secrets>.
     pub fn token_in_secret(&self, account: (&str, &str, &str), secret: &str) -> String {
         self.0.authenticator.issuer().issue_in_secret(account, secret)

@@ -1,14 +1,14 @@
 //! Storage: the objects of every resource, in one order of revisions.
 //!
-//! Takes objects as JSON and hands out [`Entry`]s: the bytes as they were written, with the few decoded facts by which
-//! lists and watches select. One counter numbers all writes; a table keeps its latest events in a bounded window, from
-//! which watches read on and past states are restored.
+//! Takes objects as JSON and returns [`Entry`]s: the bytes as they were written, with the few decoded facts for
+//! selectors of lists and watches. One counter numbers all writes; a table keeps its latest events in a bounded window,
+//! from which watches continue and past states are restored.
 //!
 //! A store is in memory only, or has a [journal](Journal): then a write waits until it is on disk, and is not visible
 //! before. Without a journal a write never waits.
 //!
-//! It knows nothing of HTTP, of kinds and of what an object may be. What must stay true: revisions grow with each write
-//! and never go back; an entry is immutable; the window holds every event after its start, in order.
+//! It depends neither on HTTP nor on kinds and the content of objects. Invariants: revisions increase with each write;
+//! an entry is immutable; the window contains every event after its start, in order.
 
 mod entry;
 mod journal;
@@ -39,20 +39,20 @@ pub(crate) type Revision = u64;
 
 /// The revision of the empty store.
 ///
-/// It is not 0, which has a meaning of its own on the wire, and leaves room for revisions that are too old, which
-/// clients and tests may want to ask for from the start.
+/// It is not 0, which has a special meaning on the wire, and it leaves room for revisions that are too old, which
+/// clients and tests may request from the start.
 const FIRST_REVISION: Revision = 100;
 
-/// Why storage refused.
+/// The error of a storage operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    /// Another write came first; the caller has to look again.
+    /// Another write came first; the caller must read the object again.
     #[error("the object was changed meanwhile")]
     Changed,
     /// The revision is older than the window reaches back.
     #[error("revision {asked} is older than {oldest}, the oldest one kept")]
     Compacted {
-        /// Revision that was asked for.
+        /// The requested revision.
         asked: Revision,
         /// Oldest revision that could have been.
         oldest: Revision,
@@ -60,12 +60,12 @@ pub(crate) enum Error {
     /// The revision has not been reached.
     #[error("revision {asked} is beyond the current one, {current}")]
     Future {
-        /// Revision that was asked for.
+        /// The requested revision.
         asked: Revision,
         /// Latest revision.
         current: Revision,
     },
-    /// The object has more than may be stored.
+    /// The object exceeds the size limit.
     #[error("{why}")]
     TooLarge {
         /// The object, its size or memory, and the limit.
@@ -83,7 +83,7 @@ pub(crate) enum Error {
         /// The namespace, its size, and the limit.
         why: Arc<str>,
     },
-    /// The disk does not take it.
+    /// The write to disk failed.
     #[error("{why}")]
     NotKept {
         /// Which directory, and why.
@@ -106,7 +106,7 @@ pub(crate) struct Snapshot {
     pub(crate) entries: Vec<Arc<Entry>>,
 }
 
-/// The state of a recovered journal, for [`Store::keep`] to go on from.
+/// The state of a recovered journal, from which [`Store::keep`] continues.
 #[derive(Debug)]
 pub(crate) struct RecoveredJournal {
     recovered: Recovered,
@@ -116,8 +116,8 @@ pub(crate) struct RecoveredJournal {
 /// Maximum number of unreadable objects that a start logs one by one.
 const MAX_LOGGED: usize = 100;
 
-/// Removes undecodable objects from those of a table, into quarantine: they are kept but not served until they are
-/// replaced or deleted.
+/// Moves undecodable objects of a table to quarantine: they are stored but not served until they are replaced or
+/// deleted.
 fn quarantine(table: &GroupResource, objects: &mut Objects, count: &mut usize) -> Objects {
     let mut quarantine = Objects::new();
     objects.retain(|key, entry| match entry::measure(&entry.body) {
@@ -143,12 +143,12 @@ fn quarantine(table: &GroupResource, objects: &mut Objects, count: &mut usize) -
 }
 
 impl Store {
-    /// Makes an empty store.
+    /// Creates an empty store.
     pub(crate) fn new(limits: Limits) -> Self {
         Self::of(Image::new(FIRST_REVISION, BTreeMap::new()), limits)
     }
 
-    /// Makes a store that goes on from an image, in memory.
+    /// Creates a store from an image, in memory.
     pub(crate) fn of(image: Image, limits: Limits) -> Self {
         Self { shared: Arc::new(Shared::new(image, limits)), journal: Mutex::default() }
     }
@@ -195,8 +195,8 @@ impl Store {
         self.journal.lock()
     }
 
-    /// Keeps no more: waits until what is under way is on disk and lets the directory go. Writes are refused from then
-    /// on.
+    /// Stops journaling: waits until pending writes are on disk, and releases the directory. Further writes are
+    /// rejected.
     pub(crate) fn close(&self) {
         drop(self.journal().take());
     }
@@ -241,8 +241,8 @@ impl Store {
 
     /// Replaces `expected`, which must be the stored entry (`None`: none), by a new one.
     ///
-    /// `make` is given the revision and returns the entry that holds it, or refuses. It runs under the store's lock and
-    /// so must be quick and must not come back to the store.
+    /// `make` gets the revision and returns the new entry or an error. It runs under the store's lock, so it must be
+    /// fast and must not access the store.
     ///
     /// A write continues if its future is dropped.
     pub(crate) async fn put(
@@ -255,7 +255,7 @@ impl Store {
         self.change(table, key, expected, |revision| Ok(Change::Put(Arc::new(make(revision)?)))).await
     }
 
-    /// Removes `expected`, which must be what is stored now; `make` returns its last state, with the revision of the
+    /// Removes `expected`, which must be the stored entry; `make` returns its last state, with the revision of the
     /// removal.
     pub(crate) async fn remove(
         &self,

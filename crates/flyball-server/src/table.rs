@@ -8,7 +8,7 @@ use crate::kinds::{Heading, Row, View};
 use flyball_core::{Clock, Object, Status};
 use serde_json::{Map, Value, json};
 
-/// The part of its object that a row holds beside the cells.
+/// The part of its object that a row contains besides the cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Include {
     Nothing,
@@ -53,7 +53,7 @@ pub(crate) fn headings(resource: &Resource) -> Value {
     }
 }
 
-/// Writes the row of an object; `kind` and `apiVersion` stand in the object.
+/// Writes the row of an object, which contains `kind` and `apiVersion`.
 pub(crate) fn row(resource: &Resource, object: &Object, include: Include, clock: &Clock) -> Value {
     let Row { cells, conditions } = match &resource.behavior {
         Behavior::BuiltIn(kind) => (kind.printer)(&View { object, clock }),

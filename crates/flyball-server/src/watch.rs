@@ -1,7 +1,7 @@
-//! Watch: what happens to objects, as it happens.
+//! Watch: streams of events of objects.
 //!
-//! A watch holds no events. It stores the revision of the last sent event, and reads on in the storage's window after
-//! each write to the table. So a slow client costs little; one that falls behind the window gets a 410 and must list
+//! A watch buffers no events. It stores the revision of the last sent event, and continues in the storage's window
+//! after each write to the table. So a slow client is cheap; one that falls behind the window gets a 410 and must list
 //! again. The transport handles sent events that a client does not read. See
 //! <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
 
@@ -28,10 +28,10 @@ use tokio::time::Instant;
 /// Maximum number of events that are read at once.
 const EVENT_BATCH: usize = 500;
 
-/// After how many bytes there is a break, until they are sent.
+/// Number of bytes after which a watch pauses until they are sent.
 const FRAME_BYTES: usize = 32 << 10;
 
-/// Interval of the bookmarks of a watch that wants them.
+/// Interval of the bookmarks of a watch.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Time before the end of a watch at which it gets its last bookmark.
@@ -44,7 +44,7 @@ const GATHER_INTERVAL: Duration = Duration::from_millis(1);
 /// Minimum duration of a watch without a timeout of the client; the maximum is twice as long.
 const MIN_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// The beginning of an object of which only the metadata is shown.
+/// The beginning of an object in the metadata view.
 const METADATA_HEAD: &[u8] = br#"{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":"#;
 
 /// Responds to a watch.
@@ -114,7 +114,7 @@ struct Watch {
     position: Revision,
     /// The part of the state to begin with that is not sent yet.
     state: Vec<Arc<Entry>>,
-    /// True if a bookmark says that the state has been sent.
+    /// True if a bookmark marks the end of the initial state.
     initial_end: bool,
     /// When the next bookmark is due.
     bookmarks: Option<Instant>,
@@ -220,7 +220,7 @@ impl Watch {
         self.registry.store.revision() > self.position
     }
 
-    /// Sends the events since the last one; returns whether the watch goes on.
+    /// Sends the events since the last one; returns true if the watch continues.
     async fn read_on(&mut self, out: &mut BytesMut) -> bool {
         let registry = self.registry.clone();
         loop {
@@ -270,8 +270,8 @@ impl Watch {
         }
     }
 
-    /// Returns the type of an event as the selection sees it: an object that comes to match is added, one that ceases
-    /// to is deleted.
+    /// Returns the type of an event for the selection: an object that starts to match is added, one that no longer
+    /// matches is deleted.
     fn event_type<'e>(&self, event: &'e Event) -> Option<(&'static str, &'e Arc<Entry>)> {
         if self.namespace.is_some() && event.after.key.namespace() != self.namespace.as_deref() {
             return None;
@@ -346,7 +346,7 @@ impl Watch {
         write(out, "BOOKMARK", &self.encoder.form.versioned(value));
     }
 
-    /// Returns whether the resource is still served: a CRD may be gone.
+    /// Returns true if the resource is still served: its CRD may have been deleted.
     fn is_served(&self) -> bool {
         let kind = &self.encoder.resource.kind;
         let found = self.registry.catalog.get().get(&kind.group, &kind.version, &self.encoder.resource.plural);
@@ -378,7 +378,7 @@ mod tests {
         response.into_body()
     }
 
-    /// Writes this many objects, and returns how many events the next frame has and how long it took.
+    /// Writes this many objects, and returns the number of events in the next frame and its latency.
     async fn read_events(server: &Server, watch: &mut Body, names: &[&str]) -> (usize, Duration) {
         for name in names {
             let object = json!({"metadata": {"name": name}});

@@ -1,6 +1,6 @@
-//! Webhooks: calls of programs over HTTPS.
+//! Webhooks: calls over HTTPS.
 //!
-//! Takes a review and an endpoint, gives the response or kube-apiserver's error. A [`Caller`] sends the bytes: the
+//! Takes a review and an endpoint, returns the response or kube-apiserver's error. A [`Caller`] sends the bytes: the
 //! server itself opens no socket.
 
 use crate::kinds::SERVICE;
@@ -21,9 +21,9 @@ use tokio::time::Instant;
 pub struct WebhookCall {
     /// The URL of the request, with its query.
     pub url: String,
-    /// Host and port to connect to: those of the URL, or those of the service that it stands for.
+    /// Host and port to connect to: those of the URL, or of the service.
     pub address: String,
-    /// The name that the other side's certificate must hold.
+    /// The name that the server's certificate must have.
     pub server_name: String,
     /// Certificates in PEM that the other side is verified with; if empty, those of the system.
     pub ca_bundle: Vec<u8>,
@@ -31,18 +31,18 @@ pub struct WebhookCall {
     pub body: Bytes,
 }
 
-/// The answer of a webhook.
+/// The response of a webhook.
 #[derive(Clone, Debug)]
 pub struct WebhookAnswer {
     /// HTTP code.
     pub code: u16,
-    /// Media type, empty if none was given.
+    /// Media type, empty if absent.
     pub content_type: String,
-    /// The body, whatever it is.
+    /// The body.
     pub body: Bytes,
 }
 
-/// An answer, or why there is none, as Go's HTTP client words it.
+/// A response, or the error message of Go's HTTP client.
 pub type WebhookFuture = Pin<Box<dyn Future<Output = Result<WebhookAnswer, String>> + Send>>;
 
 /// Sends requests to webhooks.
@@ -79,9 +79,9 @@ enum Endpoint {
 /// The timeout of a webhook, and where it is enforced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Timeout {
-    /// The request that waits for the answer.
+    /// The request that waits for the response.
     Request(Duration),
-    /// The client that asks.
+    /// The client that sends the calls.
     Client(Duration),
 }
 
@@ -101,7 +101,7 @@ impl Timeout {
 }
 
 tokio::task_local! {
-    /// When the time of the request is over for which webhooks are asked.
+    /// The deadline of the request that calls webhooks.
     static DEADLINE: Instant;
 }
 
@@ -179,10 +179,10 @@ impl Client {
     }
 }
 
-/// Asks webhooks on behalf of the server.
+/// Calls webhooks on behalf of the server.
 pub(crate) struct Webhooks {
     caller: Arc<dyn Caller>,
-    /// Holds the services that webhooks stand behind.
+    /// The store with the services of webhooks.
     store: Arc<Store>,
     rng: Rng,
 }
@@ -192,12 +192,12 @@ impl Webhooks {
         Self { caller, store, rng }
     }
 
-    /// Makes a UID for a review.
+    /// Generates a UID for a review.
     pub(crate) fn uid(&self) -> String {
         self.rng.uuid()
     }
 
-    /// Sends a review; the answer is the review that came back, or why none did.
+    /// Sends a review; returns the review of the response, or the error.
     pub(crate) async fn ask(&self, client: &Client, review: &Value, timeout: Timeout) -> Result<Value, String> {
         let url = client.url(timeout.duration());
         let failed = |why: &dyn fmt::Display| format!("Post {url:?}: {why}");
@@ -237,7 +237,7 @@ fn split_host(host: &str) -> (&str, u16) {
     }
 }
 
-/// Reads an answer as kube-apiserver's client does.
+/// Decodes a response as kube-apiserver's client does.
 fn read(answer: &WebhookAnswer) -> Result<Value, String> {
     let WebhookAnswer { code, content_type, body } = answer;
     let parsed: Option<Value> = serde_json::from_slice(body).ok();

@@ -22,7 +22,7 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// The peers that a certificate is for.
+/// The kind of peer that a certificate identifies.
 #[derive(Clone, Copy, Debug)]
 pub enum Purpose<'a> {
     /// A server that is reached by these names and addresses.
@@ -48,7 +48,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// Fails if the operating system has no randomness to give.
+    /// Fails if the operating system provides no randomness.
     pub fn new(name: &str, validity: Validity) -> Result<Self, Error> {
         let (mut params, key) = (authority(name), KeyPair::generate()?);
         validity.limit(&mut params);
@@ -79,7 +79,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// Fails if a name of a server is none, or if the operating system has no randomness to give.
+    /// Fails if a server name is invalid, or if the operating system provides no randomness.
     pub fn issue(&self, name: &str, purpose: Purpose<'_>, validity: Validity) -> Result<Identity, Error> {
         let (names, group, usage) = match purpose {
             Purpose::Server(names) => (names.to_vec(), None, ExtendedKeyUsagePurpose::ServerAuth),
@@ -89,7 +89,7 @@ impl Authority {
         params.distinguished_name = named(name, group);
         params.extended_key_usages = vec![usage];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        // Python's strict verification wants it.
+        // Python's strict verification requires it.
         params.use_authority_key_identifier_extension = true;
         validity.limit(&mut params);
         let key = KeyPair::generate()?;

@@ -1,6 +1,6 @@
 //! Certificates: authorities, the certificates that they issue, and their verification.
 //!
-//! The API server, webhooks and proxies take certificates and TLS configurations from here. The caller gives the time;
+//! The API server, webhooks and proxies take certificates and TLS configurations from here. The caller passes the time;
 //! keys come from the operating system. This crate opens no socket, and stores nothing.
 
 mod authority;

@@ -64,7 +64,7 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
             let (bytes, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
             (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
         }
-        // Length 0x80 has no place in DER, and nothing here is that long.
+        // Length 0x80 is invalid in DER, and the elements here are shorter.
         _ => return None,
     };
     let (content, rest) = rest.split_at_checked(length)?;
@@ -109,7 +109,7 @@ mod tests {
                 assert!(!read.contains(read.until + SignedDuration::from_secs(1)));
                 assert_eq!(validity(&der[..60]), None);
                 for end in 0..der.len() {
-                    // Nothing but that it returns, outside and inside.
+                    // The result does not matter: neither call may panic.
                     let _ = validity(&der[..end]);
                     let _ = element(&der[..end]).and_then(|(_, content, _)| element(content));
                 }

@@ -22,7 +22,7 @@ enum Trusted {
     Any,
     Certificates {
         all: Vec<CertificateDer<'static>>,
-        /// The verifier of chains; `None` if there is nothing that a chain could end in.
+        /// The verifier of chains; `None` if there is no trust anchor.
         chains: Option<Arc<WebPkiServerVerifier>>,
     },
 }

@@ -144,8 +144,8 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
-    /// Lets the controller create, change and delete objects of this kind, and reconciles the owner when one of them
-    /// changes.
+    /// Allows the controller to create, change and delete objects of this kind, and reconciles the owner when one of
+    /// them changes.
     ///
     /// The owner is the controller in the owner references of the object, which
     /// [`Context::apply`](crate::Context::apply) sets.
@@ -341,8 +341,8 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
-    /// Lets the controller [replace](crate::Context::replace) objects of this kind, and their status. Their changes
-    /// trigger no reconcile, unless the kind is reconciled, owned or watched as well.
+    /// Allows the controller to [replace](crate::Context::replace) objects of this kind, and their status. Their
+    /// changes trigger no reconcile, unless the kind is reconciled, owned or watched as well.
     pub fn replaces<T: Resource>(self) -> Self {
         self.replaces_as(Type::of::<T>(), Kind::of::<T>())
     }
@@ -352,7 +352,7 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
-    /// Lets the controller read objects of this kind from the API server, without a cache.
+    /// Allows the controller to read objects of this kind from the API server, without a cache.
     #[doc(alias = "APIReader")]
     #[doc(alias = "GetAPIReader")]
     pub fn reads<T: Resource>(self) -> Self {

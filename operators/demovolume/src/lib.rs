@@ -1,4 +1,4 @@
-//! The operator that gives each [`DemoVolume`](api::demovolume_v1::DemoVolume) a claim of its size.
+//! The operator that creates a claim for each [`DemoVolume`](api::demovolume_v1::DemoVolume).
 //!
 //! `flyball create` inserts lines above the comments that begin with `+flyball`. It changes nothing else.
 

@@ -1,7 +1,7 @@
 //! Calls of etcd that the operator needs, and their client.
 //!
 //! [`Etcd`] is the port; [`Gateway`] implements it over etcd's JSON gateway
-//! (<https://etcd.io/docs/v3.5/dev-guide/api_grpc_gateway/>). Nothing in here knows Kubernetes.
+//! (<https://etcd.io/docs/v3.5/dev-guide/api_grpc_gateway/>). This module does not depend on Kubernetes.
 
 mod gateway;
 
@@ -11,15 +11,15 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use std::future::Future;
 
-/// An etcd, as far as the operator uses it. Every call goes to one member, by the URL that its clients use.
+/// The part of etcd's API that the operator uses. Every call is sent to one member, at its client URL.
 ///
-/// An error can mean that the effect came about and only the answer was lost: look before you repeat a change. No error
-/// is known to be lasting; whoever meets one tries again later.
+/// An error can mean that the call had its effect and only the response was lost: read the state before repeating a
+/// change. All errors may be temporary; callers retry later.
 pub trait Etcd: Send + Sync + 'static {
-    /// Lists the members: as a quorum knows them if `consistent`, else as this member does.
+    /// Lists the members: from a quorum if `consistent`, otherwise from this member.
     fn members(&self, endpoint: &str, consistent: bool) -> impl Future<Output = Result<Vec<Member>>> + Send;
 
-    /// Adds a member that is yet to start, and counts for the quorum at once.
+    /// Adds a member that has not started, but counts for the quorum at once.
     fn add_member(&self, endpoint: &str, peer_url: &str) -> impl Future<Output = Result<()>> + Send;
 
     /// Removes a member.
@@ -38,7 +38,7 @@ pub trait Etcd: Send + Sync + 'static {
 /// A snapshot, piece by piece.
 pub type Chunks = BoxStream<'static, Result<Bytes>>;
 
-/// One of those that make up a cluster.
+/// A member of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Its identity.
@@ -71,11 +71,11 @@ pub struct MemberStatus {
 /// Result of a call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed.
+/// The error of a call.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// etcd said no.
-    #[error("etcd at {endpoint} answered {code}: {message}")]
+    /// etcd rejected the call.
+    #[error("etcd at {endpoint} returned {code}: {message}")]
     Refused {
         /// Endpoint of the member.
         endpoint: String,
@@ -84,15 +84,15 @@ pub enum Error {
         /// Message of the member.
         message: String,
     },
-    /// etcd did not answer, or not what was asked.
-    #[error("etcd at {endpoint} cannot be asked")]
+    /// etcd did not respond, or its response is invalid.
+    #[error("request to etcd at {endpoint} failed")]
     Unreachable {
         /// Endpoint of the member.
         endpoint: String,
-        /// Why.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Nobody could be asked.
-    #[error("no member of etcd answers")]
+    /// No member could be reached.
+    #[error("no member of etcd responds")]
     Nobody,
 }

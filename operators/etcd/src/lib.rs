@@ -1,15 +1,15 @@
 //! The operator that runs etcd clusters: the sample of capability level 5.
 //!
-//! An [`EtcdCluster`](api::etcdcluster_v1beta2::EtcdCluster) asks for a number of members of a version. Each member is
-//! a pod with an identity in etcd. Replacing a member takes more than a new pod: the old one is removed from the
-//! membership before the new one is added, and two changes are never made at the same time.
+//! An [`EtcdCluster`](api::etcdcluster_v1beta2::EtcdCluster) specifies the number of members and their version. Each
+//! member is a pod with an identity in etcd. Replacing a member takes more than a new pod: the old one is removed from
+//! the membership before the new one is added, and two changes are never made at the same time.
 //!
 //! | Module | Content |
 //! |---|---|
 //! | [`api`] | the custom resources: clusters, backups, restores |
-//! | [`plan`] | from the observed state of a cluster to its next step: plain data, no I/O |
+//! | [`plan`] | the next step for the observed state of a cluster: plain data, no I/O |
 //! | [`controllers`] | one controller for each kind: observe, take the step, report status, conditions and events |
-//! | [`objects`] | the pods and services that a cluster consists of |
+//! | [`objects`] | the pods and services of a cluster |
 //! | [`metrics`] | the metrics |
 //! | [`etcd`] | the required part of etcd's API, and a client for its JSON gateway |
 //! | [`snapshots`] | storage of snapshots |

@@ -1,4 +1,4 @@
-//! The `etcd-operator` program: the operator with the clusters of the network.
+//! The `etcd-operator` program.
 
 use clap::Args;
 use etcd_operator::etcd::Gateway;
@@ -11,20 +11,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// Runs etcd clusters: makes them, heals them, upgrades them, backs them up.
+/// Runs etcd clusters: creates, repairs, upgrades and backs them up.
 #[derive(Args, Debug)]
 #[command(version)]
 struct Flags {
-    /// Folder that snapshots are kept in: a volume that outlives this program
+    /// Folder for snapshots, on a volume that outlives this program
     #[arg(long, env = "ETCD_SNAPSHOTS", default_value = "/var/lib/etcd-operator")]
     snapshots: PathBuf,
-    /// Address at which members are given snapshots; let nobody else reach it
+    /// Address at which members fetch snapshots; restrict access to members
     #[arg(long, env = "ETCD_SNAPSHOTS_ADDR", default_value = "0.0.0.0:8090")]
     snapshots_addr: SocketAddr,
-    /// URL by which members reach that address
+    /// URL of that address for members
     #[arg(long, env = "ETCD_SNAPSHOTS_URL", default_value = "http://etcd-operator.etcd-operator-system:8090")]
     snapshots_url: String,
-    /// Largest size of a snapshot, in MiB
+    /// Maximum size of a snapshot, in MiB
     #[arg(long, env = "ETCD_SNAPSHOT_LIMIT", default_value_t = 8192)]
     snapshot_limit: u64,
 }

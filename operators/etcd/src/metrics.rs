@@ -1,4 +1,4 @@
-//! The metrics: what dashboards show and alerts are raised by, see `config/alerts.yaml`.
+//! The metrics for dashboards and alerts, see `config/alerts.yaml`.
 
 use crate::api::etcdbackup_v1beta2::EtcdBackup;
 use crate::api::etcdcluster_v1beta2::EtcdCluster;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Namespace and name of a cluster.
 type Labels = [(&'static str, String); 2];
-/// The same, and the step.
+/// Namespace and name of a cluster, and the step.
 type StepLabels = [(&'static str, String); 3];
 
 /// The metrics of all clusters. Clones share the values.
@@ -42,12 +42,12 @@ impl ClusterMetrics {
         let mut gauge =
             |name: &str, help: &str, gauge: &Family<Labels, Gauge>| registry.register(name, help, gauge.clone());
         gauge("etcd_cluster_members", "Members of etcd", &self.members);
-        gauge("etcd_cluster_members_well", "Members that answer and follow a leader", &self.well);
+        gauge("etcd_cluster_members_well", "Members that respond and follow a leader", &self.well);
         gauge("etcd_cluster_available", "1 if clients can read and write", &self.available);
         gauge("etcd_cluster_database_bytes", "Size of the largest database file", &self.bytes);
-        gauge("etcd_cluster_database_in_use_bytes", "Part of that file that holds something", &self.bytes_in_use);
-        gauge("etcd_cluster_last_backup_timestamp_seconds", "When the last backup was taken", &self.last_backup);
-        registry.register("etcd_cluster_steps", "Steps that were taken, by what they were", self.steps.clone());
+        gauge("etcd_cluster_database_in_use_bytes", "Used part of that file", &self.bytes_in_use);
+        gauge("etcd_cluster_last_backup_timestamp_seconds", "Time of the last backup", &self.last_backup);
+        registry.register("etcd_cluster_steps", "Executed steps, by name", self.steps.clone());
     }
 
     /// Records the state of a cluster.

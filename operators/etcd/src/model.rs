@@ -1,11 +1,11 @@
-//! An etcd without an etcd.
+//! A model of etcd for tests.
 //!
-//! It keeps the rules that an operator can break: a member that was added counts for the quorum before it starts; who
-//! has lost its data is a member no more; without a quorum nothing is read or written, and no member comes or goes.
-//! Processes are started with the flags of the real one, and their data live as long as a pod. What Raft does to agree
-//! is left out: all members of a cluster share one database.
+//! It enforces the rules that an operator can violate: an added member counts for the quorum before it starts; a
+//! process that has lost its data is no longer a member; without a quorum there are no reads, writes and membership
+//! changes. Processes are started with the flags of the real etcd, and their data has the lifetime of a pod. Raft is
+//! not modeled: all members of a cluster share one database.
 //!
-//! A run repeats: identifiers are counted, maps are sorted, and what goes wrong is drawn from a seed.
+//! Runs are deterministic: identifiers are counted, maps are sorted, and faults are drawn from a seed.
 
 use crate::etcd::{Chunks, Error, Etcd, Member, MemberStatus, Result};
 use crate::snapshots::{self, Snapshots};
@@ -24,13 +24,13 @@ const CALL: Duration = Duration::from_millis(2);
 /// Probabilities of faults, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// A call is answered with an error and not carried out.
+    /// A call fails without being executed.
     pub refused: f64,
-    /// A call is carried out and answered with an error.
+    /// A call is executed, but returns an error.
     pub lost: f64,
 }
 
-/// All etcd processes of a network, and the snapshots that were taken; clones are the same ones.
+/// All etcd processes of a network, and their snapshots; clones share the state.
 #[derive(Clone)]
 pub struct Model(Arc<Mutex<State>>);
 
@@ -77,7 +77,7 @@ impl Database {
 struct Disk {
     snapshot: Option<Database>,
     restored: Option<Database>,
-    /// The cluster and the member that the data are of.
+    /// The cluster and the member that the data belongs to.
     joined: Option<(String, u64)>,
     /// Name and version of the running member.
     running: Option<(String, String)>,
@@ -124,7 +124,7 @@ impl State {
         }
     }
 
-    /// Finds the process behind a URL: its cluster, its member, and what it runs.
+    /// Finds the process behind a URL: its cluster, its member, and its version.
     fn reach(&self, endpoint: &str) -> Option<(String, u64, String)> {
         let pod = crate::objects::pod_of(endpoint)?;
         self.disks.values().find_map(|disk| {
@@ -136,7 +136,7 @@ impl State {
         })
     }
 
-    /// Returns the leader: the first member that runs.
+    /// Returns the leader: the first running member.
     fn leader(&self, token: &str) -> u64 {
         let Some(cluster) = self.clusters.get(token).filter(|_| self.has_quorum(token)) else { return 0 };
         cluster.members.keys().find(|id| self.is_running(token, **id)).copied().unwrap_or(0)
@@ -206,7 +206,7 @@ impl Model {
         })))
     }
 
-    /// Lets calls of the operator go wrong from now on.
+    /// Injects faults into all further calls of the operator.
     pub fn set_faults(&self, faults: Faults) {
         self.state().faults = faults;
     }
@@ -216,16 +216,16 @@ impl Model {
         self.state().calls.clone()
     }
 
-    /// Returns the names of the snapshots that are kept.
+    /// Returns the names of the stored snapshots.
     pub fn snapshots(&self) -> Vec<String> {
         self.state().snapshots.keys().cloned().collect()
     }
 
-    /// Runs a program in the pod with this UID; says why it ends if it does so at once.
+    /// Runs a program in the pod with this UID.
     ///
     /// # Errors
     ///
-    /// What the program says in the end.
+    /// Returns the error message of a program that ends immediately.
     pub fn run(&self, pod: &str, command: &[String], version: &str) -> Result<(), String> {
         let mut state = self.state();
         match command.first().map_or("", |program| program.rsplit('/').next().unwrap_or_default()) {
@@ -249,7 +249,7 @@ impl Model {
         Ok(())
     }
 
-    /// Ends what runs in a pod. Its data stay until nobody starts it again.
+    /// Ends the process in a pod. Its data remains for a restart.
     pub fn end(&self, pod: &str) {
         if let Some(disk) = self.state().disks.get_mut(pod) {
             disk.running = None;
@@ -264,7 +264,7 @@ impl Model {
         joined.is_some_and(|(token, id)| state.clusters[&token].members.contains_key(&id) && state.has_quorum(&token))
     }
 
-    /// Writes a key as a client does that knows these members: it asks one after the other until one can.
+    /// Writes a key as a client with these endpoints: it tries one after the other until one succeeds.
     pub fn put(&self, endpoints: &[String], key: &str, value: &str) -> Result<i64> {
         self.ask(endpoints, |cluster| {
             cluster.database.keys.insert(key.into(), value.into());
@@ -281,7 +281,7 @@ impl Model {
         self.ask(endpoints, |cluster| cluster.database.keys.get(key).cloned())
     }
 
-    /// Returns how many members each cluster has, and how many of them run.
+    /// Returns the number of members of each cluster, and the number of running ones.
     pub fn census(&self) -> Vec<(usize, usize)> {
         let state = self.state();
         let running =
@@ -321,7 +321,7 @@ impl Model {
             return Err(Error::Unreachable { endpoint: endpoint.into(), source: "connection refused".into() });
         };
         let answer = work(&mut state, token, id, version).map_err(|(code, message)| refuse(code, message))?;
-        if lost { Err(refuse(500, "simulated: carried out, but the answer was lost")) } else { Ok(answer) }
+        if lost { Err(refuse(500, "simulated: executed, but the response was lost")) } else { Ok(answer) }
     }
 }
 
@@ -349,7 +349,7 @@ impl Etcd for Model {
                 return Err(NO_LEADER);
             }
             let members = &state.clusters[&token].members;
-            // As with strict-reconfig-check, which is on unless told otherwise.
+            // As with strict-reconfig-check, which is on by default.
             if members.len() > 1 && members.keys().any(|id| !state.is_running(&token, *id)) {
                 return Err((503, "etcdserver: unhealthy cluster"));
             }
@@ -430,7 +430,7 @@ impl Snapshots for Model {
     }
 }
 
-/// Returns what a flag of a command line says.
+/// Returns the value of a command-line flag.
 fn flag<'a>(command: &'a [String], name: &str) -> Option<&'a str> {
     command.iter().find_map(|word| word.strip_prefix("--")?.strip_prefix(name)?.strip_prefix('='))
 }

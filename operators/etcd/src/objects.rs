@@ -1,8 +1,7 @@
-//! The objects that a cluster consists of: a pod for each member, two services, a disruption budget.
+//! The objects of a cluster: a pod for each member, two services, a disruption budget.
 //!
-//! Pods are found by the names that users know: `NAME` is where members find one another, also before they are ready,
-//! `NAME-client` where clients find those that are. See <https://etcd.io/docs/v3.5/op-guide/configuration/> for the
-//! flags.
+//! The service `NAME` is for peers, and includes members that are not ready; `NAME-client` is for clients, and has
+//! ready members only. See <https://etcd.io/docs/v3.5/op-guide/configuration/> for the flags.
 
 use crate::api::etcdcluster_v1beta2::{EtcdCluster, Incarnation};
 use crate::plan::ObservedPod;
@@ -12,18 +11,18 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-/// The label that names a pod's cluster.
+/// The label of a pod with the name of its cluster.
 pub const CLUSTER: &str = "etcd_cluster";
-/// The label that numbers the life of the cluster that a pod belongs to.
+/// The label of a pod with the number of its cluster's incarnation.
 pub const INCARNATION: &str = "etcd_incarnation";
 /// The port of clients.
 pub const CLIENT_PORT: u16 = 2379;
 const PEER_PORT: u16 = 2380;
 /// The container that etcd runs in.
 pub const CONTAINER: &str = "etcd";
-/// The init container that gets the snapshot, and the one that makes a database of it.
+/// The init container that fetches the snapshot.
 pub const FETCH: &str = "fetch-snapshot";
-/// See [`FETCH`].
+/// The init container that restores the database from the snapshot.
 pub const RESTORE: &str = "restore-snapshot";
 const FETCH_IMAGE: &str = "busybox:1.37";
 const FOLDER: &str = "/var/etcd";
@@ -33,13 +32,13 @@ const DATA: &str = "/var/etcd/data";
 /// Initial state of a member.
 #[derive(Clone, Debug)]
 pub enum Start<'a> {
-    /// As the first of a new cluster, with what the snapshot at a URL holds.
+    /// The first member of a new cluster, optionally restored from the snapshot at a URL.
     New(Option<&'a str>),
-    /// As one that a cluster has added, beside these names.
+    /// A member that was added to a cluster with these members.
     Existing(Vec<&'a str>),
 }
 
-/// Returns what the members' URLs end with, the port excepted.
+/// Returns the domain of the members' URLs.
 fn domain(cluster: &EtcdCluster) -> String {
     format!("{}.{}.svc", cluster.name_any(), cluster.namespace().unwrap_or_default())
 }
@@ -49,12 +48,12 @@ pub fn client_url(cluster: &EtcdCluster, pod: &str) -> String {
     format!("http://{pod}.{}:{CLIENT_PORT}", domain(cluster))
 }
 
-/// Returns the URL by which the other members know one.
+/// Returns the URL of a member for its peers.
 pub fn peer_url(cluster: &EtcdCluster, pod: &str) -> String {
     format!("http://{pod}.{}:{PEER_PORT}", domain(cluster))
 }
 
-/// Returns the name of the pod that a URL leads to.
+/// Returns the name of the pod that a URL refers to.
 pub fn pod_of(url: &str) -> Option<&str> {
     url.split_once("://")?.1.split(['.', ':']).next()
 }
@@ -68,7 +67,7 @@ pub fn image(cluster: &EtcdCluster, version: &str) -> String {
     format!("{}:v{version}", cluster.spec.repository)
 }
 
-/// Returns the version that an image is of.
+/// Returns the version of an image.
 pub fn version_of(image: &str) -> String {
     let tag = image.rsplit_once(':').map_or("", |(_, tag)| tag);
     tag.strip_prefix('v').unwrap_or(tag).to_owned()
@@ -95,7 +94,7 @@ pub fn services(cluster: &EtcdCluster) -> Result<[Service; 2]> {
     Ok([serde_json::from_value(peers)?, serde_json::from_value(clients)?])
 }
 
-/// Creates the budget by which whoever drains nodes takes one member at a time.
+/// Creates the disruption budget, so that drains of nodes evict one member at a time.
 pub fn disruption_budget(cluster: &EtcdCluster) -> Result<PodDisruptionBudget> {
     Ok(serde_json::from_value(json!({
         "metadata": {"name": cluster.name_any(), "labels": labels(cluster)},
@@ -118,7 +117,7 @@ pub fn pod(cluster: &EtcdCluster, life: &Incarnation, name: &str, version: &str,
     let mounts = json!([{"name": "data", "mountPath": FOLDER}]);
     let health = json!({"httpGet": {"path": "/health", "port": CLIENT_PORT}, "periodSeconds": 5, "timeoutSeconds": 5});
     let mut spec = json!({
-        // What a member knows is lost with its pod, which never begins anew under the same name.
+        // The data of a member is lost with its pod, which is never recreated under the same name.
         "restartPolicy": "Always",
         "hostname": name,
         "subdomain": cluster.name_any(),
@@ -181,12 +180,12 @@ pub fn pod(cluster: &EtcdCluster, life: &Incarnation, name: &str, version: &str,
             },
         ]);
     }
-    // It was drawn here, and not by the API server, since etcd learns it before there is a pod.
+    // The operator generates the name, and not the API server, since the member is added to etcd before the pod exists.
     let metadata = json!({"name": name, "generateName": format!("{}-", cluster.name_any()), "labels": labels});
     Ok(serde_json::from_value(json!({"metadata": metadata, "spec": spec}))?)
 }
 
-/// Returns the program that restores snapshots: it moved in 3.5.
+/// Returns the program that restores snapshots, which changed in 3.5.
 fn restorer(version: &str) -> &'static str {
     let minor = version.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
     if minor.is_some_and(|minor| minor < 5) { "etcdctl" } else { "etcdutl" }
@@ -199,12 +198,12 @@ pub fn upgraded(cluster: &EtcdCluster, pod: &str) -> Result<Pod> {
     Ok(serde_json::from_value(json!({"metadata": {"name": pod}, "spec": {"containers": [container]}}))?)
 }
 
-/// Returns the number of the life that a pod belongs to.
+/// Returns the number of the incarnation that a pod belongs to.
 pub fn incarnation_of(pod: &Pod) -> Option<u32> {
     pod.labels().get(INCARNATION)?.parse().ok()
 }
 
-/// Reads what matters of a pod.
+/// Extracts the relevant state of a pod.
 pub fn observe(pod: &Pod) -> ObservedPod {
     let status = pod.status.as_ref();
     let phase = status.and_then(|status| status.phase.as_deref()).unwrap_or_default();

@@ -1,13 +1,13 @@
 //! Planner from the observed state of a cluster to its next step.
 //!
-//! Plain data without I/O. One step is taken at a time, and the next one is decided on what is seen then: so a step may
-//! be cut off at any point, and its answer may be lost. What a cluster's life depends on:
+//! Plain data without I/O. One step is executed at a time, and the next one depends on the state that is observed then:
+//! so a step may be interrupted at any point, and its response may be lost. The safety rules are:
 //!
-//! * Changes are made only while a quorum answers, and no member is added, upgraded, defragmented or taken away from
-//!   those that are wanted while another one is not well.
-//! * A dead member leaves etcd before its replacement is added: in the other order, a cluster of three would need three
-//!   of four, and could not lose one more.
-//! * A member that was added is started before anything else, for it counts for the quorum already.
+//! * Changes are made only while a quorum responds. No member is added, upgraded or defragmented, and no desired member
+//!   is removed, while another one is not healthy.
+//! * A dead member is removed from etcd before its replacement is added: in the other order, a cluster of three would
+//!   need three of four, and could not lose another one.
+//! * An added member is started before any other step, since it already counts for the quorum.
 
 use crate::etcd::{Member, MemberStatus};
 use crate::objects::pod_of;
@@ -20,37 +20,38 @@ pub struct DesiredState<'a> {
     pub size: usize,
     /// The version of each.
     pub version: &'a str,
-    /// When a member is to be defragmented: above this share of unused space in percent, and from this size on.
+    /// Threshold of defragmentation: the share of unused space in percent, and the minimum size.
     pub defragment: Option<(u8, u64)>,
 }
 
-/// A pod of a cluster, and what etcd in it says.
+/// A pod of a cluster, with the status of its etcd.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObservedPod {
-    /// Its name, which is the member's too.
+    /// Its name, which is also the name of the member.
     pub name: String,
     /// Desired version.
     pub version: String,
     /// It is being deleted.
     pub is_leaving: bool,
-    /// It has ended, and its data are lost.
+    /// It has ended, and its data is lost.
     pub is_over: bool,
     /// Status of etcd, if it responded.
     pub status: Option<MemberStatus>,
 }
 
 impl ObservedPod {
-    /// Returns true if it may still be of use.
+    /// Returns true if it may still run or recover.
     pub fn is_alive(&self) -> bool {
         !self.is_leaving && !self.is_over
     }
 
-    /// Returns true if it does what it is for.
+    /// Returns true if it is healthy.
     fn is_well(&self) -> bool {
         self.is_alive() && self.status.as_ref().is_some_and(|status| status.leader != 0)
     }
 
-    /// Returns true if it runs what it is to run. Builds of one version for several platforms call themselves alike.
+    /// Returns true if it runs the desired version. Builds of one version for several platforms report the same
+    /// version.
     fn runs_its_version(&self) -> bool {
         self.status
             .as_ref()
@@ -61,7 +62,7 @@ impl ObservedPod {
         self.status.as_ref().is_some_and(|status| status.leader == status.id)
     }
 
-    /// Returns how much of its database's file holds nothing, in percent, and how large that is.
+    /// Returns the unused share of its database file in percent, and the size of the file.
     fn unused(&self) -> Option<(u8, u64)> {
         let status = self.status.as_ref().filter(|status| status.db_size > 0 && status.db_size_in_use > 0)?;
         let unused = status.db_size.saturating_sub(status.db_size_in_use);
@@ -79,13 +80,13 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Returns how many of them it takes to decide anything.
+    /// Returns the size of the quorum.
     pub fn quorum(&self) -> usize {
         self.members.len() / 2 + 1
     }
 }
 
-/// Returns the name of the pod in which a member runs, or is to.
+/// Returns the name of a member's pod.
 pub fn pod_name(member: &Member) -> Option<&str> {
     let name = Some(member.name.as_str()).filter(|name| !name.is_empty());
     name.or_else(|| member.peer_urls.iter().find_map(|url| pod_of(url)))
@@ -98,43 +99,43 @@ pub struct View {
     pub formed: bool,
     /// Its pods.
     pub pods: Vec<ObservedPod>,
-    /// Pods of an earlier life, which would mislead clients.
+    /// Pods of an earlier incarnation, which clients must not reach.
     pub leftovers: Vec<ObservedPod>,
-    /// Its members, unless nobody answers.
+    /// Its members, unless none responds.
     pub membership: Option<Membership>,
-    /// The names of those that had started when the view before this one was taken.
+    /// The names of members that had started in the previous view.
     pub known: Vec<String>,
-    /// Those that were defragmented a short while ago.
+    /// Members that were defragmented recently.
     pub rested: Vec<String>,
 }
 
 /// The next step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Make the first member.
+    /// Create the first member.
     Seed,
-    /// Give up what is left, and begin anew with a backup: too few members are left for ever.
+    /// Delete all members, and restore a backup: the quorum is permanently lost.
     Rebuild,
-    /// Delete a pod that is of no use any more.
+    /// Delete a pod that is no longer needed.
     Discard(String),
-    /// Make the pod of a member that was added.
+    /// Create the pod of an added member.
     Start(String),
     /// Add a member.
     Add,
-    /// Take a member out of etcd.
+    /// Remove a member from etcd.
     Remove(Member),
-    /// Bring a member to the desired version.
+    /// Upgrade a member to the desired version.
     Upgrade(String),
-    /// Give back what a member's database does not use.
+    /// Release the unused space of a member's database.
     Defragment(String),
-    /// Somebody else has something to do first.
+    /// Wait for a change outside the operator.
     Wait(String),
     /// Nothing.
     Rest,
 }
 
 impl Step {
-    /// Names the step, for metrics and events.
+    /// Returns the name of the step, for metrics and events.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Seed => "Seed",
@@ -154,8 +155,8 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Seed => f.write_str("making the first member"),
-            Self::Rebuild => f.write_str("too few members are left for ever: the cluster begins anew with a backup"),
+            Self::Seed => f.write_str("creating the first member"),
+            Self::Rebuild => f.write_str("rebuilding the cluster from a backup: the quorum is permanently lost"),
             Self::Discard(pod) => write!(f, "deleting pod {pod}"),
             Self::Start(pod) => write!(f, "starting member {pod}"),
             Self::Add => f.write_str("adding a member"),
@@ -163,7 +164,7 @@ impl fmt::Display for Step {
             Self::Upgrade(pod) => write!(f, "upgrading member {pod}"),
             Self::Defragment(pod) => write!(f, "defragmenting member {pod}"),
             Self::Wait(what) => f.write_str(what),
-            Self::Rest => f.write_str("all members are well"),
+            Self::Rest => f.write_str("all members are healthy"),
         }
     }
 }
@@ -177,7 +178,7 @@ impl View {
         self.pod(pod_name(member)?)
     }
 
-    /// Returns the members of etcd that answer and follow a leader.
+    /// Returns the members of etcd that respond and follow a leader.
     pub fn well(&self) -> impl Iterator<Item = &ObservedPod> {
         let members = self.membership.iter().flat_map(|membership| &membership.members);
         members
@@ -195,11 +196,11 @@ impl View {
         })
     }
 
-    /// Returns true if what is left of the members can never be a quorum again, for what they knew is gone with their
-    /// pods.
+    /// Returns true if the remaining members can never form a quorum again, since the data of the others is lost with
+    /// their pods.
     ///
-    /// Both what they say themselves and what was seen before must say so: a member that was cut off may tell of old
-    /// times.
+    /// Both the reported and the previously observed members must confirm it: a member that was disconnected may report
+    /// an outdated list.
     fn is_lost(&self) -> bool {
         let is_alive = |name: &str| self.pod(name).is_some_and(ObservedPod::is_alive);
         let left = self.known.iter().filter(|name| is_alive(name)).count();
@@ -210,11 +211,11 @@ impl View {
         is_said && left < self.known.len() / 2 + 1
     }
 
-    /// Decides what comes next.
+    /// Decides on the next step.
     pub fn next(&self, desired: &DesiredState<'_>) -> Step {
         if let Some(leftover) = self.leftovers.iter().min_by_key(|pod| pod.is_leaving) {
             return match leftover.is_leaving {
-                true => Step::Wait(format!("waiting for pod {} to be gone", leftover.name)),
+                true => Step::Wait(format!("waiting for the deletion of pod {}", leftover.name)),
                 false => Step::Discard(leftover.name.clone()),
             };
         }
@@ -228,18 +229,19 @@ impl View {
             return Step::Rebuild;
         }
         let Some(membership) = self.membership.as_ref().filter(|membership| membership.is_consistent) else {
-            // Starting what was added does no harm, and may be what a quorum lacks: of two, both are needed.
+            // Starting an added member is always safe, and may be required for a quorum: of two members, both are
+            // needed.
             let listed = self.membership.iter().flat_map(|membership| &membership.members);
             let mut added = listed.filter(|member| member.name.is_empty() && self.pod_of(member).is_none());
             return match added.find_map(pod_name) {
                 Some(name) => Step::Start(name.into()),
-                None => Step::Wait("waiting for a quorum of the members to answer".into()),
+                None => Step::Wait("waiting for a quorum of members to respond".into()),
             };
         };
         self.next_of(membership, desired)
     }
 
-    /// Decides what comes next while a quorum answers.
+    /// Decides on the next step while a quorum responds.
     fn next_of(&self, membership: &Membership, desired: &DesiredState<'_>) -> Step {
         let members = &membership.members;
         let is_member = |pod: &&ObservedPod| members.iter().any(|member| pod_name(member) == Some(&pod.name));
@@ -258,7 +260,7 @@ impl View {
         }
         let pods: Vec<&ObservedPod> = members.iter().filter_map(|member| self.pod_of(member)).collect();
         if let Some(ill) = pods.iter().find(|pod| !pod.is_well()) {
-            return Step::Wait(format!("waiting for member {} to be well", ill.name));
+            return Step::Wait(format!("waiting for member {} to be healthy", ill.name));
         }
         if let Some(old) = pods.iter().find(|pod| !pod.runs_its_version()) {
             return Step::Wait(format!("waiting for member {} to run {}", old.name, old.version));
@@ -266,8 +268,7 @@ impl View {
         if members.len() < desired.size {
             return Step::Add;
         }
-        // Whatever takes a member off the others' hands for a while takes the leader last: an election costs clients
-        // time.
+        // Steps that interrupt a member interrupt the leader last: clients have to wait for an election.
         let last_leader = |pods: &mut dyn Iterator<Item = &&ObservedPod>| {
             pods.min_by_key(|pod| pod.is_leader()).map(|pod| pod.name.clone())
         };
@@ -290,7 +291,7 @@ impl View {
         Step::Rest
     }
 
-    /// Returns what a new member runs: what those run that are not upgraded yet, for they come first.
+    /// Returns the version of a new member: during an upgrade, that of the members that are not upgraded yet.
     pub fn joining_version<'a>(&'a self, desired: &'a str) -> &'a str {
         let mut alive = self.pods.iter().filter(|pod| pod.is_alive());
         alive.find(|pod| pod.version != desired).map_or(desired, |pod| &pod.version)

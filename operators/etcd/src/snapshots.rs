@@ -7,44 +7,44 @@ pub use folder::Folder;
 use crate::etcd::Chunks;
 use std::future::Future;
 
-/// A place for snapshots.
+/// A storage of snapshots.
 ///
-/// Names are those of files: letters, digits, `.`, `-` and `_`. A place has bounds; what does not fit is refused.
+/// Names are those of files: letters, digits, `.`, `-` and `_`. Snapshots have a size limit; larger ones are rejected.
 pub trait Snapshots: Send + Sync + 'static {
-    /// Keeps a snapshot, whole or not at all, in the place of one of the same name; returns its size in bytes.
+    /// Stores a snapshot atomically, and replaces one of the same name; returns its size in bytes.
     fn save(&self, name: &str, snapshot: Chunks) -> impl Future<Output = Result<u64>> + Send;
 
-    /// Removes a snapshot; what is gone already counts as removed.
+    /// Deletes a snapshot; succeeds if it does not exist.
     fn delete(&self, name: &str) -> impl Future<Output = Result<()>> + Send;
 
-    /// Returns the URL at which a new member finds a snapshot.
+    /// Returns the URL of a snapshot for new members.
     fn url(&self, name: &str) -> String;
 }
 
 /// Result of a call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a snapshot is not kept, or not removed.
+/// The error of storing or deleting a snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It is larger than allowed.
-    #[error("snapshot {name} is larger than the {limit} bytes that one may have")]
+    #[error("snapshot {name} is larger than the limit of {limit} bytes")]
     TooLarge {
         /// The snapshot.
         name: String,
-        /// The bound.
+        /// The limit.
         limit: u64,
     },
-    /// etcd did not give all of it.
-    #[error("snapshot {name} did not come whole")]
+    /// The transfer from etcd failed.
+    #[error("snapshot {name} is incomplete")]
     Source {
         /// The snapshot.
         name: String,
         /// Why not.
         source: crate::etcd::Error,
     },
-    /// The place cannot be written to.
-    #[error("cannot keep or remove snapshot {name}")]
+    /// The storage cannot be written.
+    #[error("cannot store or delete snapshot {name}")]
     Place {
         /// The snapshot.
         name: String,

@@ -1,8 +1,8 @@
-//! The operator that makes of one custom resource all that an application consists of.
+//! The operator that creates all objects of an application from one custom resource.
 //!
-//! A [`MyApp`](api::myapp_v1alpha1::MyApp) stands for four `Deployment`s, the `Service` that leads to the first of
-//! them, the `ServiceAccount` that their pods run as and the `PersistentVolumeClaim` that the last one keeps its data
-//! on. All of them are owned by it and go with it.
+//! A [`MyApp`](api::myapp_v1alpha1::MyApp) owns four `Deployment`s, the `Service` of the first of them, the
+//! `ServiceAccount` of their pods and the `PersistentVolumeClaim` with the data of the last one. All of them are
+//! deleted with it.
 //!
 //! `flyball create` inserts lines above the comments that begin with `+flyball`. It changes nothing else.
 

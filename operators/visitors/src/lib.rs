@@ -1,8 +1,8 @@
-//! The operator of the visitors site, which counts who comes by.
+//! The operator of the visitors site, which counts its visitors.
 //!
-//! A [`VisitorsApp`](api::visitorsapp_v1::VisitorsApp) stands for a MySQL database with its password, a backend of as
-//! many pods as it says, and a frontend under its title. They come in this order, each when the one before it is ready,
-//! and go with it.
+//! A [`VisitorsApp`](api::visitorsapp_v1::VisitorsApp) owns a MySQL database with its password, a backend with the
+//! specified number of pods, and a frontend with its title. They are created in this order, each when the previous one
+//! is ready, and deleted with it.
 //!
 //! `flyball create` inserts lines above the comments that begin with `+flyball`. It changes nothing else.
 

@@ -1,18 +1,18 @@
 //! Convergence and teardown of a group of virtual machines.
 //!
-//! Level-based: each pass looks at vCenter, decides on the next few operations, and carries them out. Nothing is
-//! remembered between passes, so a pass may be cut off at any point, and its answers may be lost: the next one sees
-//! what came of it. Three things make that safe.
+//! Level-based: each pass observes vCenter, plans the next few operations, and executes them. There is no state between
+//! passes, so a pass may be interrupted at any point, and its responses may be lost: the next one observes the result.
+//! Three rules make that safe.
 //!
-//! * A group has one folder, found by its name, and its machines are found in there.
-//! * A machine's name follows from the group's UID and the machine's number. A clone that is asked for twice is refused
-//!   the second time, because its name is taken; so no machine is doubled, and none is outside of what a pass sees.
-//! * A folder is destroyed when it is empty, never to get rid of what it holds.
+//! * A group has one folder, identified by its name, which contains its machines.
+//! * A machine's name follows from the group's UID and the machine's number. A repeated clone is rejected, because its
+//!   name is taken; so there are no duplicate machines, and none is outside the folder.
+//! * A folder is destroyed only when it is empty.
 //!
-//! As in the operator that this one follows, CPU, memory and template count when a machine is cloned; machines that
-//! exist stay as they are.
+//! As in the original operator, changes of CPU, memory and template apply to new machines; existing machines are not
+//! changed.
 //!
-//! This module knows no Kubernetes, and vCenter only as [`Vcenter`].
+//! This module does not depend on Kubernetes, and accesses vCenter through [`Vcenter`] only.
 
 mod difference;
 mod group;
@@ -30,26 +30,26 @@ use tokio::time::timeout;
 /// Timeout of a step in the queue. After that, the plan is outdated: machines to delete may be desired again.
 const SLOT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a group does not converge.
+/// The reason why a group does not converge.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The template does not exist.
     #[error("vCenter has no template {0:?}")]
     TemplateNotFound(String),
     /// The template's name is not unique.
-    #[error("vCenter has {count} virtual machines named {template:?}: give the path of one")]
+    #[error("vCenter has {count} virtual machines named {template:?}: specify a path")]
     TemplateAmbiguous {
         /// The name.
         template: String,
         /// Number of machines.
         count: usize,
     },
-    /// Folder and machines cannot be given their names.
-    #[error("the name {name:?} is longer than the {max} characters that vCenter takes")]
+    /// The name of the folder or of a machine is too long.
+    #[error("the name {name:?} is longer than vCenter's limit of {max} characters")]
     NameTooLong {
-        /// The name that would have been given.
+        /// The rejected name.
         name: String,
-        /// Most characters.
+        /// The limit.
         max: usize,
     },
     /// vCenter failed, or cannot be reached.
@@ -58,9 +58,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns true if only a change of the group or of the templates helps, so that trying again soon is in vain.
+    /// Returns true if the error requires a change of the group or of the templates, so that an early retry is useless.
     ///
-    /// Everything that is not on this list may pass and is to be retried.
+    /// All other errors may be temporary and are retried.
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::TemplateNotFound(_) | Self::TemplateAmbiguous { .. } | Self::NameTooLong { .. } => true,
@@ -93,7 +93,7 @@ enum Step {
 }
 
 impl Plan {
-    /// Returns true if the group is what it should be.
+    /// Returns true if the group is in its desired state.
     pub fn is_done(&self) -> bool {
         self.steps.is_empty() && self.obstacle.is_none()
     }
@@ -117,8 +117,8 @@ impl fmt::Display for Plan {
 pub enum Progress {
     /// Its operations are done; the next pass may follow at once.
     Made,
-    /// Some could not be: it is the turn of other groups, or something else is at work on the machines, such as tasks
-    /// that an interrupted pass left behind. The next pass is to come in a while.
+    /// Some operations could not run: other groups use the slots, or other tasks work on the machines, such as those of
+    /// an interrupted pass. The next pass should follow later.
     Awaited,
 }
 
@@ -162,7 +162,7 @@ impl<V: Vcenter> Groups<V> {
                     }))
                 }
                 Err(error) if error.is_lasting() && steps.is_empty() => obstacle = Some(error),
-                // A template that is gone is no reason to leave machines off. The next pass meets it again.
+                // A missing template must not prevent powering on machines. The next pass reports it again.
                 Err(error) if error.is_lasting() => {}
                 Err(error) => return Err(error),
             }
@@ -172,7 +172,7 @@ impl<V: Vcenter> Groups<V> {
 
     /// Observes a group that is deleted, and plans its next operations: first its machines, then its folder.
     ///
-    /// A folder that holds what is not the group's is left to whom that belongs.
+    /// A folder with objects that do not belong to the group is kept.
     pub async fn plan_teardown(&self, group: &Group) -> Result<Plan> {
         let Some(folder) = self.vcenter.find_folder(&group.folder()).await? else { return Ok(Plan::default()) };
         let Contents { vms, others } = self.vcenter.contents(&folder).await?;
@@ -186,14 +186,14 @@ impl<V: Vcenter> Groups<V> {
                 _ => tracing::warn!(
                     folder = group.folder(),
                     foreign,
-                    "folder left behind: it holds what is not the group's"
+                    "keeping the folder: it contains objects that do not belong to the group"
                 ),
             }
         }
         Ok(Plan { running, obstacle: None, steps, totals })
     }
 
-    /// Carries out a plan, at once as far as the bound allows.
+    /// Executes a plan, concurrently up to the limit.
     ///
     /// All steps are tried, and then the first error is returned.
     pub async fn carry_out(&self, plan: &Plan) -> Result<Progress> {
@@ -212,7 +212,7 @@ impl<V: Vcenter> Groups<V> {
         match self.perform(step).await {
             Ok(()) => Ok(Progress::Made),
             Err(error) if is_overtaken(&error) => {
-                tracing::debug!(%error, "something else is at work");
+                tracing::debug!(%error, "another task is at work");
                 Ok(Progress::Awaited)
             }
             Err(error) => Err(error.into()),
@@ -248,7 +248,7 @@ impl<V: Vcenter> Groups<V> {
     }
 }
 
-/// Returns true if an operation failed because vCenter is no longer, or not yet, as the plan saw it.
+/// Returns true if an operation failed because the state of vCenter differs from the plan.
 fn is_overtaken(error: &vsphere::Error) -> bool {
     use vsphere::Error as E;
     matches!(

@@ -1,17 +1,17 @@
 //! The operator that manages groups of virtual machines in vCenter.
 //!
-//! A [`VmGroup`](api::vmgroup_v1alpha1::VmGroup) asks for a number of equal machines. They are cloned from a template
-//! into a folder of the group's own, run as long as the group exists, and are deleted with it.
+//! A [`VmGroup`](api::vmgroup_v1alpha1::VmGroup) specifies a number of equal machines. They are cloned from a template
+//! into a folder of the group, run as long as the group exists, and are deleted with it.
 //!
 //! | Module | Content |
 //! |---|---|
 //! | [`api`] | the custom resource |
-//! | [`controllers`] | from `VmGroup` objects to groups and back to their status |
+//! | [`controllers`] | reconciles `VmGroup` objects, and updates their status |
 //! | [`converge`] | the desired and the actual state of a group, and the next steps |
 //! | [`vsphere`] | the required part of vCenter's API, and a client for it |
 //! | [`simulator`] | a simulated vCenter, for tests and demonstrations |
 //!
-//! Only `api` and `controllers` know Kubernetes, only `vsphere` and `simulator` know HTTP.
+//! Only `api` and `controllers` depend on Kubernetes, only `vsphere` and `simulator` on HTTP.
 //!
 //! `flyball create` inserts lines above the comments that begin with `+flyball`. It changes nothing else.
 

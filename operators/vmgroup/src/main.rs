@@ -12,11 +12,11 @@ use vmgroup::vsphere::{Client, Credentials, Site, Timing, https};
 
 /// Manages groups of virtual machines in vCenter.
 ///
-/// VC_HOST, VC_USER and VC_PASS in the environment say where vCenter is and how to log in.
+/// The environment variables VC_HOST, VC_USER and VC_PASS hold the address of vCenter and the credentials.
 #[derive(Args, Debug)]
 #[command(version)]
 struct Flags {
-    /// Look at each group again after this time, to find what changed in vCenter
+    /// Interval at which groups are reconciled again, to detect changes in vCenter
     #[arg(long, env = "VC_RESYNC", default_value = "5m", value_parser = parse_resync)]
     resync: Duration,
     /// Maximum number of concurrent operations in vCenter
@@ -47,12 +47,12 @@ fn connect(flags: Flags) -> Result<VmGroupReconciler<Client>, Box<dyn Error + Se
 }
 
 fn parse_operations(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "give a whole number, 1 or more".into())
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "must be an integer, 1 or more".into())
 }
 
 fn parse_resync(text: &str) -> Result<Duration, String> {
     let resync = parse_unsigned_duration(text).filter(|resync| *resync >= Duration::from_secs(1));
-    resync.ok_or_else(|| "give a second or more, such as 30s or 5m".into())
+    resync.ok_or_else(|| "must be a second or more, such as 30s or 5m".into())
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! A simulated vCenter.
 //!
-//! It answers VI/JSON requests as a vCenter does, as far as [`Client`](crate::vsphere::Client) sends them, and is a
-//! function from request to response: [`Simulator::transport`] puts it under a client in the same process,
-//! [`Simulator::serve`] on a socket.
+//! It responds to the VI/JSON requests that [`Client`](crate::vsphere::Client) sends, as a vCenter does, and is a
+//! function from request to response: [`Simulator::transport`] connects it to a client in the same process,
+//! [`Simulator::serve`] to a socket.
 //!
-//! Request → `faults` → `api` (what is asked) → `inventory` (what there is) → `collector` (how it is told). All but
-//! this module is plain state with the time as an argument. Under paused tokio time a run repeats exactly: identifiers
-//! are counted, maps are sorted, and tasks end when somebody looks, in the order in which they were due.
+//! Request → `faults` → `api` (methods) → `inventory` (state) → `collector` (responses). All other modules are plain
+//! state with the time as an argument. Under paused tokio time runs are deterministic: identifiers are counted, maps
+//! are sorted, and due tasks end at the next access, in the order in which they were due.
 
 mod api;
 mod collector;
@@ -41,9 +41,9 @@ use tower::{BoxError, Service};
 pub struct Options {
     /// Durations of tasks.
     pub tasks: TaskTimes,
-    /// After what time without a call a session ends.
+    /// Idle timeout of a session.
     pub session_idle: Duration,
-    /// Maximum number of objects in a response; the rest follows in pages.
+    /// Page size: maximum number of objects in a response.
     pub page: usize,
 }
 
@@ -53,7 +53,7 @@ impl Default for Options {
     }
 }
 
-/// A simulated vCenter; clones are the same one.
+/// A simulated vCenter; clones share the state.
 ///
 /// It has one datacenter, one cluster and, in the folder `vm-operator`, the template `vm-operator-template`.
 #[derive(Clone)]
@@ -87,7 +87,7 @@ impl Simulator {
         BoxCloneSyncService::new(self.clone())
     }
 
-    /// Lets calls go wrong from now on.
+    /// Injects faults into all further calls.
     pub fn set_faults(&self, faults: Faults) {
         self.state().faults = faults;
     }
@@ -97,7 +97,7 @@ impl Simulator {
         self.state().api.sessions.clear();
     }
 
-    /// Lists the virtual machines, templates left out, in the order in which they were made.
+    /// Lists the virtual machines, without templates, in the order of creation.
     pub fn vms(&self) -> Vec<SimulatedVm> {
         self.state().api.inventory.vms()
     }
@@ -107,13 +107,13 @@ impl Simulator {
         self.state().api.inventory.group_folders()
     }
 
-    /// Powers a machine off behind the operator's back; returns whether there is one of that name.
+    /// Powers a machine off without the operator; returns true if it exists.
     pub fn power_off(&self, vm: &str) -> bool {
         let inventory = &mut self.state().api.inventory;
         inventory.vm(vm).map(|vm| inventory.set_power(&vm, false)).is_some()
     }
 
-    /// Removes a machine or template behind the operator's back; returns whether there is one of that name.
+    /// Removes a machine or template without the operator; returns true if it exists.
     pub fn remove(&self, vm: &str) -> bool {
         let inventory = &mut self.state().api.inventory;
         inventory.vm(vm).map(|vm| inventory.remove(&vm)).is_some()
@@ -124,7 +124,7 @@ impl Simulator {
         self.state().api.inventory.add_template(name);
     }
 
-    /// Adds a virtual machine that is nobody's clone to a group's folder; returns whether there is such a folder.
+    /// Adds a foreign virtual machine to a group's folder; returns true if the folder exists.
     pub fn add_vm(&self, folder: &str, name: &str) -> bool {
         let machine = Machine { powered_on: true, template: false, cpus: 1, memory_mib: 512 };
         let inventory = &mut self.state().api.inventory;
@@ -136,7 +136,7 @@ impl Simulator {
         self.state().calls.clone()
     }
 
-    /// Returns how many tasks ran at once at most.
+    /// Returns the maximum number of tasks that ran concurrently.
     pub fn peak_tasks(&self) -> usize {
         self.state().api.tasks.peak()
     }
@@ -160,7 +160,7 @@ impl Simulator {
             Some(Fault::LostRequest) => Err("connection reset before the request arrived".into()),
             Some(Fault::LostAnswer) => {
                 self.handle(&request);
-                Err("connection reset before the answer arrived".into())
+                Err("connection reset before the response arrived".into())
             }
             Some(Fault::Status(status)) => Ok(response::status(status)),
             Some(Fault::Refusal(name)) => Ok(response::fault(&Problem::Named(name))),

@@ -2,7 +2,7 @@
 //!
 //! [`Vcenter`] is the port: folders, templates and virtual machines, in about ten calls. [`Client`] implements it over
 //! vCenter's VI/JSON API (<https://developer.broadcom.com/xapis/virtual-infrastructure-json-api/latest>), from 8.0 U1
-//! on. Nothing in here knows Kubernetes or what a group is.
+//! on. This module depends neither on Kubernetes nor on groups.
 
 mod client;
 mod credentials;
@@ -20,24 +20,24 @@ pub use wire::ManagedObject;
 
 use std::future::Future;
 
-/// A vCenter, as far as the operator uses it.
+/// The part of vCenter's API that the operator uses.
 ///
-/// Calls that start a task return when the task is over. Each call may be repeated: an error can mean that the effect
-/// came about and only the answer was lost.
+/// Calls that start a task return when the task is over. Each call may be repeated: an error can mean that the call had
+/// its effect and only the response was lost.
 pub trait Vcenter: Send + Sync {
     /// Finds the folder of a group.
     fn find_folder(&self, name: &str) -> impl Future<Output = Result<Option<ManagedObject>>> + Send;
 
-    /// Creates the folder of a group, or finds it if it is there already.
+    /// Creates the folder of a group, or returns the existing one.
     fn create_folder(&self, name: &str) -> impl Future<Output = Result<ManagedObject>> + Send;
 
-    /// Destroys a folder **and all that it holds**.
+    /// Destroys a folder **and all of its contents**.
     fn destroy_folder(&self, folder: &ManagedObject) -> impl Future<Output = Result<()>> + Send;
 
-    /// Reads what a folder holds.
+    /// Reads the contents of a folder.
     fn contents(&self, folder: &ManagedObject) -> impl Future<Output = Result<Contents>> + Send;
 
-    /// Finds what a group's template may mean: all machines of this name, or the one at this path.
+    /// Finds the candidates for a group's template: all machines of this name, or the one at this path.
     fn find_templates(&self, template: &str) -> impl Future<Output = Result<Vec<ManagedObject>>> + Send;
 
     /// Clones a machine and powers the clone on.
@@ -46,7 +46,7 @@ pub trait Vcenter: Send + Sync {
     /// Powers a machine on.
     fn power_on(&self, vm: &ManagedObject) -> impl Future<Output = Result<()>> + Send;
 
-    /// Powers a machine off, without asking its guest.
+    /// Powers a machine off, without a guest shutdown.
     fn power_off(&self, vm: &ManagedObject) -> impl Future<Output = Result<()>> + Send;
 
     /// Destroys a machine that is powered off, disks included.
@@ -58,7 +58,7 @@ pub trait Vcenter: Send + Sync {
 pub struct Contents {
     /// Virtual machines.
     pub vms: Vec<Vm>,
-    /// Number of other things: folders, mostly.
+    /// Number of other objects, such as folders.
     pub others: usize,
 }
 
@@ -76,7 +76,7 @@ pub struct Vm {
 /// Specification of a clone.
 #[derive(Clone, Copy, Debug)]
 pub struct CloneSpec<'a> {
-    /// Folder that it goes to.
+    /// Destination folder.
     pub folder: &'a ManagedObject,
     /// Its name.
     pub name: &'a str,

@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 /// Lifetime of a token, in seconds.
 const LIFETIME: i64 = 3600;
-/// When it is replaced.
+/// Interval of renewals.
 const RENEWAL: Duration = Duration::from_secs(20 * 60);
 
 /// Creates a token of a service account, valid for an hour.
@@ -32,7 +32,7 @@ pub(crate) async fn token(accounts: &Api<ServiceAccount>, name: &str) -> Result<
     token.ok_or_else(|| Error::new("the cluster returned no token"))
 }
 
-/// A service account that an operator connects as.
+/// A service account for an operator.
 pub(crate) struct Account {
     accounts: Api<ServiceAccount>,
     name: String,
@@ -63,7 +63,7 @@ impl Account {
         if let Some(name) = &config.tls_server_name {
             cluster["tls-server-name"] = name.as_str().into();
         }
-        // One that the environment names is found there, with what NO_PROXY says of it.
+        // A proxy of the environment is found there, together with NO_PROXY.
         let is_direct = Proxies::of_config(config).is_direct(&config.cluster_url);
         if let Some(proxy) = config.proxy_url.as_ref().filter(|_| !is_direct) {
             cluster["proxy-url"] = proxy.to_string().into();
@@ -85,7 +85,7 @@ impl Account {
             "metadata": {"name": self.name, "namespace": self.namespace}})
     }
 
-    /// Returns what gives it a role.
+    /// Returns the binding of a role to the account.
     pub(crate) fn binding(&self, role: &Value) -> Value {
         let api = "rbac.authorization.k8s.io";
         let (kind, name) = (role["kind"].as_str().unwrap_or_default(), &role["metadata"]["name"]);
@@ -100,7 +100,7 @@ impl Account {
         })
     }
 
-    /// Writes a new token to where the operator looks for it.
+    /// Writes a new token to the operator's token file.
     pub(crate) async fn renew(&self) -> Result<()> {
         let token = token(&self.accounts, &self.name).await?;
         let what = || format!("cannot write {}", self.token.display());

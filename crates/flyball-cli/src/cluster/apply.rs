@@ -136,12 +136,12 @@ impl Connection {
         Ok(told)
     }
 
-    /// Deletes an object, if it is there.
+    /// Deletes an object, if it exists.
     pub(crate) async fn delete(&self, object: &Value) -> Result<()> {
         self.delete_with(object, &DeleteParams::default()).await
     }
 
-    /// Deletes an object, if it is there, as the parameters say.
+    /// Deletes an object, if it exists, with these parameters.
     pub(crate) async fn delete_with(&self, object: &Value, params: &DeleteParams) -> Result<()> {
         let (objects, told, name) = self.place(object).await?;
         match objects.delete(&name, params).await {
@@ -165,7 +165,7 @@ impl Connection {
         serde_json::to_value(found).when(format!("cannot read {told}"))
     }
 
-    /// Returns whether something is a definition of which there are objects.
+    /// Returns true if an object is a definition with stored objects.
     pub(crate) async fn defines_objects(&self, object: &Value) -> Result<bool> {
         if object["kind"] != "CustomResourceDefinition" {
             return Ok(false);
@@ -227,7 +227,7 @@ impl Connection {
     }
 }
 
-/// Returns true if two states of an object differ in nothing but who set their fields, and when.
+/// Returns true if two states of an object differ in managed fields and resource version only.
 fn is_same(one: &DynamicObject, other: &DynamicObject) -> bool {
     let bare = |object: &DynamicObject| {
         let mut object = object.clone();

@@ -82,7 +82,7 @@ impl Connection {
     }
 }
 
-/// Reads what to connect to from a kubeconfig.
+/// Reads the configuration from a kubeconfig.
 pub(crate) async fn config_of(path: &Path, context: Option<&str>) -> Result<Config> {
     let explain = |error: KubeconfigError| match error {
         KubeconfigError::ReadConfig(error, _) => {
@@ -105,7 +105,7 @@ fn unusable(error: KubeconfigError, what: &str) -> Error {
         KubeconfigError::LoadCertificateAuthority(LoadDataError::ReadFile(error, path)) => {
             Error::caused(format!("{what}: cannot read certificate authority {}", path.display()), error)
         }
-        // `flyball cluster down` leaves none where there was none before.
+        // After `flyball cluster down` there may be no current context.
         KubeconfigError::LoadContext(name) if name.is_empty() => Error::new(format!("{what}: no current context")),
         KubeconfigError::CurrentContextNotSet => Error::new(format!("{what}: no current context")),
         KubeconfigError::LoadContext(name) => Error::new(format!("{what}: context {name:?} not found")),
@@ -117,10 +117,10 @@ fn options(context: Option<&str>) -> KubeConfigOptions {
     KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() }
 }
 
-/// Runs what waits for a cluster.
+/// Runs a future that waits for a cluster.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    // What is waited for is compiled in three places, unless it is boxed.
+    // Boxed, since the future would be compiled in three places otherwise.
     let work: Pin<Box<dyn Future<Output = _>>> = Box::pin(work);
     runtime.when("cannot start the runtime")?.block_on(work)
 }
@@ -145,7 +145,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "a thread that computes knows no paused clock")]
+    #[expect(clippy::disallowed_methods, reason = "a thread with computations has no paused clock")]
     fn a_command_ends_while_a_request_is_computed() {
         let began = Instant::now();
         let done = block_on_threads(async {

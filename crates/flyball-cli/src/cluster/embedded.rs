@@ -18,13 +18,14 @@ pub(crate) struct Embedded {
     pub(crate) kubeconfig: PathBuf,
     /// Its URL.
     pub(crate) url: String,
-    // Both end with this.
+    // Both are removed when this is dropped.
     _folder: PrivateFolder,
     _tasks: JoinSet<()>,
 }
 
 impl Embedded {
-    /// Starts one with so many simulated nodes, and a kubeconfig of its own whose context has this name.
+    /// Starts a control plane with a number of simulated nodes, and a kubeconfig of its own whose context has this
+    /// name.
     pub(crate) async fn start(name: &str, nodes: u32) -> Result<Self> {
         let folder = PrivateFolder::new(name)?;
         let kubeconfig = folder.path().join("kubeconfig");

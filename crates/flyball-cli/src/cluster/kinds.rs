@@ -6,7 +6,7 @@ use http::header::ACCEPT;
 use kube::Client;
 use serde_json::Value;
 
-/// All groups and versions in one answer; see
+/// All groups and versions in one response; see
 /// <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery>.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -37,13 +37,13 @@ impl Kind {
         format!("{root}{place}/{plural}{}", name.map(|name| format!("/{name}")).unwrap_or_default())
     }
 
-    /// Returns its group and version, as objects of it say.
+    /// Returns its `apiVersion`.
     pub(crate) fn api_version(&self) -> String {
         let Self { group, version, .. } = self;
         if group.is_empty() { version.clone() } else { format!("{group}/{version}") }
     }
 
-    /// Returns what an object of it is called in commands, such as `deployment.apps/web`.
+    /// Returns the name of an object in commands, such as `deployment.apps/web`.
     pub(crate) fn object_name(&self, name: &str) -> String {
         let dot = if self.group.is_empty() { "" } else { "." };
         format!("{}{dot}{}/{name}", self.singular, self.group)
@@ -102,7 +102,7 @@ impl Kinds {
         })
     }
 
-    /// Finds the kind that an owner reference names, whatever its version.
+    /// Finds the kind of an owner reference, in any version.
     pub(crate) fn of(&self, api_version: &str, kind: &str) -> Option<&Kind> {
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         self.0.iter().find(|known| known.group == group && known.kind == kind)
@@ -113,7 +113,7 @@ fn read(told: &Value, kinds: &mut Vec<Kind>) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     for group in list(&told["items"]) {
-        // The first version is the preferred one; kinds that only others have are found there.
+        // The first version is the preferred one; other versions are used for kinds that only they have.
         for version in list(&group["versions"]) {
             for resource in list(&version["resources"]) {
                 let kind = Kind {

@@ -31,7 +31,7 @@ pub(crate) fn path() -> Result<PathBuf> {
     Ok(home.join(".kube/config"))
 }
 
-/// Adds the one context of `ours` and makes it the current one; returns which one was.
+/// Adds the context of `ours` and makes it the current one; returns the previous one.
 pub(crate) fn add(path: &Path, ours: &Value) -> Result<Option<String>> {
     change(path, |config| {
         for list in LISTS {
@@ -76,7 +76,7 @@ pub(crate) fn write(path: &Path, config: &Value) -> Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).when(what())?;
     }
-    // What links to the file goes on to do so.
+    // Symbolic links to the file are preserved.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     private::write(&target, yaml::write(config).as_bytes()).when(what())
 }
@@ -96,13 +96,13 @@ fn change<T>(path: &Path, change: impl FnOnce(&mut Map<String, Value>) -> T) -> 
         Value::Object(config) => Value::Object(config),
         _ => return Err(Error::new(format!("{} is not a kubeconfig", path.display()))),
     };
-    let result = change(config.as_object_mut().expect("made or found as an object"));
+    let result = change(config.as_object_mut().expect("created or checked as an object"));
     write(path, &config)?;
     Ok(result)
 }
 
-/// The lock that kubectl takes while it changes a kubeconfig: a file beside it. Ours names its process, so that one
-/// which a crash left is known from one that is held; kubectl's is empty, and always taken for held.
+/// The lock that kubectl acquires while it changes a kubeconfig: a file beside it. Ours contains its process ID, so
+/// that a stale one can be detected; kubectl's is empty, and always counts as held.
 struct Lock(PathBuf);
 
 /// First bytes of our lock files.
@@ -145,7 +145,8 @@ fn remove_stale(lock: &Path) -> bool {
     if pid.is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH)) {
         return false;
     }
-    // Of several processes that see this only one gets it; what another one made in the meantime is put back.
+    // Only one of several processes succeeds in moving it; a new lock that another process created meanwhile is moved
+    // back.
     let mut aside = lock.as_os_str().to_owned();
     aside.push(format!("-stale-{}", std::process::id()));
     let aside = PathBuf::from(aside);
@@ -212,11 +213,11 @@ mod tests {
         let path = scratch("stale");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let lock = path.with_extension("lock");
-        // Above what Linux gives to any process.
+        // Above the maximum process ID of Linux.
         fs::write(&lock, "flyball 2147483646\n").unwrap();
         add(&path, &ours()).unwrap();
         assert!(!lock.exists());
-        // One that is held, kubectl's and one that is odd are left alone.
+        // Held locks, kubectl's and malformed ones are not removed.
         for owner in [format!("flyball {}\n", std::process::id()), String::new(), "flyball -1".into(), "x".into()] {
             fs::write(&lock, &owner).unwrap();
             assert!(!remove_stale(&lock), "{owner}");

@@ -1,8 +1,8 @@
 //! Record of objects that a command created in an existing cluster, to be removed at its end.
 //!
 //! The record is written as objects are created, in the state directory: a killed command removes nothing, and the next
-//! one takes over its objects. Each command has its own file `made-<pid>.json`, which is locked while it runs. It has
-//! one line for the URL of the cluster, and one for each object.
+//! one removes its objects. Each command has its own file `made-<pid>.json`, which is locked while it runs. It has one
+//! line for the URL of the cluster, and one for each object.
 
 use crate::error::{Result, ResultExt};
 use crate::files::private::state_folder;
@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The largest file that is read, in bytes.
+/// Maximum size of a file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
 /// Objects created by a command.
@@ -99,7 +99,7 @@ impl Made {
                     _ => {}
                 }
             }
-            // What it said is written down here by now.
+            // Its content has been copied to this record.
             let _ = fs::remove_file(&path);
         }
         Ok(taken)
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(names(&next.take_over("https://a").unwrap()), ["r", "s"]);
         assert_eq!((names(next.parts()), names(next.samples())), (vec![json!("r")], vec![json!("s")]));
         assert_eq!(next.take_over("https://a").unwrap(), Vec::<Value>::new());
-        // Nor is it lost if that one is killed too.
+        // It is not lost if that one is killed too.
         drop(next);
         assert_eq!(names(&begin(6).take_over("https://a").unwrap()), ["r", "s"]);
     }

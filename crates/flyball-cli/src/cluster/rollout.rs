@@ -47,7 +47,7 @@ pub(crate) struct Applied {
 /// Applies objects in order. The first failure ends it, because later objects may depend on earlier ones.
 pub(crate) async fn bring(connection: &Connection, objects: &[Value], how: &RolloutArgs) -> Result<Vec<Applied>> {
     let mut applied: Vec<Applied> = Vec::new();
-    // Namespaces that a dry run does not make, so that nothing can be tried in them.
+    // Namespaces that a dry run does not create, so that objects in them cannot be validated.
     let mut imagined: BTreeSet<&str> = BTreeSet::new();
     for object in objects {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
@@ -83,7 +83,7 @@ async fn forget_url(connection: &Connection, object: &Value) -> Result<()> {
     if !conversion && !kind.ends_with("WebhookConfiguration") {
         return Ok(());
     }
-    // What is not there has none.
+    // A missing object has no URL.
     let Some(found) = connection.find(object).await? else { return Ok(()) };
     if conversion && found["spec"]["conversion"]["webhook"]["clientConfig"]["url"].is_string() {
         let (definitions, told, _) = connection.place(object).await?;
@@ -114,7 +114,7 @@ fn explain(error: Error, before: usize) -> Error {
     }
 }
 
-/// Waits until all pods of a Deployment are those that it wants, and ready.
+/// Waits until all pods of a Deployment are updated and ready.
 pub(crate) async fn until_ready(connection: &Connection, object: &Value, wait: Duration, quiet: bool) -> Result<()> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));

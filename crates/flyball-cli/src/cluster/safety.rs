@@ -13,9 +13,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt;
 
-/// Objects in one answer.
+/// Number of objects per list request.
 const PAGE: usize = 500;
-/// Breaking changes that an error lists.
+/// Maximum number of breaking changes in an error.
 const MAX_LISTED: usize = 10;
 /// Maximum size of an object that an API server with etcd stores.
 const MAX_OBJECT_BYTES: usize = 3 * 512 * 1024;
@@ -26,7 +26,7 @@ const MAX_OBJECT_BYTES: usize = 3 * 512 * 1024;
 pub(crate) struct BreakingChange {
     /// Name of the definition.
     pub(crate) definition: String,
-    /// The object that it would do it to, such as `default/web`; none if it is to all.
+    /// The affected object, such as `default/web`; `None` for all objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) object: Option<String>,
     /// The field, such as `spec.size`.
@@ -194,7 +194,7 @@ fn judge(definition: &str, schema: &flyball_schema::schema::Root, object: &Value
     if errors.is_empty() {
         errors.extend(validate::validate_lists(schema.node(), &value, &Path::ROOT));
         let mut seen = value.clone();
-        // Rules see the name of an object and nothing else of its metadata.
+        // Rules have access to the name of an object only, not to other metadata.
         seen["metadata"] = json!({"name": metadata["name"]});
         errors.extend(rules::validate(schema.node(), &seen, None, false, &Path::ROOT).errors);
     }

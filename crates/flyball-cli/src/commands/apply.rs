@@ -55,7 +55,7 @@ pub(crate) fn cmd_apply(args: &ApplyArgs) -> Result<()> {
     if objects.is_empty() {
         return Err(Error::new(format!("no objects found in {}", args.files.join(", "))));
     }
-    // What lives by a definition comes behind it, whatever the order of files.
+    // Custom resources are applied after their definitions, regardless of the order of files.
     objects.sort_by_key(|object| object["kind"] != "CustomResourceDefinition");
     let applied = block_on(async {
         let connection = args.connection.connect().await?;

@@ -1,7 +1,7 @@
 //! `flyball bench`: counts the API calls of an operator.
 //!
-//! The operator counts its own requests, watches among them, and shows them at `/metrics`: so what is measured here is
-//! what it does on any cluster. Only how long it takes depends on which one that is.
+//! The operator counts its own requests, watches among them, and shows them at `/metrics`: so the counts are the same
+//! on any cluster. Only the time depends on the cluster.
 
 use crate::cluster::apply;
 use crate::cluster::connection::{Connection, block_on_threads};
@@ -94,7 +94,7 @@ struct Cost {
     exceeded: Vec<String>,
 }
 
-/// API calls, by the method of HTTP.
+/// API calls by HTTP method.
 #[derive(Debug, Serialize)]
 struct Calls {
     all: f64,
@@ -129,7 +129,7 @@ async fn bench(args: &BenchArgs) -> Result<Cost> {
     operator.be_as_in_pod(own.config.clone(), folder.path().join("kubeconfig"), &metrics, "0");
     operator.variables.insert("FLYBALL_LEADER_ELECT".into(), "true".into());
     operator.quiet = true;
-    // Its log goes where this command's own does.
+    // Its log goes to the log of this command.
     operator.sinks = LineSinks { build: None, operator: Some(Arc::new(|line| tracing::info!("{line}"))) };
     let poller = MetricsPoller { web: Web::new(Duration::from_secs(5))?, address: metrics, timeout: args.timeout };
     tokio::select! {
@@ -168,7 +168,7 @@ async fn measure(
     };
     let (idle_calls, each) = (calls(&after, &end), objects.len() as f64);
     let per_object = calls(&before, &after).into_iter().map(|(method, calls)| {
-        // What it would have called anyway: the renewal of its lease, for instance.
+        // Calls that are independent of the objects, such as lease renewals.
         let anyway = idle_calls.get(&method).copied().unwrap_or_default() * ((until - begun).div_duration_f64(idle));
         (method, (calls - anyway).max(0.0) / each)
     });

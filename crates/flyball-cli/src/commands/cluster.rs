@@ -1,7 +1,7 @@
 //! `flyball cluster`: runs the embedded control plane as a process.
 //!
-//! Each cluster has a name and a [`Record`] of where it is. The process holds a lock on the record's neighbour as long
-//! as it lives, so that nobody mistakes another process for it.
+//! Each cluster has a name and a [`Record`] with its address. The process holds a lock on a file beside the record as
+//! long as it runs, so that no other process can be mistaken for it.
 
 mod down;
 mod node;
@@ -49,7 +49,7 @@ fn parse_name(name: &str) -> Result<String, String> {
     }
 }
 
-/// Returns the kubeconfig of a cluster that runs on this machine; none if none of this name does.
+/// Returns the kubeconfig of a cluster that runs on this machine; `None` if no cluster of this name runs.
 pub(crate) fn kubeconfig(name: &str) -> Result<Option<PathBuf>> {
     let (is_running, record) = record::Files::of(name)?.find()?;
     Ok(record.filter(|_| is_running).map(|record| record.own_kubeconfig))

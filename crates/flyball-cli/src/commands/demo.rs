@@ -109,7 +109,7 @@ pub(crate) fn cmd_demo(args: DemoArgs) -> Result<()> {
             },
             shown => shown.map(drop),
         };
-        // Whatever happened, nothing of the demo stays on somebody's cluster.
+        // The objects of the demo are always removed from an existing cluster.
         let cleared = stage.clear().await;
         shown.and(cleared)
     })

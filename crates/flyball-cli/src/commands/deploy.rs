@@ -98,7 +98,7 @@ async fn deploy(args: &DeployArgs) -> Result<()> {
         }
     }
     applied.extend(rollout::bring(&connection, &configurations, &args.how).await?);
-    // Not before the pods that may still need it are gone.
+    // Only after the pods that may still need them are deleted.
     let mut removed = Vec::new();
     for object in removal::stale(&connection, &kinds, &installation.place, &objects).await? {
         removed.extend(match dry_run {
@@ -142,7 +142,7 @@ async fn leave_namespace(connection: &Connection, objects: &mut Vec<Value>) -> R
     Ok(())
 }
 
-/// Returns true if a namespace was made by `flyball deploy`.
+/// Returns true if a namespace was created by `flyball deploy`.
 pub(super) fn is_ours(namespace: &Namespace) -> bool {
     let labels = namespace.metadata.labels.iter().flatten();
     labels.into_iter().any(|(key, value)| key == "app.kubernetes.io/managed-by" && value == "flyball")

@@ -125,7 +125,7 @@ fn controller(controller: &ControllerDescription) -> Vec<String> {
 fn rule(rule: &PolicyRule) -> Vec<String> {
     let list = |texts: &Option<Vec<String>>| texts.clone().unwrap_or_default();
     let group = list(&rule.api_groups).into_iter().find(|group| !group.is_empty());
-    // As kubectl names them: the subresource stands behind the group.
+    // In kubectl's notation, the subresource follows the group.
     let resource = |resource: String| match (&group, resource.split_once('/')) {
         (None, _) => resource,
         (Some(group), None) => format!("{resource}.{group}"),

@@ -56,7 +56,7 @@ pub(crate) struct DevArgs {
 pub(crate) fn cmd_dev(args: DevArgs) -> Result<()> {
     let samples = if args.no_samples { None } else { local::samples(args.samples.as_deref()) };
     if let Some(path) = args.samples.as_deref() {
-        // So that a mistake in what is named costs nothing.
+        // Validate the samples before the build.
         crate::cluster::apply::read(path)?;
     }
     let done = block_on_threads(dev(args, samples));

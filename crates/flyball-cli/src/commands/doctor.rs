@@ -276,7 +276,7 @@ async fn served(findings: &mut Findings, connection: &Connection, project: &Proj
     let mut wrong = 0;
     for ((api_version, kind), files) in used {
         let (group, one) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
-        // Kustomize reads its files itself; what the project defines is served once that is applied.
+        // Kustomize reads its own files; the project's kinds are served after its CRDs are applied.
         let is_ours = group == "kustomize.config.k8s.io" || defined.contains(&(group.to_owned(), kind.clone()));
         let found = pinned_kind(&connection.client, &GroupVersionKind::gvk(group, one, &kind)).await;
         if is_ours || found.is_ok() {
@@ -293,7 +293,7 @@ async fn served(findings: &mut Findings, connection: &Connection, project: &Proj
                 findings.wrong("manifest", found, remedy);
             }
             None if is_kubernetes => findings.wrong("manifest", found, format!("applying {files} will fail")),
-            // Such as those of Prometheus' operator, which not every cluster has.
+            // Such as the kinds of the Prometheus operator, which not every cluster has.
             None => findings.absent("manifest", found, format!("install the kind before {files}")),
         }
     }

@@ -55,7 +55,7 @@ enum Format {
 }
 
 impl GetArgs {
-    /// Returns the namespace to look into, unless it is all of them.
+    /// Returns the namespace of the request; `None` for all namespaces.
     fn namespace<'a>(&self, connection: &'a Connection) -> Option<&'a str> {
         (!self.all_namespaces).then_some(connection.namespace.as_str())
     }
@@ -138,7 +138,7 @@ async fn fetch(args: &GetArgs, connection: &Connection, kinds: &[Kind]) -> Resul
             match answer.get_mut("items").map(Value::take) {
                 Some(Value::Array(items)) => {
                     for mut item in items {
-                        // Lists leave out what is the same for all.
+                        // Items of lists have no kind and apiVersion.
                         item["apiVersion"] = version.clone();
                         item["kind"] = kind.kind.as_str().into();
                         found.push((kind.clone(), item));

@@ -29,8 +29,7 @@ pub(crate) fn cmd_helm(args: &HelmArgs) -> Result<()> {
     template(args).map_err(Error::new)
 }
 
-/// Runs a command line that Helm could have been given, and says what Helm would say. Returns nothing if it is another
-/// one, or asks for help.
+/// Runs a command line of Helm, with Helm's output. Returns `None` for other commands and for help.
 pub(crate) fn run_as_helm(arguments: &[String]) -> Option<ExitCode> {
     let ["helm", "template"] = [arguments.get(1)?, arguments.get(2)?].map(String::as_str) else { return None };
     let arguments = &arguments[3..];
@@ -54,7 +53,7 @@ fn template(args: &TemplateArgs) -> Result<(), String> {
         let _ = writeln!(std::io::stderr(), "{warning}");
     }
     output.write_files(here)?;
-    // Whoever reads it may stop halfway.
+    // The reader may close the pipe early.
     let _ = std::io::stdout().write_all(output.text.as_bytes());
     Ok(())
 }

@@ -44,9 +44,9 @@ pub(crate) fn cmd_install(args: &InstallArgs) -> Result<()> {
     args.how.output.map_or(Ok(()), |output| output.say(&applied))
 }
 
-/// Returns whether versions are converted by an operator that was deployed.
+/// Returns true if a deployed operator converts the versions.
 async fn is_deployed(connection: &Connection, definition: &Value) -> Result<bool> {
-    // What is not there is converted by nobody.
+    // A missing definition has no conversion.
     let found = connection.find(definition).await?.unwrap_or_default();
     Ok(found["spec"]["conversion"]["webhook"]["clientConfig"]["service"].is_object())
 }

@@ -55,7 +55,7 @@ enum Format {
 /// Results of all proofs.
 #[derive(Debug, Serialize)]
 struct Report {
-    /// The highest level that is proven with all below it, 0 if there is none. Absent if not all levels were asked for.
+    /// The highest level that is proven with all below it, 0 if there is none. Absent if only one level was run.
     #[serde(skip_serializing_if = "Option::is_none")]
     level: Option<u8>,
     levels: Vec<Level>,
@@ -94,7 +94,7 @@ pub(crate) fn cmd_levels(args: &LevelsArgs) -> Result<()> {
     report.verdict(ended_well)
 }
 
-/// Runs the proofs; returns them, and whether cargo was content with all.
+/// Runs the proofs; returns them, and true if cargo succeeded.
 fn run(args: &LevelsArgs) -> Result<(Vec<Proof>, bool)> {
     let given = args.manifest_path.as_deref().unwrap_or(&args.path);
     let manifest = if given.is_dir() { given.join("Cargo.toml") } else { given.to_owned() };
@@ -108,7 +108,7 @@ fn run(args: &LevelsArgs) -> Result<(Vec<Proof>, bool)> {
     cargo.args(args.package.iter().flat_map(|package| ["--package", package])).args(["--", &filter]);
     let (report, succeeded) = crate::testing::run(cargo, Voice::Quiet)?;
     let proofs = proof::find(&report, args.level);
-    // Without a single proof, cargo failed before it came to them, and has said why.
+    // Without proofs, cargo failed earlier and has printed the reason.
     if proofs.is_empty() && !succeeded {
         return Err(Error::new(format!("cannot run the tests of {}", shown(&manifest))));
     }
@@ -143,7 +143,7 @@ impl Report {
         lines
     }
 
-    /// Returns whether all that was asked for is proven.
+    /// Fails unless the requested levels are proven.
     fn verdict(&self, ended_well: bool) -> Result<()> {
         let all = || self.levels.iter().flat_map(|level| &level.proofs);
         let failed = all().filter(|proof| proof.outcome == Outcome::Failed).count();
@@ -168,7 +168,7 @@ impl Level {
         let proofs: Vec<Proof> = proofs.iter().filter(|proof| proof.level == level).cloned().collect();
         let outcome = match () {
             () if proofs.iter().any(|proof| proof.outcome == Outcome::Failed) => ProofState::Failed,
-            // What was not run proves nothing.
+            // A proof that was not run does not count.
             () if proofs.is_empty() || proofs.iter().any(|proof| proof.outcome == Outcome::Ignored) => {
                 ProofState::Missing
             }

@@ -201,7 +201,7 @@ fn lockout(objects: &[Value]) -> Option<String> {
             let name = webhook["name"].as_str().unwrap_or_default();
             (!leaves_out(webhook, namespace)).then(|| {
                 format!(
-                    "{name} is asked about namespace {namespace}, and nothing runs there without it: leave it out by \
+                    "{name} applies to namespace {namespace}, and no pod starts there without it: exclude it by \
                          namespaceSelector, or set failurePolicy: Ignore"
                 )
             })
@@ -209,7 +209,7 @@ fn lockout(objects: &[Value]) -> Option<String> {
     )
 }
 
-/// Returns true if a webhook that must be asked is about objects of Kubernetes itself that are in namespaces.
+/// Returns true if a webhook with failure policy `Fail` applies to namespaced built-in objects.
 fn is_needed_to_run(webhook: &Value) -> bool {
     const GROUPS: [&str; 7] = ["", "*", "apps", "autoscaling", "batch", "extensions", "policy"];
     let groups = |rule: &Value| rule["apiGroups"].as_array().cloned().unwrap_or_default();
@@ -219,7 +219,7 @@ fn is_needed_to_run(webhook: &Value) -> bool {
         && rules.any(|rule| groups(rule).iter().filter_map(Value::as_str).any(is_of_kubernetes))
 }
 
-/// Returns true if a webhook is not asked about a namespace, by the label that holds its name.
+/// Returns true if a webhook excludes a namespace by its name label.
 fn leaves_out(webhook: &Value, namespace: &str) -> bool {
     const NAME_LABEL: &str = "kubernetes.io/metadata.name";
     let selector = &webhook["namespaceSelector"];

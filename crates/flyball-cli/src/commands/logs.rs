@@ -12,7 +12,7 @@ use kube::api::{ListParams, LogParams};
 use kube::{Api, ResourceExt};
 use tokio::task::JoinSet;
 
-/// Pods whose logs are read at the same time.
+/// Maximum number of pods whose logs are read concurrently.
 const PODS: usize = 32;
 
 /// Print the log of an operator or of other pods

@@ -28,7 +28,7 @@ pub(crate) fn cmd_operate(args: OperateArgs) -> Result<ExitCode> {
 fn operator(path: &Path) -> Result<Operator> {
     let what = || format!("cannot read {}", path.display());
     let text = fs::read_to_string(path).when(what())?;
-    // Which of the two it is decides who says what is wrong with the rest.
+    // The type of the file decides which parser reports errors.
     let read: Value = serde_saphyr::from_str(&text).unwrap_or_default();
     let entries = read.as_array().map(Vec::as_slice).unwrap_or_default();
     let what = || format!("cannot create an operator from {}", path.display());

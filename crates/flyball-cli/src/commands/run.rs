@@ -43,7 +43,7 @@ pub(crate) fn cmd_run(args: RunArgs) -> Result<()> {
         found.ok_or_else(|| Error::new("no samples or config/samples directory found").hint("pass --samples=PATH"))
     });
     let samples = samples.transpose()?;
-    // So that a mistake in them costs nothing.
+    // Validate the samples before the build.
     samples.as_deref().map(apply::read).transpose()?;
     args.local.check_project()?;
     block_on(async {

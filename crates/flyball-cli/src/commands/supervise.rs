@@ -20,7 +20,7 @@ pub(crate) struct SuperviseArgs {
 }
 
 pub(crate) fn cmd_supervise(args: &SuperviseArgs) -> Result<()> {
-    // No other system has that, and there nothing is started by this.
+    // Other systems do not support it; this command is not used there.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))
         .when("cannot set the parent-death signal")?;

@@ -143,7 +143,7 @@ impl TestArgs {
             let more = self.args.iter().filter(|arg| *arg != "--no-fail-fast");
             return Ok(vec![more.cloned().collect()]);
         }
-        // Cargo fails where there is nothing of what it is to test.
+        // Cargo fails if a requested kind of target does not exist.
         let targets = if self.suite == [Suite::Scorecard] { Targets::default() } else { Targets::here()? };
         let mut runs: Vec<&[&str]> = Vec::new();
         if self.wants(Suite::Unit) {
@@ -181,7 +181,7 @@ impl TestArgs {
         };
         let program = block_on(async {
             let build = Build { bin, ..Build::default() };
-            // What was built for the tests is there already, unless no test needs the program.
+            // The program was already built for the tests, unless no test needs it.
             match (Build { of_tests: self.suite.is_empty(), ..build.clone() }).run().await {
                 Err(_) if self.suite.is_empty() => build.run().await,
                 built => built,
@@ -256,7 +256,7 @@ fn print(found: &BTreeMap<String, Permissions>) {
     }
 }
 
-/// Writes a file in one go, and its folder if it is not there.
+/// Writes a file atomically, and creates its folder.
 fn write(path: &Path, text: &str) -> Result<()> {
     let what = || format!("cannot write {}", path.display());
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {

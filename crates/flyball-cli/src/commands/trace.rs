@@ -98,7 +98,7 @@ async fn build_tree(client: &Client, kinds: &Kinds, kind: &Kind, namespace: &str
     for (kind, object) in below {
         let metadata = &object["metadata"];
         let path = kind.path(metadata["namespace"].as_str(), metadata["name"].as_str());
-        // What went in the meantime has nothing to tell any more.
+        // Objects that were deleted meanwhile are skipped.
         if let Ok(full) = get(client, &path, "application/json").await {
             objects.insert(story::uid(&full).to_owned(), full);
         }
@@ -107,7 +107,7 @@ async fn build_tree(client: &Client, kinds: &Kinds, kind: &Kind, namespace: &str
         Some(namespace) => format!("/api/v1/namespaces/{namespace}/events"),
         None => "/api/v1/events".to_owned(),
     };
-    // Without the right to read events there is still the rest.
+    // Without permission to read events, the other sources are used.
     let events = get(client, &events, "application/json").await.unwrap_or_default();
     let root = &above[above.len() - 1];
     Ok(story::tree_of(root, &objects, events["items"].as_array().map(Vec::as_slice).unwrap_or_default()))
@@ -122,7 +122,7 @@ async fn descendants<'a>(
 ) -> Vec<(&'a Kind, Value)> {
     let mut lists = JoinSet::new();
     for (at, kind) in kinds.all().iter().enumerate() {
-        // Events are read for what they say; nobody owns them.
+        // Events are read separately; they have no owners.
         if kind.can_list && kind.plural != "events" && (kind.namespaced || namespace.is_none()) {
             let (client, path) = (client.clone(), kind.path(namespace, None));
             lists.spawn(async move { (at, get(&client, &path, METADATA).await.unwrap_or_default()) });
@@ -140,7 +140,7 @@ async fn descendants<'a>(
     }
     let (mut found, mut open) = (Vec::new(), vec![root.to_owned()]);
     while let Some(uid) = open.pop() {
-        // Taking the list out makes sure that a circle ends.
+        // Removing the list ends cycles.
         for child in owned.remove(&uid).unwrap_or_default() {
             if found.len() < MAX_OBJECTS {
                 open.push(story::uid(&child.1).to_owned());

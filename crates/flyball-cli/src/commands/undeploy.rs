@@ -87,7 +87,7 @@ pub(crate) fn cmd_undeploy(args: &UndeployArgs) -> Result<()> {
         objects.reverse();
         leave_namespace(&connection, &mut objects).await?;
         objects.extend(made_at_run_time(&installation));
-        // A namespace goes last, and with all that is in it.
+        // A namespace is deleted last, with its contents.
         objects.sort_by_key(|object| object["kind"] == "Namespace");
         let definitions = if args.keep_definitions { Vec::new() } else { installation.definitions() };
         remove(&connection, &objects, &definitions, &args.how).await
@@ -105,7 +105,7 @@ pub(crate) fn cmd_uninstall(args: &UninstallArgs) -> Result<()> {
     })
 }
 
-/// Returns true if an object has the API server judge or change what is written.
+/// Returns true if an object is a webhook configuration or a policy.
 fn is_admission_rule(object: &Value) -> bool {
     is_webhook_configuration(object) || object["kind"].as_str().is_some_and(|kind| kind.contains("AdmissionPolicy"))
 }
@@ -139,8 +139,8 @@ async fn leave_namespace(connection: &Connection, objects: &mut Vec<Value>) -> R
     Ok(())
 }
 
-/// Removes custom resources, then the operator's objects in this order, then the definitions. Webhooks at a URL go
-/// before all: those of a process that ended would refuse what the removal writes.
+/// Removes custom resources, then the operator's objects in this order, then the definitions. Webhooks at a URL are
+/// deleted first: those of a process that has ended would reject the writes of the removal.
 async fn remove(connection: &Connection, objects: &[Value], definitions: &[Value], how: &RemovalArgs) -> Result<()> {
     let RemovalArgs { yes, dry_run, timeout, output } = *how;
     let quiet = output.is_some();

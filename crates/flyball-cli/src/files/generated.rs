@@ -1,7 +1,7 @@
-//! A folder of files that are made from something else, beside which people keep files of their own.
+//! A folder of generated files, in which users may have files of their own.
 //!
-//! What is made begins with a line that says so. A file without it is somebody's own, and never touched; a file with it
-//! that is not made any more is removed.
+//! Generated files begin with a header line. Files without it belong to the user, and are never changed; files with it
+//! that are no longer generated are removed.
 
 use crate::error::{Result, ResultExt};
 use crate::render::diff;
@@ -19,11 +19,11 @@ pub(crate) enum Step {
     Written,
     Unchanged,
     Removed,
-    /// It is somebody's own.
+    /// The file belongs to the user.
     Kept,
 }
 
-/// One file, and how it changes.
+/// One file and its change.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) path: PathBuf,
@@ -43,7 +43,7 @@ impl Change {
     }
 }
 
-/// Finds out what has to change in a folder for it to hold these files, each of which begins with the header.
+/// Computes the changes of a folder to contain these files, each of which begins with the header.
 pub(crate) fn compare(folder: &Path, files: &BTreeMap<String, String>, header: &str) -> Result<Vec<Change>> {
     let mut changes = Vec::new();
     for (name, new) in files {
@@ -91,7 +91,7 @@ pub(crate) fn carry_out(changes: &[Change]) -> Result<()> {
 
 fn read(path: &Path) -> Result<Option<String>> {
     match fs::read(path) {
-        // Whatever it holds, no text that was made here is not UTF-8.
+        // Generated text is always UTF-8, so other files belong to the user.
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).when(format!("cannot read {}", path.display())),

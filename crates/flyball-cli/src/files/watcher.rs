@@ -1,7 +1,6 @@
-//! Files that somebody edits: which ones a program is made of, and when one of them was saved.
+//! Watches the source files of a program for changes.
 //!
-//! They are looked at every now and then. That costs little, works on every file system, and sees what editors do that
-//! write aside and rename.
+//! Polling is cheap, works on every file system, and detects editors that write a temporary file and rename it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,7 +30,7 @@ impl FileWatcher {
         }
     }
 
-    /// Waits until one of them was saved, and saving has come to an end.
+    /// Waits until one of them was saved, and no further changes follow.
     pub(crate) async fn change(&mut self) {
         let mut changed = false;
         loop {
@@ -61,8 +60,8 @@ fn state(file: &Path) -> State {
     Some((found.modified().ok()?, found.len()))
 }
 
-/// Returns the files that the project in a folder is made of, as far as can be seen: what cargo noted down when it
-/// built the program, path dependencies and included files among them, and what lies in `src`, built or not.
+/// Returns the known source files of the project in a folder: those in cargo's dep-info of the program, including path
+/// dependencies and included files, and all files in `src`.
 pub(crate) fn sources(folder: &Path, program: Option<&Path>) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for above in folder.ancestors() {
@@ -127,7 +126,7 @@ mod tests {
                 None => fs::remove_file(&file).unwrap(),
             }
             saved.change().await;
-            assert!(!saved.poll(), "a change is told once");
+            assert!(!saved.poll(), "a change is reported once");
         }
         fs::write(folder.join("Cargo.toml"), "").unwrap();
         fs::write(&file, "").unwrap();

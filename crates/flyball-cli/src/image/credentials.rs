@@ -1,8 +1,8 @@
 //! Credentials of registries from Docker's configuration.
 //!
-//! See <https://docs.docker.com/reference/cli/docker/login/#credential-stores> for the programs that keep secrets, and
-//! <https://github.com/docker/docker-credential-helpers> for how they are asked. Secrets are in no message and no log:
-//! the type that holds them cannot be printed.
+//! See <https://docs.docker.com/reference/cli/docker/login/#credential-stores> for credential helpers, and
+//! <https://github.com/docker/docker-credential-helpers> for their protocol. Messages and logs never contain secrets:
+//! their type cannot be printed.
 
 use super::reference::Reference;
 use crate::error::{Error, Result, ResultExt};
@@ -18,7 +18,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// Timeout of credential helpers, which may ask a person.
+/// Timeout of credential helpers, which may prompt the user.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Credentials for a registry.
@@ -28,7 +28,7 @@ pub(crate) enum Credentials {
         user: String,
         password: String,
     },
-    /// A token that gets other tokens.
+    /// A refresh token.
     Identity(String),
 }
 
@@ -41,7 +41,7 @@ impl Credentials {
         }
     }
 
-    /// Returns the header that says it, see <https://www.rfc-editor.org/rfc/rfc7617>.
+    /// Returns the Authorization header, see <https://www.rfc-editor.org/rfc/rfc7617>.
     pub(crate) fn basic(&self) -> Option<String> {
         match self {
             Self::Password { user, password } => {
@@ -55,11 +55,11 @@ impl Credentials {
         if user == "<token>" { Self::Identity(secret) } else { Self::Password { user, password: secret } }
     }
 
-    /// Finds those for a registry; none if there are none, which means that one is nobody there.
+    /// Finds the credentials for a registry; `None` means anonymous access.
     ///
     /// # Errors
     ///
-    /// When the configuration cannot be read, or the program that keeps secrets fails.
+    /// If the configuration cannot be read, or the credential helper fails.
     pub(crate) async fn find(reference: &Reference) -> Result<Option<Self>> {
         let Some(path) = path() else { return Ok(None) };
         let text = match fs::read(&path) {
@@ -67,7 +67,7 @@ impl Credentials {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).when(format!("cannot read {}", path.display())),
         };
-        // What the error says of a place is harmless, what it says of a value might not be.
+        // The position in the error is safe to print, values may be secret.
         let config: Config = serde_json::from_slice(&text).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             Error::new(format!("{} is not a Docker configuration (line {line}, column {column})", path.display()))
@@ -111,7 +111,7 @@ struct Answer {
 
 impl Config {
     async fn find(&self, registry: &str) -> Result<Option<Credentials>> {
-        // Docker's own registry goes by the address that it had first.
+        // Docker Hub's key in the configuration is its legacy address.
         let server = if registry == "docker.io" { "https://index.docker.io/v1/" } else { registry };
         let store = self.cred_helpers.get(server).or_else(|| self.cred_helpers.get(registry));
         if let Some(program) = store.or(self.creds_store.as_ref().filter(|name| !name.is_empty()))
@@ -164,7 +164,7 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credentials>> {
     let work = async {
         let mut child = command.spawn()?;
         if let Some(mut input) = child.stdin.take() {
-            // One that reads nothing may answer all the same.
+            // A helper may respond without reading its input.
             let _ = input.write_all(server.as_bytes()).await;
         }
         child.wait_with_output().await
@@ -172,7 +172,7 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credentials>> {
     let answer = timeout(HELPER_TIMEOUT, work).await.when(what())?.when(what())?;
     if !answer.status.success() {
         let said = String::from_utf8_lossy(&answer.stdout);
-        // The words of the protocol for what is no failure.
+        // The protocol's message for missing credentials.
         return match said.contains("credentials not found") {
             true => Ok(None),
             false => Err(Error::new(format!("{program} failed with {} for {server}", answer.status))),

@@ -13,10 +13,10 @@ pub(crate) struct Elf {
 const INTERPRETER: u32 = 3;
 
 impl Elf {
-    /// Reads a file; none if it is no program for Linux, or not a whole one.
+    /// Parses a file; `None` if it is not a Linux program, or is incomplete.
     pub(crate) fn read(file: &[u8]) -> Option<Self> {
         let ident = file.get(..16)?;
-        // Little endian only: the platforms that there are images for are all of that kind.
+        // Little endian only, as all supported platforms.
         if !ident.starts_with(b"\x7fELF") || ident[5] != 1 {
             return None;
         }
@@ -30,7 +30,7 @@ impl Elf {
         let (table, size, count) = match wide {
             true => {
                 let low = usize::try_from(word(32)?).ok()?;
-                // A table beyond four gigabytes is none that we read.
+                // Tables beyond four gigabytes are not supported.
                 (if word(36)? == 0 { low } else { return None }, half(54)?, half(56)?)
             }
             false => (usize::try_from(word(28)?).ok()?, half(42)?, half(44)?),
@@ -55,7 +55,7 @@ mod tests {
         #[cfg(target_os = "linux")]
         assert!(read.is_some_and(|elf| [40, 62, 183, 243].contains(&elf.machine)), "{read:?}");
         for length in 0..own.len().min(128) {
-            // Whatever is cut off, nothing panics.
+            // Truncated files do not cause panics.
             let _ = Elf::read(&own[..length]);
         }
         let mut odd = own[..128].to_vec();

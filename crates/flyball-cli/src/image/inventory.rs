@@ -1,8 +1,7 @@
 //! SBOM and provenance, the two documents attached to an image.
 //!
 //! The first is a bill of materials in the form of [CycloneDX](https://cyclonedx.org/docs/1.5/json/), the second a
-//! statement in that of [SLSA](https://slsa.dev/spec/v1.0/provenance). Neither holds what differs from one build to the
-//! next.
+//! statement in that of [SLSA](https://slsa.dev/spec/v1.0/provenance). Both are reproducible.
 
 use super::project::Package;
 use super::{Descriptor, hex};
@@ -12,7 +11,7 @@ use std::collections::BTreeMap;
 pub(crate) const MATERIALS: &str = "application/vnd.cyclonedx+json";
 pub(crate) const STATEMENT: &str = "application/vnd.in-toto+json";
 
-/// Writes the bill of materials of a program: its package, and the packages that it is made of.
+/// Creates the bill of materials of a program: its package and dependencies.
 pub(crate) fn materials(root: &Package, parts: &[(Package, Vec<Package>)], created: &str) -> Value {
     let tool = json!({"type": "application", "name": "flyball", "version": env!("CARGO_PKG_VERSION")});
     let others = parts.iter().map(|(package, _)| package).filter(|package| package.id != root.id);
@@ -42,7 +41,7 @@ fn component(package: &Package, kind: &str) -> Value {
         "purl": package.purl(),
     });
     if let Some(license) = &package.license {
-        // Cargo still takes the old way of writing a choice.
+        // Cargo still accepts the old syntax of alternatives.
         component["licenses"] = json!([{"expression": license.replace('/', " OR ")}]);
     }
     if let Some(checksum) = &package.checksum {
@@ -75,7 +74,7 @@ pub(crate) fn statement(subject: &Descriptor, origin: &Origin<'_>) -> Value {
     let mut materials = Vec::new();
     if let (Some(source), Some(revision)) = (origin.source, origin.revision) {
         let mut commit = json!({"uri": format!("git+{source}@{revision}")});
-        // What was changed since is in no commit.
+        // Uncommitted changes are in no commit.
         if !revision.ends_with("-dirty") {
             commit["digest"] = json!({"gitCommit": revision});
         }

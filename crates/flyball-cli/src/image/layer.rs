@@ -1,4 +1,4 @@
-//! The one layer of an image: the program, and the few files that programs look for.
+//! The single layer of an image: the program, and a few standard files.
 
 use super::Contents;
 use flate2::{Compression, GzBuilder};
@@ -6,7 +6,7 @@ use flyball_core::time::Timestamp;
 use std::io::{self, Write};
 use tar::{Builder, EntryType, Header};
 
-/// User of the program, who owns no files.
+/// User ID of the program, which owns no files.
 const PASSWD: &str = "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n";
 const GROUP: &str = "root:x:0:\nnonroot:x:65532:\n";
 

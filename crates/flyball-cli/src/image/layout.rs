@@ -17,12 +17,11 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Writes one, in place of the one that is there. It is written aside and then moved, so that there is never half
-    /// of one.
+    /// Writes a layout atomically, and replaces an existing one.
     ///
     /// # Errors
     ///
-    /// When it cannot be written, or the folder holds something else.
+    /// If it cannot be written, or the folder has other content.
     pub(crate) fn write(folder: &Path, blobs: &[Blob], manifests: &[Descriptor]) -> Result<()> {
         let what = || format!("cannot write {}", folder.display());
         let is_free = fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
@@ -45,7 +44,7 @@ impl Layout {
         written.when(what())
     }
 
-    /// Opens one that was written.
+    /// Opens an existing layout.
     pub(crate) fn open(folder: &Path) -> Result<Self> {
         if !folder.join(MARK).is_file() {
             return Err(Error::new(format!("no image found in {}", folder.display()))
@@ -58,14 +57,14 @@ impl Layout {
         Ok(Self { folder: folder.to_owned(), manifests })
     }
 
-    /// Returns what is to be pushed: the one entry that has a name.
+    /// Returns the entry to push: the one with a name.
     pub(crate) fn named(&self) -> Result<&Descriptor> {
         let named =
             self.manifests.iter().find(|descriptor| descriptor.annotations.contains_key(super::reference::NAME));
         named.ok_or_else(|| Error::new(format!("no named image in {}", self.folder.display())))
     }
 
-    /// Reads content, which has to be what its digest says.
+    /// Reads content and verifies its digest.
     pub(crate) fn read(&self, descriptor: &Descriptor) -> Result<Vec<u8>> {
         let hex =
             hex(&descriptor.digest).ok_or_else(|| Error::new(format!("{} is not a digest", descriptor.digest)))?;
@@ -84,7 +83,7 @@ impl Layout {
         serde_json::from_slice(&self.read(descriptor)?).when(format!("{} is not a manifest", descriptor.digest))
     }
 
-    /// Returns the images that an entry stands for: those of an index, or itself.
+    /// Returns the images of an entry: those of an index, or itself.
     pub(crate) fn images(&self, entry: &Descriptor) -> Result<Vec<Descriptor>> {
         if entry.media_type != INDEX {
             return Ok(vec![entry.clone()]);

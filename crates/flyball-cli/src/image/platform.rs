@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// A platform that images are made for.
+/// A supported platform of images.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Platform {
     /// Name of the platform.
@@ -14,7 +14,7 @@ pub(crate) struct Platform {
     variant: Option<&'static str>,
     /// The target whose programs need no library.
     musl: &'static str,
-    /// The target whose programs need none if they are told so.
+    /// The target with glibc, which can be linked statically.
     gnu: &'static str,
     /// ELF machine type, see [`elf`](super::elf).
     pub(crate) machine: u16,
@@ -57,7 +57,7 @@ impl Platform {
     ///
     /// # Errors
     ///
-    /// When images are not made for such machines.
+    /// If the platform is not supported.
     pub(crate) fn host() -> Result<&'static Self> {
         let host = PLATFORMS.iter().find(|platform| platform.gnu.starts_with(std::env::consts::ARCH));
         host.ok_or_else(|| {
@@ -75,12 +75,11 @@ impl Platform {
         }
     }
 
-    /// Finds how programs for it are built: for the target that needs no library if it is installed, else with glibc
-    /// built in.
+    /// Finds the target of programs for it: musl if it is installed, otherwise statically linked glibc.
     ///
     /// # Errors
     ///
-    /// When nothing is installed that could do it.
+    /// If no suitable target is installed.
     pub(crate) fn target(&self) -> Result<Target> {
         let sysroot = sysroot()?;
         let is_installed = |target: &str| Path::new(&sysroot).join("lib/rustlib").join(target).join("lib").is_dir();

@@ -1,4 +1,4 @@
-//! Project of an image, as known to cargo and git.
+//! Project of an image, from cargo and git.
 
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::program::{Program, cargo};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::process::Command;
 
-/// A project, as `cargo metadata` tells of it.
+/// A project from `cargo metadata`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Project {
     packages: Vec<Package>,
@@ -21,7 +21,7 @@ pub(crate) struct Project {
     checksums: BTreeMap<(String, String), String>,
 }
 
-/// A package, of the project or one that it depends on.
+/// A package of the project or a dependency.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Package {
     pub(crate) id: String,
@@ -45,7 +45,7 @@ struct Target {
 #[derive(Debug, Deserialize)]
 struct Resolve {
     nodes: Vec<Node>,
-    /// The package in the folder that cargo was asked in.
+    /// The package in the current folder.
     root: Option<String>,
 }
 
@@ -114,7 +114,7 @@ impl Project {
     pub(crate) fn package(&self, id: &str) -> Result<Package> {
         let found = self.packages.iter().find(|package| package.id == id).cloned();
         let mut package = found.ok_or_else(|| Error::new(format!("package {id} not found")))?;
-        // What has the same name and version in a folder is something else.
+        // A path dependency with the same name and version is another package.
         if package.source.is_some() {
             package.checksum = self.checksums.get(&(package.name.clone(), package.version.clone())).cloned();
         }
@@ -138,8 +138,8 @@ impl Project {
         }
     }
 
-    /// Returns the packages that a program of this package is made of, each with the ones that it depends on, in the
-    /// order of their names. What is needed to build or to test it only is left out.
+    /// Returns the packages in a program of this package, each with its dependencies, sorted by name. Build and dev
+    /// dependencies are omitted.
     pub(crate) fn parts(&self, root: &str) -> Result<Vec<(Package, Vec<Package>)>> {
         let nodes: BTreeMap<&str, &Node> =
             self.resolve.iter().flat_map(|resolve| &resolve.nodes).map(|node| (node.id.as_str(), node)).collect();
@@ -182,7 +182,7 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     all
 }
 
-/// Returns the git commit of this folder, and whether it has changes; `None` without git.
+/// Returns the git commit of this folder, and true if it has changes; `None` without git.
 pub(crate) async fn revision() -> Option<String> {
     let ask = async |args: &[&str]| {
         let answer = Command::new("git").args(args).stderr(Stdio::null()).stdin(Stdio::null()).output().await.ok()?;
@@ -200,7 +200,7 @@ pub(crate) async fn compiler() -> Option<String> {
     Some(String::from_utf8_lossy(&answer.stdout).trim().to_owned())
 }
 
-/// Returns the annotations that say what a project is, see
+/// Returns the annotations with the metadata of a project, see
 /// <https://github.com/opencontainers/image-spec/blob/main/annotations.md#pre-defined-annotation-keys>.
 pub(crate) fn labels(package: &Package, revision: Option<&str>, created: &str) -> BTreeMap<String, String> {
     let told = [

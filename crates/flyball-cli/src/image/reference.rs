@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// The annotation that holds the tag.
 pub(crate) const NAME: &str = "org.opencontainers.image.ref.name";
-/// The annotation that holds the whole name, for containerd and what is built on it.
+/// The annotation that holds the full name, for containerd and tools based on it.
 pub(crate) const FULL_NAME: &str = "io.containerd.image.name";
 /// Default registry.
 const DOCKER: &str = "docker.io";

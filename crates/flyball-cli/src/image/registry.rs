@@ -1,7 +1,7 @@
-//! A registry, and how content gets there.
+//! Client of a registry.
 //!
 //! See <https://github.com/opencontainers/distribution-spec/blob/main/spec.md> for the protocol, and
-//! <https://distribution.github.io/distribution/spec/auth/token/> for how one says who one is.
+//! <https://distribution.github.io/distribution/spec/auth/token/> for authentication.
 
 use super::credentials::Credentials;
 use super::reference::Reference;
@@ -36,14 +36,14 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// When no response there, or one is not let in.
+    /// If the registry does not respond, or rejects the credentials.
     pub(crate) async fn connect(reference: &Reference, plain: bool) -> Result<Self> {
         let scheme = if plain { "http" } else { "https" };
         let base: Uri = format!("{scheme}://{}/", reference.server()).parse().when("invalid registry address")?;
         let credentials = Credentials::find(reference).await?;
         let web = Web::new(RESPONSE_TIMEOUT)?;
         let mut registry = Self { web, base, reference: reference.clone(), credentials, authorization: None };
-        // Asked for something small, it says what it wants to know before something large is on its way.
+        // A small request triggers authentication before a large upload.
         let answer = registry.send(Method::GET, "/v2/", &[], Bytes::new()).await?;
         match answer.status().is_success() {
             true => Ok(registry),
@@ -53,7 +53,7 @@ impl Registry {
         }
     }
 
-    /// Uploads content unless it is there, and returns whether it had to.
+    /// Uploads content unless it exists, and returns true if it was uploaded.
     pub(crate) async fn put_blob(&mut self, digest: &str, bytes: Vec<u8>) -> Result<bool> {
         let repository = self.reference.repository.clone();
         let there = self.send(Method::HEAD, &format!("/v2/{repository}/blobs/{digest}"), &[], Bytes::new()).await?;
@@ -97,7 +97,7 @@ impl Registry {
         }
     }
 
-    /// Downloads a small blob, which has to be what its digest says.
+    /// Downloads a small blob and verifies its digest.
     pub(crate) async fn get_blob(&mut self, digest: &str) -> Result<Bytes> {
         let path = format!("/v2/{}/blobs/{digest}", self.reference.repository);
         let mut found = self.send(Method::GET, &path, &[], Bytes::new()).await?;
@@ -116,13 +116,13 @@ impl Registry {
         }
     }
 
-    /// Uploads a manifest that is about another one, and sees to it that it is found from there.
+    /// Uploads a manifest that refers to another one, and makes it discoverable as a referrer.
     pub(crate) async fn put_referrer(&mut self, referrer: &Descriptor, bytes: Vec<u8>, subject: &str) -> Result<()> {
         let headers = self.put_manifest(&referrer.media_type, &referrer.digest, bytes).await?;
         if headers.contains_key(SUBJECT) {
             return Ok(());
         }
-        // The registry knows nothing of referrers: they are listed under a tag that everybody looks for.
+        // The registry does not support referrers: they are listed under the fallback tag.
         let tag = format!("sha256-{}", hex(subject).unwrap_or_default());
         let mut index = match self.get_manifest(&tag, &[INDEX]).await? {
             Some(found) => serde_json::from_slice(&found).when(format!("{tag} is not an image index"))?,
@@ -138,8 +138,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Sends a request to a path, or to an address that the registry named. If the registry wants to know who one is,
-    /// it is told and asked again.
+    /// Sends a request to a path, or to a URL from the registry. If the registry requires authentication, the request
+    /// is repeated with credentials.
     async fn send(
         &mut self,
         method: Method,
@@ -148,7 +148,7 @@ impl Registry {
         body: Bytes,
     ) -> Result<Response<Bytes>> {
         let uri = self.resolve(path)?;
-        // Who one is concerns nobody else.
+        // Credentials are not sent to other hosts.
         let is_home = uri.authority() == self.base.authority() && uri.scheme() == self.base.scheme();
         let request = |authorization: Option<&String>| {
             let mut request = Request::builder().method(method.clone()).uri(uri.clone());
@@ -190,7 +190,7 @@ impl Registry {
         }
     }
 
-    /// Finds out what to say of who one is, from how the registry asked.
+    /// Creates the Authorization header for the registry's challenge.
     async fn authorize(&self, answer: &Response<Bytes>) -> Result<String> {
         let asked = answer.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
         for challenge in asked.map(Challenge::parse) {
@@ -309,7 +309,7 @@ fn may_be_asked(registry: &Uri, address: &Uri, with_credentials: bool) -> bool {
     address.scheme_str() == Some("https") || (is_as_open && (!with_credentials || address.host() == registry.host()))
 }
 
-/// Returns true if two hosts are the same or of one domain, as auth.docker.io and registry-1.docker.io are.
+/// Returns true if two hosts are equal or of the same domain, such as auth.docker.io and registry-1.docker.io.
 fn is_related(one: &str, other: &str) -> bool {
     let domain = |host: &str| {
         let labels: Vec<&str> = host.rsplit('.').take(2).collect();

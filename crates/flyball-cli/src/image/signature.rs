@@ -5,8 +5,7 @@
 //! <https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>. Keys are ECDSA P-256 in PEM, as `openssl`
 //! and `cosign import-key-pair` use them.
 //!
-//! The payload that a registry returns is not trusted before its signature was checked, and then only what it says of
-//! the digest.
+//! The payload from a registry is trusted only after its signature was verified, and then only its digest.
 
 use super::reference::Reference;
 use super::registry::Registry;
@@ -32,7 +31,7 @@ const P256_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
-/// The most signatures of one manifest that are looked at.
+/// Maximum number of signatures of one manifest that are checked.
 const MAX_SIGNATURES: usize = 64;
 
 /// A private key.
@@ -46,7 +45,7 @@ impl SigningKey {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or holds no private key for ECDSA P-256 in PKCS #8.
+    /// If the file cannot be read, or is not a private key for ECDSA P-256 in PKCS #8.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let text = fs::read(path).when(format!("cannot read the key {}", path.display()))?;
         let wrong = |why: &str| Error::new(format!("{} is not a usable private key: {why}", path.display()));
@@ -91,7 +90,7 @@ impl VerifyingKey {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or holds no public key for ECDSA P-256.
+    /// If the file cannot be read, or is not a public key for ECDSA P-256.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let text = fs::read(path).when(format!("cannot read the key {}", path.display()))?;
         let der = SubjectPublicKeyInfoDer::from_pem_slice(&text).ok();
@@ -103,7 +102,7 @@ impl VerifyingKey {
         Ok(Self { point: point.to_vec() })
     }
 
-    /// Reports whether a payload names a manifest, and this key signed it.
+    /// Returns true if a payload names a manifest and is signed by this key.
     fn accepts(&self, payload: &[u8], signature: &str, digest: &str) -> bool {
         let Ok(signature) = BASE64_STANDARD.decode(signature) else { return false };
         let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &self.point);
@@ -116,7 +115,7 @@ impl VerifyingKey {
     }
 }
 
-/// The manifest that holds the signatures of another one.
+/// The manifest with the signatures of another one.
 #[derive(Default, Deserialize)]
 struct Signatures {
     layers: Vec<Descriptor>,
@@ -134,7 +133,7 @@ async fn signatures(registry: &mut Registry, digest: &str) -> Result<Signatures>
     }
 }
 
-/// Reports whether a manifest was signed by a key.
+/// Returns true if a manifest was signed by a key.
 pub(crate) async fn is_signed(registry: &mut Registry, digest: &str, key: &VerifyingKey) -> Result<bool> {
     let signatures = signatures(registry, digest).await?;
     is_among(registry, &signatures, digest, key).await
@@ -151,11 +150,12 @@ async fn is_among(registry: &mut Registry, found: &Signatures, digest: &str, key
     Ok(false)
 }
 
-/// Signs a manifest that the registry has, beside the signatures of other keys, unless this key did so before.
+/// Signs a manifest in the registry, and keeps the signatures of other keys; does nothing if this key has already
+/// signed it.
 ///
 /// # Errors
 ///
-/// When the registry does not take the signature.
+/// If the registry rejects the signature.
 pub(crate) async fn sign(registry: &mut Registry, reference: &Reference, digest: &str, key: &SigningKey) -> Result<()> {
     let mut found = signatures(registry, digest).await?;
     if is_among(registry, &found, digest, &key.public()).await? {

@@ -1,8 +1,8 @@
 //! Installation of an operator: all objects that it needs in the cluster.
 //!
-//! Half of them comes from the operator's own program, which knows its kinds, permissions, webhooks and policies. The
-//! other half is the same for every operator, and made here: its account, its bindings, its Deployment, and
-//! what shows how it is. Nothing here speaks to a cluster, and equal answers of the program make equal objects.
+//! The operator's program provides its kinds, permissions, webhooks and policies. This module creates the others: its
+//! account, its bindings, its Deployment, and its monitoring. It does not connect to a cluster, and equal outputs of
+//! the program result in equal objects.
 
 mod base;
 mod manager;
@@ -29,7 +29,7 @@ pub(crate) struct Installation {
     pieces: Vec<Piece>,
 }
 
-/// One object, and the file below `config` that holds it.
+/// One object, and its file below `config`.
 #[derive(Debug)]
 struct Piece {
     folder: Folder,
@@ -39,7 +39,7 @@ struct Piece {
     note: &'static str,
 }
 
-/// A folder below `config`, in the order in which what is in it is applied.
+/// A folder below `config`, in the order of application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Folder {
     Definitions,
@@ -109,11 +109,11 @@ impl Installation {
         Self { description, place, pieces }
     }
 
-    /// Returns the objects in the order in which they are applied, those for a Prometheus only if they are wanted.
+    /// Returns the objects in the order of application, optionally with those for Prometheus.
     pub(crate) fn objects(&self, monitoring: bool) -> Vec<Value> {
         let wanted = |piece: &&Piece| monitoring || piece.folder != Folder::Monitoring;
         let mut objects: Vec<Value> = self.pieces.iter().filter(wanted).map(|piece| piece.object.clone()).collect();
-        // Nothing can be in a namespace that is not there. Who is asked should be there before it is asked.
+        // A namespace must exist before its objects, and the Deployment before its webhook configurations.
         objects.sort_by_key(|object| match object["kind"].as_str() {
             Some("Namespace") => 0,
             _ if is_webhook_configuration(object) => 2,
@@ -129,7 +129,7 @@ impl Installation {
     }
 }
 
-/// Returns true if an object has the API server ask the operator about writes.
+/// Returns true if an object is a webhook configuration.
 pub(crate) fn is_webhook_configuration(object: &Value) -> bool {
     object["kind"].as_str().is_some_and(|kind| kind.ends_with("WebhookConfiguration"))
 }

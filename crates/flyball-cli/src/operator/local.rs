@@ -30,7 +30,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// The flags that say which operator.
+/// The flags for the operator.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LocalArgs {
     /// Use a prebuilt program or a watches.yaml instead of the project in this directory
@@ -56,12 +56,12 @@ impl LocalArgs {
         self.program.clone().or_else(Program::here)
     }
 
-    /// Refuses a folder without a project, unless a program is named: before a cluster is looked for.
+    /// Fails in a folder without a project, unless a program is given, before connecting to a cluster.
     pub(crate) fn check_project(&self) -> Result<()> {
         self.ready().map_or_else(check_project, |_| Ok(()))
     }
 
-    /// Builds the program, unless that needs not be; who hears what cargo says may be given.
+    /// Builds the program if needed, with an optional sink for cargo's output.
     pub(crate) async fn build(&self, sink: Option<LineSink>) -> Result<Program> {
         match self.ready() {
             Some(program) => Ok(program),
@@ -70,7 +70,7 @@ impl LocalArgs {
     }
 }
 
-/// An object that holds variables.
+/// An object with environment variables.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     ConfigMap(String),
@@ -116,7 +116,7 @@ pub(crate) struct Local {
     pointed: Vec<Pointed>,
 }
 
-/// An object by which the API server calls the operator on this machine.
+/// An object with a webhook URL on this machine.
 struct Pointed {
     object: Value,
     uid: Option<String>,
@@ -152,7 +152,7 @@ const PAGES: [Page; 2] = [
 ];
 
 impl Page {
-    /// Returns true if somebody chose where it is: by a flag, by a variable, or perhaps in a file.
+    /// Returns true if the address is configured: by a flag, by a variable, or in a file.
     fn is_chosen(&self, args: &[String], variables: &BTreeMap<String, String>) -> bool {
         let is_flag = |arg: &String, flag: &str| {
             arg.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
@@ -210,13 +210,13 @@ impl Local {
         .into();
     }
 
-    /// Runs the operator until it is told to stop or ends by itself; if its files are [watched](Self::watch), the
-    /// newest one that builds, and until it is told to stop only. It has ended when this returns.
+    /// Runs the operator until it is stopped or exits; if its files are [watched](Self::watch), the newest version that
+    /// builds, until it is stopped. It has ended when this returns.
     ///
     /// # Errors
     ///
-    /// When it cannot be built, installed or started, or fails; if its files are watched, such things are told of, and
-    /// the next save is waited for.
+    /// If it cannot be built, installed or started, or fails; if its files are watched, such errors are printed, and
+    /// the next change is awaited.
     pub(crate) async fn run(&mut self, stop: impl Future<Output = ()>) -> Result<()> {
         self.args.check_project()?;
         let mut running = None;
@@ -228,12 +228,12 @@ impl Local {
         let ended = match &mut running {
             None => ended,
             Some(process) => {
-                // What was made for the show goes while there is somebody to take finalizers off.
+                // Samples are deleted while the operator still runs to remove finalizers.
                 if let Some(made) = &self.made {
                     self.connection.remove_samples(made.samples()).await;
                 }
                 let stopped = process.stop().await.and_then(|status| status.map_or(Ok(()), succeeded));
-                // Why it was stopped is worth more than how it ended.
+                // The reason of the stop takes precedence over the exit status.
                 ended.and(stopped)
             }
         };
@@ -275,7 +275,7 @@ impl Local {
                 }
                 Ok(()) => {}
             }
-            // The build tells of more files.
+            // The build reports further files.
             watcher.add(self.files());
             tokio::select! {
                 biased;
@@ -296,7 +296,7 @@ impl Local {
         }
     }
 
-    /// Builds it, gives it what it needs of the cluster and starts it, once; samples are not applied.
+    /// Builds, installs and starts it once; samples are not applied.
     pub(crate) async fn launch(&mut self) -> Result<Process> {
         let program = self.args.build(self.sinks.build.clone()).await?;
         let variables = self.variables().await?;
@@ -330,7 +330,7 @@ impl Local {
 
     /// Updates the program and the applied objects to the files.
     async fn renew(&mut self, running: &mut Option<Process>) -> Result<()> {
-        // A mistake in samples costs nothing if it is found before anything is done.
+        // Validate the samples before any change.
         let samples = self.samples.as_deref().map(apply::read).transpose()?.unwrap_or_default();
         let program = self.args.build(self.sinks.build.clone()).await?;
         let mut files = FileWatcher::default();
@@ -445,10 +445,10 @@ impl Local {
         Ok(())
     }
 
-    /// Notes that an applied object is to be withdrawn at the end.
+    /// Records an applied object for removal at the end.
     async fn points_here(&mut self, object: &Value) -> Result<()> {
         let uid = self.connection.read(object).await?["metadata"]["uid"].as_str().map(str::to_owned);
-        // An object of an earlier program of the same run was replaced.
+        // It replaces an object of an earlier program of the same run.
         self.pointed.retain(|pointed| !same_place(&pointed.object, object));
         self.pointed.push(Pointed { object: object.clone(), uid });
         Ok(())
@@ -461,7 +461,7 @@ impl Local {
         {
             made.add_part(object)?;
         }
-        // Of what is as it was, people were told before.
+        // Unchanged objects were printed before.
         if !self.quiet && (outcome != Outcome::Unchanged || self.current.is_none()) {
             say(&paint(Style::Faint, &format!("applied {told}")));
         }
@@ -547,8 +547,8 @@ fn same_place(one: &Value, other: &Value) -> bool {
 }
 
 impl Connection {
-    /// Waits until the operator has told the API server where its webhooks are, but not long: it says itself what keeps
-    /// it.
+    /// Waits a short time until the operator has registered its webhooks; the operator itself logs the reason of a
+    /// delay.
     async fn wait_for_webhooks(&self, webhooks: &[Value]) {
         let told = async |object: &Value| match self.read(object).await {
             Ok(found) => found["webhooks"]
@@ -566,8 +566,8 @@ impl Connection {
         let _ = timeout(Duration::from_secs(10), wait).await;
     }
 
-    /// Deletes a webhook configuration, or has a definition converted by nobody, unless others have replaced it since;
-    /// returns what was done.
+    /// Deletes a webhook configuration, or resets the conversion of a definition, unless it was replaced since; returns
+    /// a description of the action.
     async fn withdraw(&self, object: &Value, uid: Option<String>) -> Result<Option<String>> {
         let (objects, told, name) = self.place(object).await?;
         let is_replaced =
@@ -591,8 +591,8 @@ impl Connection {
         }
     }
 
-    /// Deletes samples, the last one first, and waits until they are gone, but not for ever. What they own goes before
-    /// them: afterwards their kind goes too, and then nobody can tell that an owner is gone.
+    /// Deletes samples in reverse order, and waits for their deletion with a timeout. Dependents are deleted first:
+    /// after the removal of their kind, the garbage collector can no longer resolve the owner.
     async fn remove_samples(&self, samples: &[Value]) {
         let wait = async {
             for sample in samples.iter().rev() {

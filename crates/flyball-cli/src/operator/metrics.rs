@@ -7,7 +7,7 @@ use http::Request;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 
-/// The text of one answer.
+/// The text of one response.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics(String);
 
@@ -25,7 +25,7 @@ impl Metrics {
     /// Returns the sum of all series of a name that have this label, such as `result="error"`, or of all for an empty
     /// one.
     pub(crate) fn sum(&self, name: &str, label: &str) -> f64 {
-        // Not `sum`, whose nothing is -0.
+        // Not `sum`, which is -0 for empty input.
         self.series(name).filter(|(labels, _)| labels.contains(label)).fold(0.0, |sum, (_, value)| sum + value)
     }
 
@@ -38,7 +38,7 @@ impl Metrics {
         sums
     }
 
-    /// Names what the embedded API server denied to those who are no administrators, such as `list pods`.
+    /// Returns the requests that the embedded API server denied, without those of administrators, such as `list pods`.
     pub(crate) fn denied(&self) -> Vec<String> {
         let denied = self.series("flyball_forbidden_requests_total");
         let told = |(labels, _): (&str, f64)| {
@@ -68,7 +68,7 @@ fn value<'a>(labels: &'a str, label: &str) -> &'a str {
         .map_or("", |(_, value)| value.trim_end_matches('"'))
 }
 
-/// Finds an address where nobody listens, for an operator to serve its metrics.
+/// Finds a free address for the metrics of an operator.
 pub(crate) fn free_address() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     listener.map(|address| address.to_string()).when("cannot find a free port")

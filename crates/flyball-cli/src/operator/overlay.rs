@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The flags that say it.
+/// The flags for images and patches.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OverlayArgs {
     /// Set the image of containers with this name or image; may be repeated
@@ -39,7 +39,7 @@ impl FromStr for SetImage {
 }
 
 impl OverlayArgs {
-    /// Changes objects as the flags say: images first, so that patches have the last word.
+    /// Applies the flags to objects: images first, so that patches take precedence.
     pub(crate) fn lay_over(&self, objects: &mut Vec<Value>, place: &InstallTarget) -> Result<()> {
         for SetImage { name, image } in &self.set_image {
             let mut there = Vec::new();
@@ -66,7 +66,7 @@ impl OverlayArgs {
     }
 }
 
-/// Finds the containers of whatever has a template of pods.
+/// Finds the containers of objects with a pod template.
 fn containers(object: &mut Value) -> impl Iterator<Item = &mut Value> {
     let spec = object.pointer_mut("/spec/template/spec").and_then(Value::as_object_mut);
     let lists = spec.into_iter().flat_map(|spec| spec.iter_mut());

@@ -1,4 +1,4 @@
-//! Processes that this one starts and ends: what they say, and how they are told to stop.
+//! Child processes: their output and shutdown.
 
 use crate::error::{Result, ResultExt};
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,13 +17,13 @@ use tokio::time::{sleep, timeout};
 
 /// Longer lines are split.
 const MAX_LINE_BYTES: u64 = 64 << 10;
-/// Timeout of a process to stop. An operator itself gives its reconciles 25 seconds.
+/// Timeout of a process to stop. An operator's own shutdown timeout is 25 seconds.
 pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A sink for the lines of a process's output.
 pub(crate) type LineSink = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Passes on what is said, line by line, until the end.
+/// Forwards the output line by line until the end.
 pub(crate) fn relay(from: impl AsyncRead + Unpin + Send + 'static, sink: LineSink) -> JoinHandle<()> {
     tokio::spawn(async move {
         let (mut from, mut line) = (BufReader::new(from), Vec::new());
@@ -74,11 +74,11 @@ impl Process {
         Ok(Self { child, relays })
     }
 
-    /// Waits until it ends by itself, and all that it said is heard.
+    /// Waits until it exits, and all of its output is forwarded.
     pub(crate) async fn ended(&mut self) -> Result<ExitStatus> {
         let status = self.child.wait().await.when("cannot wait for the operator")?;
         for relay in &mut self.relays {
-            // What it started itself may go on speaking.
+            // Its own child processes may still write.
             let _ = timeout(Duration::from_millis(200), relay).await;
         }
         self.relays.clear();
@@ -89,7 +89,7 @@ impl Process {
     /// killed. Returns the exit status, unless the signal ended the process: a process that has just started does not
     /// handle it yet.
     pub(crate) async fn stop(&mut self) -> Result<Option<ExitStatus>> {
-        // One Ctrl-C may come as several signals: by the terminal, and by whatever this process was started by.
+        // One Ctrl-C may arrive as several signals: from the terminal, and from the parent process.
         let again = async {
             sleep(Duration::from_secs(1)).await;
             match told_to_stop() {
@@ -114,7 +114,7 @@ impl Process {
         self.signal(Signal::TERM);
     }
 
-    /// Kills it, and waits: it can do nothing more, as after a crash.
+    /// Kills it, and waits, as in a crash.
     pub(crate) async fn kill(&mut self) -> Result<ExitStatus> {
         self.signal(Signal::KILL);
         self.ended().await

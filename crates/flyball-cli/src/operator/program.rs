@@ -1,4 +1,4 @@
-//! The program of an operator: how it is built, and what it tells of itself.
+//! The program of an operator: build and description.
 
 use crate::cluster::apply;
 use crate::error::{Error, Result, ResultExt};
@@ -25,7 +25,7 @@ const WATCHES: &str = "watches.yaml";
 pub(crate) struct Build {
     /// Binary target, if the project has several.
     pub(crate) bin: Option<String>,
-    /// Cargo's profile; `dev` unless given.
+    /// Cargo profile; defaults to `dev`.
     pub(crate) profile: Option<String>,
     /// Use the build of `cargo test`, whose features of dependencies may differ from those of `cargo build`.
     pub(crate) of_tests: bool,
@@ -43,16 +43,16 @@ impl Build {
         Self { bin: bin.map(Into::into), profile: release.then(|| "release".into()), ..Self::default() }
     }
 
-    /// Builds it, whose messages people see as they come, and returns the program.
+    /// Builds it with cargo's messages on standard error, and returns the program.
     ///
     /// # Errors
     ///
-    /// When cargo is not there or fails, and when there is not exactly one program.
+    /// If cargo is missing or fails, or if there is not exactly one program.
     pub(crate) async fn run(&self) -> Result<PathBuf> {
         Ok(self.artifact().await?.0)
     }
 
-    /// Builds it as [`run`](Self::run) does, and returns the program with cargo's name of the package that it is of.
+    /// Builds it as [`run`](Self::run) does, and returns the program with the ID of its package.
     pub(crate) async fn artifact(&self) -> Result<(PathBuf, String)> {
         check_project()?;
         let mut cargo = cargo();
@@ -76,7 +76,7 @@ impl Build {
         let heard = self.sink.clone().and_then(|sink| Some(relay(cargo.stderr.take()?, sink)));
         let built = cargo.wait_with_output().await.when("cannot run cargo")?;
         if let Some(heard) = heard {
-            // What was said last comes before what follows from it.
+            // The last output precedes the error.
             let _ = heard.await;
         }
         if !built.status.success() {
@@ -113,12 +113,12 @@ pub(crate) fn check_project() -> Result<()> {
         .hint("change to the project's directory, or pass --program FILE"))
 }
 
-/// Returns the cargo that is to be used.
+/// Returns the path of cargo.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// The flags that say which program it is.
+/// The flags for the program.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SourceArgs {
     /// Use a prebuilt program or a watches.yaml instead of the project in this directory
@@ -130,18 +130,18 @@ pub(crate) struct SourceArgs {
 }
 
 impl SourceArgs {
-    /// Returns true if it is the project's, and not one that somebody else builds.
+    /// Returns true if it is the program of the project.
     pub(crate) fn is_of_project(&self) -> bool {
         self.program.is_none()
     }
 }
 
-/// The program of an operator, which is asked what the operator is.
+/// The program of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     /// A file that runs.
     File(PathBuf),
-    /// This very program, told by such a file which charts, roles and playbooks are for which kinds.
+    /// This program with a watches.yaml, which maps kinds to charts, roles and playbooks.
     Watches(PathBuf),
 }
 
@@ -169,7 +169,7 @@ impl fmt::Display for Program {
 }
 
 impl Program {
-    /// Returns whether a path is a `watches.yaml` or a program, by its name.
+    /// Distinguishes a `watches.yaml` from a program, by its name.
     pub(crate) fn of(path: &Path) -> Self {
         let is_yaml = path.extension().is_some_and(|end| end == "yaml" || end == "yml");
         if is_yaml { Self::Watches(path.into()) } else { Self::File(path.into()) }
@@ -181,7 +181,7 @@ impl Program {
         (watches.is_file() && !Path::new("Cargo.toml").exists()).then(|| Self::Watches(watches.into()))
     }
 
-    /// Finds the program that is meant, and builds it if that is to be done.
+    /// Finds the selected program, and builds it if needed.
     pub(crate) async fn find(args: &SourceArgs) -> Result<Self> {
         match args.program.clone().or_else(Self::here) {
             Some(program) => Ok(program),
@@ -189,8 +189,7 @@ impl Program {
         }
     }
 
-    /// Adds what to look at to an error about a program that does not say what the operator is. What is wrong with a
-    /// watches.yaml, the error itself says.
+    /// Adds a hint to an error about a program without a description. Errors of a watches.yaml need no hint.
     pub(crate) fn explain(&self, error: Error) -> Error {
         match self {
             Self::File(_) => error.hint(
@@ -200,7 +199,7 @@ impl Program {
         }
     }
 
-    /// Returns what starts it: a file, and the arguments that come before all others.
+    /// Returns the file to execute, and its leading arguments.
     pub(crate) fn command_line(&self) -> Vec<OsString> {
         match self {
             Self::File(path) => vec![path.into()],
@@ -211,7 +210,7 @@ impl Program {
         }
     }
 
-    /// Returns the files that it is made of, besides those that only its build knows of.
+    /// Returns its files, besides those that only its build reports.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         match self {
             Self::File(path) => vec![path.clone()],
@@ -239,7 +238,7 @@ impl Program {
         self.ask("describe", args, variables).await
     }
 
-    /// Runs a command of it, and returns what it said.
+    /// Runs a command of it, and returns the output.
     async fn ask<T: DeserializeOwned>(
         &self,
         command: &str,
@@ -269,14 +268,14 @@ fn tidy(definition: &mut Value) {
         let schema = &mut version["schema"]["openAPIV3Schema"];
         if let Some(root) = schema.as_object_mut() {
             root.remove("title");
-            // These are of every object, and editors that read the schema should know of them.
+            // All objects have these fields, and editors use the schema.
             if let Some(properties) = root.get_mut("properties").and_then(Value::as_object_mut) {
                 for (name, kind) in [("apiVersion", "string"), ("kind", "string"), ("metadata", "object")] {
                     properties.entry(name).or_insert_with(|| json!({"type": kind}));
                 }
             }
         }
-        // A status is there or not, but never null: null is taken out before anything is stored.
+        // A status is present or absent, but never null: null is removed before storage.
         if let Some(status) = schema.pointer_mut("/properties/status").and_then(Value::as_object_mut) {
             status.remove("nullable");
         }

@@ -49,7 +49,7 @@ impl Found {
 }
 
 impl Resources {
-    /// Counts the custom resources of definitions, as the cluster has them; a definition that it has not has none.
+    /// Counts the custom resources of definitions in the cluster; a missing definition has none.
     pub(crate) async fn count(connection: &Connection, definitions: &[Value]) -> Result<Vec<Self>> {
         let mut all = Vec::new();
         for definition in definitions {
@@ -57,7 +57,7 @@ impl Resources {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let spec = &there["spec"];
             let versions = spec["versions"].as_array().into_iter().flatten();
-            // The stored one, which no webhook needs to convert, if it is served.
+            // The storage version, which needs no conversion, if it is served.
             let served =
                 versions.filter(|version| version["served"] == true).max_by_key(|version| version["storage"] == true);
             let Some(version) = served.map(|version| text(&version["name"])) else { continue };
@@ -94,7 +94,7 @@ impl Resources {
         for Found { namespace, name, uid, .. } in self.list(connection).await? {
             let place = namespace.map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
             let what = || format!("cannot delete {} {name}", self.kind);
-            // The one that was seen, and none that came by its name meanwhile.
+            // With the UID as precondition, in case the object was recreated meanwhile.
             let params =
                 DeleteParams::default().preconditions(Preconditions { uid: Some(uid), resource_version: None });
             let body = serde_json::to_vec(&params).when(what())?;
@@ -158,9 +158,9 @@ const PASSING: [(&str, &str); 11] = [
     ("v1", "Service"),
 ];
 
-/// Finds what an earlier `deploy` of the operator made, and what is not among these objects any more: roles, and what
-/// would have the API server ask an operator that does not answer. What lies in namespaces other than its own is left,
-/// but for roles.
+/// Finds objects of an earlier `deploy` of the operator that are not among these objects: roles, and webhook
+/// configurations and policies, which would call an operator that no longer serves them. Other objects in other
+/// namespaces are kept.
 pub(crate) async fn stale(
     connection: &Connection,
     kinds: &Kinds,
@@ -182,7 +182,7 @@ pub(crate) async fn stale(
         let list: Value = connection.client.request(request).await.when(what())?;
         for object in list["items"].as_array().into_iter().flatten() {
             let mut object = object.clone();
-            // Objects in lists do not say what they are.
+            // Objects in lists have no kind.
             (object["apiVersion"], object["kind"]) = (api_version.into(), kind.into());
             let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
             let may_go = namespace.is_empty() || namespace == place.namespace || kind.starts_with("Role");
@@ -194,7 +194,7 @@ pub(crate) async fn stale(
     Ok(stale)
 }
 
-/// Asks for confirmation; without a terminal, `--yes` is required.
+/// Prompts for confirmation; without a terminal, `--yes` is required.
 pub(crate) fn confirm(question: &str, yes: bool) -> Result<()> {
     if yes {
         return Ok(());
@@ -213,7 +213,7 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Result<()> {
     }
 }
 
-/// Deletes an object and waits until it is gone; returns whether it was there.
+/// Deletes an object and waits for its deletion; returns true if it existed.
 pub(crate) async fn remove(
     connection: &Connection,
     object: &Value,
@@ -222,7 +222,7 @@ pub(crate) async fn remove(
 ) -> Result<Option<String>> {
     let (objects, told, name): (Api<DynamicObject>, _, _) = match connection.place(object).await {
         Ok(place) => place,
-        // Of a kind that the cluster has not there are no objects.
+        // A kind that is not served has no objects.
         Err(_) => return Ok(None),
     };
     let Some(found) = objects.get_opt(&name).await.when(format!("cannot read {told}"))? else { return Ok(None) };

@@ -1,6 +1,6 @@
-//! The file `PROJECT`, in which the commands that write code record what they wrote.
+//! The file `PROJECT`, in which scaffolding commands record the generated kinds.
 //!
-//! It lies beside the project's Cargo.toml. What is in it that this program does not know is kept.
+//! It is beside the project's Cargo.toml. Unknown content is preserved.
 
 use super::names;
 use crate::error::{Error, Result, ResultExt};
@@ -16,7 +16,7 @@ pub(crate) const LAYOUT: &str = "flyball/1";
 /// First lines of the file.
 const HEAD: &str = "# Written by `flyball init` and `flyball create`, which read and extend it.\n";
 
-/// A project, as its file tells of it.
+/// A project, from its file.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Project {
@@ -117,7 +117,7 @@ fn is_false(flag: &bool) -> bool {
 }
 
 impl Resource {
-    /// Returns what it is called in messages, such as `cache.acme.io/v1alpha1 Redis`.
+    /// Returns its name in messages, such as `cache.acme.io/v1alpha1 Redis`.
     pub(crate) fn api_kind(&self) -> String {
         let slash = if self.group.is_empty() { "" } else { "/" };
         format!("{}{slash}{} {}", self.group, self.version, self.kind)
@@ -149,8 +149,8 @@ impl Project {
         }
     }
 
-    /// Finds the project that a folder is in: its own, or that of the nearest folder above. That of another tool, whose
-    /// file has the same name, is none.
+    /// Finds the project of a folder: its own, or that of the nearest parent folder. Projects of other tools, with a
+    /// file of the same name, are ignored.
     pub(crate) fn find(folder: &Path) -> Result<Option<Self>> {
         let folder = folder.canonicalize().when(format!("cannot read {}", folder.display()))?;
         let Some(folder) = folder.ancestors().find(|folder| folder.join(FILE).is_file()) else { return Ok(None) };
@@ -190,7 +190,7 @@ impl Project {
         Ok(project)
     }
 
-    /// Returns what the file is to hold: the same bytes for the same project.
+    /// Returns the deterministic content of the file.
     pub(crate) fn text(&self) -> Result<String> {
         Ok(format!("{HEAD}{}", serde_saphyr::to_string(self).when(format!("cannot write {FILE}"))?))
     }
@@ -200,8 +200,7 @@ impl Project {
         self.resources.iter().find(|resource| resource.is(group, version, kind))
     }
 
-    /// Returns the whole name of a group, whose end may be left out: `cache` is `cache.acme.io`. One with a dot is
-    /// whole.
+    /// Returns the full name of a group: `cache` is `cache.acme.io`. A name with a dot is already full.
     pub(crate) fn group(&self, named: &str) -> String {
         let whole = named.is_empty() || named == self.domain || named.contains('.');
         if whole { named.to_owned() } else { format!("{named}.{}", self.domain) }
@@ -209,7 +208,7 @@ impl Project {
 }
 
 impl Resource {
-    /// Returns true if it is this version of this kind.
+    /// Returns true if it has this group, version and kind.
     pub(crate) fn is(&self, group: &str, version: &str, kind: &str) -> bool {
         (self.group.as_str(), self.version.as_str(), self.kind.as_str()) == (group, version, kind)
     }

@@ -2,7 +2,7 @@
 
 use flyball_core::names;
 
-/// Words that Rust keeps for itself: nothing in the code of a project can be called so.
+/// Keywords of Rust, which are not valid names in the code of a project.
 const RESERVED: &[&str] = &[
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
     "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
@@ -31,7 +31,7 @@ fn given(text: &str, wrong: Vec<String>) -> Result<String, String> {
     if wrong.is_empty() { Ok(text.to_owned()) } else { Err(format!("{text:?} is invalid: {}", wrong.join("; "))) }
 }
 
-/// Checks what groups end with, such as `acme.io`.
+/// Checks the domain of groups, such as `acme.io`.
 pub(crate) fn domain(text: &str) -> Result<String, String> {
     given(text, names::dns_subdomain(text))
 }
@@ -46,7 +46,7 @@ pub(crate) fn group_or_core(text: &str) -> Result<String, String> {
     if text.is_empty() { Ok(String::new()) } else { group(text) }
 }
 
-/// Checks a version, which has to be one that Kubernetes puts in order; see
+/// Checks a version, which must follow Kubernetes' version priority; see
 /// <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#version-priority>.
 pub(crate) fn version(text: &str) -> Result<String, String> {
     let number = |text: &str| {

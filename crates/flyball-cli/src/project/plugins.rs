@@ -1,8 +1,8 @@
-//! External plugins: programs that add to what `init`, `create` and `edit` write.
+//! External plugins: programs that extend `init`, `create` and `edit`.
 //!
-//! A plugin is found at `FOLDER/NAME/VERSION/NAME`, asked in JSON on its standard input, and answers on its standard
-//! output, as kubebuilder's do: it is given all files of the project, and returns those that are new or different.
-//! Nothing is written before all plugins have answered, and nothing outside of the project. See
+//! A plugin is at `FOLDER/NAME/VERSION/NAME`, receives a request in JSON on its standard input, and responds on its
+//! standard output, as kubebuilder's do: the request contains all files of the project, the response new and changed
+//! files. Files are written only after all plugins have responded, and only within the project. See
 //! <https://book.kubebuilder.io/plugins/extending/external-plugins>.
 
 mod flags;
@@ -22,10 +22,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Component, Path};
 
-/// Files larger than this are no source that somebody would edit.
+/// Larger files are not considered as source files.
 const MAX_SOURCE_BYTES: u64 = 1 << 20;
 
-/// Files and folders that hold passwords or keys.
+/// Files and folders with passwords or keys.
 #[rustfmt::skip]
 const SECRET_NAMES: &[&str] = &[
     ".aws", ".azure", ".docker", ".git-credentials", ".gnupg", ".htpasswd", ".kube", ".netrc", ".npmrc", ".pypirc", ".ssh",
@@ -39,7 +39,7 @@ const SECRET_ENDINGS: &[&str] = &[
     "secret.json", "secret.yaml", "secret.yml", "secrets.json", "secrets.toml", "secrets.yaml", "secrets.yml",
 ];
 
-/// The flags that say which.
+/// The flags for plugins.
 #[derive(Args, Debug)]
 pub(crate) struct PluginArgs {
     /// External plugins that add to the output, separated by commas and run in this order, see docs/plugins.md
@@ -60,7 +60,7 @@ pub(crate) enum Asking {
 }
 
 impl Asking {
-    /// Returns the command, and the flag that stands for it where flags and words about it are asked for.
+    /// Returns the command, and its flag in requests for flags and metadata.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Init => ("init", "--init"),
@@ -147,7 +147,7 @@ fn read(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> Res
     for entry in fs::read_dir(folder).when(what())? {
         let entry = entry.when(what())?;
         let (path, kind) = (entry.path(), entry.file_type().when(what())?);
-        // What is behind a link is not the project's, and what was built or recorded is not its source.
+        // Symbolic links, build output and version control data are not source files.
         if is_secret(&entry.file_name().to_string_lossy()) {
             continue;
         }
@@ -163,7 +163,7 @@ fn read(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> Res
     Ok(())
 }
 
-/// Returns true if a file or folder looks as if it held passwords or keys, by its name. No plugin is given these.
+/// Returns true if a file or folder may contain passwords or keys, by its name. These are not sent to plugins.
 fn is_secret(name: &str) -> bool {
     let name = name.to_lowercase();
     SECRET_NAMES.contains(&&*name) || name.starts_with(".env.") || SECRET_ENDINGS.iter().any(|end| name.ends_with(end))
@@ -182,7 +182,7 @@ fn apply_response(
         }
         let wrong = match path.as_str() {
             FILE => Some("flyball itself manages this file"),
-            // It was not given what is there.
+            // The existing content was not sent to the plugin.
             path if Path::new(path).iter().any(|part| is_secret(&part.to_string_lossy()))
                 && changes.root().join(path).exists() =>
             {

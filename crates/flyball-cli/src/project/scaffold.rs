@@ -1,7 +1,6 @@
 //! The code that commands generate.
 //!
-//! Pure functions fill the files of `templates`, from names to paths and texts; [`changes`] writes all of them to the
-//! disk, or none.
+//! Pure functions render the files of `templates`; [`changes`] writes all of them to disk, or none.
 
 pub(crate) mod api;
 pub(crate) mod built_in;

@@ -3,12 +3,12 @@
 use crate::error::{Result, ResultExt};
 use std::io::{IsTerminal, Write, stderr, stdin};
 
-/// Returns true if there is somebody to ask.
+/// Returns true if prompts are possible.
 pub(crate) fn can_ask() -> bool {
     stdin().is_terminal() && stderr().is_terminal()
 }
 
-/// Asks for a text until it is valid. Enter accepts the default, if there is one.
+/// Prompts for a text until it is valid. Enter accepts the default, if there is one.
 pub(crate) fn text(
     question: &str,
     proposed: Option<&str>,
@@ -28,7 +28,7 @@ pub(crate) fn text(
     }
 }
 
-/// Asks a yes-or-no question.
+/// Prompts with a yes-or-no question.
 pub(crate) fn whether(question: &str) -> Result<bool> {
     loop {
         match line(&format!("{question} [Y/n]: "))?.to_lowercase().as_str() {
@@ -50,6 +50,6 @@ fn line(question: &str) -> Result<String> {
 }
 
 fn say(text: &str) {
-    // Nobody is asked twice because a terminal is gone; reading fails then.
+    // A closed terminal ends the loop, since reading fails.
     let _ = stderr().write_all(text.as_bytes()).and_then(|()| stderr().flush());
 }

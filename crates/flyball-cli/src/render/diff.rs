@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Time for a comparison. After it, lines that were not compared yet count as replaced.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Returns how a file changes; nothing if it does not.
+/// Returns the diff of a file; empty if it is unchanged.
 pub(crate) fn unified(name: &str, old: &str, new: &str) -> String {
     TextDiff::configure().timeout(TIMEOUT).diff_lines(old, new).unified_diff().header(name, name).to_string()
 }

@@ -1,4 +1,4 @@
-//! The table that `kubectl get` shows, as the server makes it.
+//! Tables as in `kubectl get`, from the server.
 
 use crate::error::{Result, ResultExt};
 use crate::render::terminal::{Style, is_lively, paint};
@@ -12,7 +12,7 @@ pub(crate) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 /// Blanks between columns.
 const GAP: usize = 3;
 
-/// A table as the API server makes it; see
+/// A table of the API server; see
 /// <https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -53,7 +53,7 @@ pub(crate) async fn fetch(client: &Client, path: &str) -> Result<Vec<String>> {
 }
 
 impl Table {
-    /// Returns true if there is nothing in it.
+    /// Returns true if it has no rows.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -74,7 +74,8 @@ impl Table {
         self.lines_after(show, &mut Vec::new())
     }
 
-    /// Lays it out below lines whose columns had these widths, which grow: without a heading, if there is one already.
+    /// Formats the table below earlier lines with these column widths, which may grow; without a heading if there is
+    /// one already.
     pub(crate) fn lines_after(&self, show: TableOptions, widths: &mut Vec<usize>) -> Vec<String> {
         let shown: Vec<usize> = (0..self.column_definitions.len())
             .filter(|column| show.wide || self.column_definitions[*column].priority == 0)
@@ -104,7 +105,7 @@ impl Table {
     }
 }
 
-/// Lets the phase of an object be seen from afar.
+/// Colors the phase of an object.
 fn paint_cell(cell: &str) -> String {
     match cell {
         _ if !is_lively() => cell.to_owned(),

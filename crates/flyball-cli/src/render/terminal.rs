@@ -4,10 +4,10 @@ use crate::error::Error;
 use parking_lot::{Mutex, MutexGuard};
 use std::io::{IsTerminal, Write, stderr, stdout};
 
-/// The line that stays below all others, on a terminal; empty if there is none.
+/// The status line below all others on a terminal; empty if there is none.
 static FOOTER: Mutex<String> = Mutex::new(String::new());
 
-/// A color, or how strongly something is said.
+/// A color or emphasis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Style {
     Strong,
@@ -40,14 +40,14 @@ pub(crate) fn is_lively() -> bool {
     shows_colors(&stdout())
 }
 
-/// Paints a text if it goes to a terminal.
+/// Styles a text if the output is a terminal.
 pub(crate) fn paint(style: Style, text: &str) -> String {
     if is_lively() { format!("\x1b[{}m{text}\x1b[0m", style.code()) } else { text.to_owned() }
 }
 
 /// Prints a line.
 pub(crate) fn say(text: &str) {
-    // A reader that went away is no reason to stop what is being done.
+    // A closed pipe must not interrupt the command.
     above_footer(|| drop(writeln!(stdout(), "{text}")));
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn say_as(who: &str, style: Style, text: &str) {
     say(&format!("{} {text}", paint(style, &format!("{who:>8} |"))));
 }
 
-/// Keeps a line below all others, on a terminal, cut to its width; an empty one is none.
+/// Sets the status line below all others on a terminal, truncated to its width; empty removes it.
 pub(crate) fn keep_below(text: &str) {
     if !is_lively() {
         return;
@@ -74,7 +74,7 @@ pub(crate) fn keep_below(text: &str) {
 }
 
 fn footer() -> MutexGuard<'static, String> {
-    // It is a whole line, whatever panicked meanwhile.
+    // The line is consistent even after a panic.
     FOOTER.lock()
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// Shows these lines, the first of which is a heading.
+    /// Prints these lines, the first of which is a heading.
     pub(crate) fn show(&mut self, lines: Vec<String>) {
         if lines == self.shown {
             return;
@@ -137,7 +137,7 @@ impl Board {
     }
 }
 
-/// Lays out rows, whose columns are as wide as their longest cell.
+/// Formats rows with columns as wide as their longest cell.
 pub(crate) fn columns(rows: Vec<Vec<String>>) -> Vec<String> {
     let count = rows.iter().map(Vec::len).max().unwrap_or_default();
     let widths: Vec<usize> = (0..count)
@@ -150,7 +150,7 @@ pub(crate) fn columns(rows: Vec<Vec<String>>) -> Vec<String> {
     rows.iter().map(lay).collect()
 }
 
-/// Counts the columns that a line takes on a terminal, which colors do not.
+/// Returns the width of a line on a terminal, without color codes.
 fn width(line: &str) -> usize {
     let mut in_color = false;
     let visible = line.chars().filter(|&c| {

@@ -1,6 +1,6 @@
 //! YAML for people to read: apiVersion, kind and metadata first, then all other fields in alphabetical order.
 //!
-//! Texts are quoted as by kubectl, keys included: readers of YAML 1.1 take `on` and `1:30` for something else.
+//! Texts are quoted as by kubectl, keys included: YAML 1.1 parsers interpret `on` and `1:30` as other types.
 
 use serde_json::Value;
 use std::cmp::Ordering;
@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 /// Keys that come first at every level.
 const FIRST: [&str; 5] = ["apiVersion", "kind", "metadata", "name", "namespace"];
 
-/// Writes a value as a document. Equal values make equal texts.
+/// Writes a value as a document. Equal values result in equal texts.
 pub(crate) fn write(value: &Value) -> String {
     flyball_chart::to_yaml(value, order)
 }

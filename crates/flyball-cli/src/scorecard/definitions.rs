@@ -3,7 +3,7 @@
 use super::{Check, Found, few};
 use serde_json::{Map, Value};
 
-/// Checks that each kind has a sample that says what is desired.
+/// Checks that each kind has a sample with a spec.
 pub(super) fn samples(definitions: &[Value], samples: &[Value]) -> Check {
     let has_sample = |definition: &&Value| {
         samples.iter().any(|sample| is_of(sample, definition) && sample["spec"].as_object().is_some())
@@ -52,7 +52,7 @@ fn kind(definition: &Value) -> String {
     definition["spec"]["names"]["kind"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Finds what the fields within a schema lack, however deep they are.
+/// Finds fields of a schema, at any depth, without a description or with an incomplete type.
 fn within(schema: &Value, path: &str, lacks: &mut impl FnMut(&str, &str)) {
     let none = Map::new();
     for (name, field) in schema["properties"].as_object().unwrap_or(&none) {

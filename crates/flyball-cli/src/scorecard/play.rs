@@ -32,9 +32,9 @@ const LOG: &str = "see its output with -v";
 
 struct Play<'a> {
     operator: Local,
-    /// The last line that it said.
+    /// The last line of its output.
     said: Arc<Mutex<String>>,
-    /// None before it is started.
+    /// `None` before it is started.
     process: Option<Process>,
     connection: Connection,
     web: Web,
@@ -47,12 +47,12 @@ struct Play<'a> {
     /// Inventory before the samples.
     before: Inventory,
     timeout: Duration,
-    // It is there for as long as this is.
+    // It lives as long as this.
     _own: Embedded,
     _folder: PrivateFolder,
 }
 
-/// The checks so far, and why the next ones cannot be made.
+/// The checks so far, and the reason why later ones cannot run.
 #[derive(Default)]
 struct Checks {
     made: Vec<Check>,
@@ -70,7 +70,7 @@ impl Checks {
     }
 }
 
-/// Plays all of it. Only what is no fault of the operator is an error.
+/// Runs all steps. Only failures that the operator did not cause are errors.
 pub(super) async fn play(
     args: LocalArgs,
     definitions: &[Value],
@@ -108,7 +108,7 @@ impl<'a> Play<'a> {
         operator.quiet = true;
         let said = Arc::<Mutex<String>>::default();
         let last = said.clone();
-        // Its log goes where this command's own does.
+        // Its log goes to the log of this command.
         let sink = move |line: &str| {
             tracing::info!("{line}");
             line.clone_into(&mut last.lock());
@@ -139,7 +139,7 @@ impl<'a> Play<'a> {
         Ok(found)
     }
 
-    /// Starts the process, and waits until it says that it is ready.
+    /// Starts the process, and waits until it is ready.
     async fn launch(&mut self) -> Result<Found> {
         let process = self.process.insert(self.operator.launch().await?);
         let page = format!("http://{}/readyz", self.health);
@@ -217,7 +217,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Finds what a sample's kind says of its status.
+    /// Returns the status schema of a sample's kind.
     fn status_schema(&self, sample: &Value) -> Option<&'a Value> {
         let definition = self.definitions.iter().find(|definition| is_of(sample, definition))?;
         let name = sample["apiVersion"].as_str()?.rsplit('/').next()?;
@@ -241,7 +241,7 @@ impl<'a> Play<'a> {
         if launched != Found::Passed {
             return Ok(launched);
         }
-        // That it comes to rest is another matter.
+        // Convergence is a separate check.
         let _ = self.rest().await?;
         let harmed = made.harmed(&self.inventory().await?);
         let remedy =
@@ -309,7 +309,7 @@ impl<'a> Play<'a> {
         Ok(inventory_of(&self.connection.client, kinds).await?.without(&self.before))
     }
 
-    /// Waits until nothing was written to them for a while; names what was written to last if that does not come about.
+    /// Waits until there were no writes to them for a while; on timeout, returns the last written objects.
     async fn rest(&self) -> Result<Vec<String>> {
         let begun = Instant::now();
         let (mut last, mut since, mut moving) = (self.inventory().await?, begun, Vec::new());

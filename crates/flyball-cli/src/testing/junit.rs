@@ -1,4 +1,4 @@
-//! A report as JUnit's XML, which nobody has specified and all read alike: <https://github.com/testmoapp/junitxml>.
+//! A report in JUnit's XML, which has no official specification: <https://github.com/testmoapp/junitxml>.
 
 use super::{Outcome, Report};
 use std::fmt::Write;

@@ -12,9 +12,9 @@ const MAX_LINE_BYTES: u64 = 1 << 20;
 /// Destination of the output of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Voice {
-    /// All that is said.
+    /// The whole output.
     Aloud,
-    /// The same on standard error: the answer is for programs.
+    /// The same on standard error, since standard output is for programs.
     Aside,
     /// Build messages and the output of failed tests, on standard error.
     Quiet,
@@ -24,7 +24,7 @@ impl Voice {
     pub(crate) fn say(self, text: &str) {
         match self {
             Self::Aloud => say(text),
-            // Who does not listen misses nothing.
+            // A closed pipe is not an error.
             Self::Aside => drop(writeln!(stderr(), "{text}")),
             Self::Quiet => {}
         }
@@ -38,17 +38,17 @@ pub(crate) fn cargo_test() -> Command {
     cargo
 }
 
-/// Runs it; returns what became of the tests, and whether cargo was content.
+/// Runs it; returns the test results, and true if cargo succeeded.
 pub(crate) fn run(mut cargo: Command, voice: Voice) -> Result<(Report, bool)> {
     let (reader, writer) = pipe().when("cannot create a pipe")?;
     if voice != Voice::Quiet {
-        // One pipe for both, so that what is said stays in order.
+        // One pipe for both, so that the output stays in order.
         cargo.stderr(writer.try_clone().when("cannot create a pipe")?);
     }
     cargo.stdout(writer);
     let mut child =
         cargo.spawn().when("cannot start cargo").map_err(|error| error.hint("install Rust from https://rustup.rs"))?;
-    // It holds the other end of the pipe, which has to close when cargo ends.
+    // It holds the other end of the pipe, which must be closed when cargo exits.
     drop(cargo);
     let (mut report, mut reader, mut line) = (Report::default(), BufReader::new(reader), Vec::new());
     loop {

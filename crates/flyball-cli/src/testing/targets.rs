@@ -80,7 +80,7 @@ mod tests {
             package("c", "flyball", &[target("other", "bin"), target("other", "lib")]),
         ]});
         let expected = Targets { has_library: false, has_integration_tests: true, programs: vec!["op".into()] };
-        assert_eq!(Targets::read(told.to_string().as_bytes()).expect("it is as cargo tells it"), expected);
+        assert_eq!(Targets::read(told.to_string().as_bytes()).expect("the fields are cargo's"), expected);
         assert!(Targets::read(b"no").is_err());
     }
 }

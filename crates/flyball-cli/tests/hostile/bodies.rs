@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// How many send at a time.
+/// Number of concurrent senders.
 const SENDERS: usize = 4;
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -39,7 +39,7 @@ fn sent(name: &'static str, method: &'static str, path: &str, media: &'static st
     Sent { name, method, path: path.into(), media, body: body.into() }
 }
 
-/// Writes an object with so many fields.
+/// Creates an object with a number of fields.
 fn object(count: usize, field: impl Fn(usize) -> String) -> String {
     let fields: Vec<String> = (0..count).map(field).collect();
     format!("{{{}}}", fields.join(","))
@@ -49,7 +49,7 @@ fn nested(depth: usize, open: &str, middle: &str, close: &str) -> String {
     open.repeat(depth) + middle + &close.repeat(depth)
 }
 
-/// What may be sent as an object of any kind.
+/// Bodies for objects of any kind.
 fn objects(path: &str) -> Vec<Sent> {
     let unknown = |count| object(count, |n| format!("\"k{n}\":1"));
     let in_spec = |spec: &str| format!("{{\"metadata\":{{\"generateName\":\"h-\"}},\"spec\":{spec}}}");
@@ -98,7 +98,7 @@ fn aliases() -> String {
     "a0: &a0 [x,x,x,x]\n".to_owned() + &(1..12).map(line).collect::<String>()
 }
 
-/// Texts that take a pattern of the definition long: see `PATTERN` in `server.rs`.
+/// Texts that are slow to match with a pattern of the definition: see `PATTERN` in `server.rs`.
 fn texts() -> Vec<Sent> {
     let toy = |spec: Value| json!({"metadata": {"generateName": "h-"}, "spec": spec}).to_string();
     let of = |length: usize| "a".repeat(length);
@@ -111,7 +111,7 @@ fn texts() -> Vec<Sent> {
     ]
 }
 
-/// Little to send that defaults make much of.
+/// Small bodies that defaulting makes large.
 fn defaults() -> Vec<Sent> {
     let list = |count: usize| format!("[{}{{}}]", "{},".repeat(count - 1));
     let pod =
@@ -135,7 +135,7 @@ fn defaults() -> Vec<Sent> {
     all
 }
 
-/// A pod with so many containers of which nothing is said, as protobuf.
+/// A pod with a number of empty containers, as protobuf.
 fn protobuf_pod(count: usize) -> Vec<u8> {
     let field = |number: u8, content: &[u8]| {
         let length = content.len();
@@ -147,7 +147,7 @@ fn protobuf_pod(count: usize) -> Vec<u8> {
     [b"k8s\0".to_vec(), kind, field(2, &pod)].concat()
 }
 
-/// Roles and bindings that say much: whether somebody may grant a role is asked of all that it says.
+/// Large roles and bindings: the escalation check covers all of their rules.
 fn rights() -> Vec<Sent> {
     let role = |count: usize| {
         let names = |letter: &str| (0..count).map(|n| format!("{letter}{n}")).collect::<Vec<_>>();
@@ -199,7 +199,7 @@ fn rights() -> Vec<Sent> {
     all
 }
 
-/// Selectors of which every object meets all requirements, so that all are looked at.
+/// Selectors whose requirements all objects meet, so that all are evaluated.
 fn selectors(path: &str) -> Vec<Sent> {
     let absent: Vec<String> = (0..9000).map(|n| format!("!k{n:x}")).collect();
     let other: Vec<String> = (0..2500).map(|n| format!("a%20notin%20(k{n:x})")).collect();
@@ -218,7 +218,7 @@ fn selectors(path: &str) -> Vec<Sent> {
     all
 }
 
-/// What may be asked for.
+/// Reads and other requests.
 fn queries(path: &str) -> Vec<Sent> {
     let get = |name, query: String| sent(name, "GET", &format!("{path}?{query}"), JSON, "");
     vec![
@@ -306,7 +306,7 @@ fn patches() -> Vec<Sent> {
     all
 }
 
-/// What the patches are applied to.
+/// The targets of patches.
 fn own() -> Vec<Sent> {
     let deployment = json!({"metadata": {"name": "mine"}, "spec": {
         "replicas": 0, "selector": {"matchLabels": {"a": "b"}},

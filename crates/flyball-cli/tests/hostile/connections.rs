@@ -8,20 +8,20 @@ use tokio::time::sleep;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// How a connection behaves until the server closes it; then it begins anew.
+/// The behavior of a connection until the server closes it; then it is opened again.
 #[derive(Clone, Copy)]
 enum Behavior {
     /// Not even a handshake.
     Silent,
-    /// These bytes, and nothing more.
+    /// Only these bytes.
     Stops(&'static [u8]),
     /// A byte of a head from time to time.
     SlowHead,
-    /// A body that comes slowly.
+    /// A slow body.
     SlowBody,
-    /// Requests without an end, whose answers are not read.
+    /// Endless requests, whose responses are not read.
     Pipelines,
-    /// So many streams of HTTP/2, whose answers the client has no window for.
+    /// A number of HTTP/2 streams with a closed window of the client.
     NoWindow(u32),
     /// The same, but a window that opens byte by byte.
     SmallWindow(u32),
@@ -31,7 +31,7 @@ enum Behavior {
 
 use Behavior::{NoWindow, Pipelines, Silent, SlowBody, SlowHead, SmallWindow, Stops, Streams};
 
-/// The names, and how many connections behave so.
+/// The names of behaviors, with their numbers of connections.
 const ALL: [(&str, usize, Behavior); 11] = [
     ("silent", 100, Silent),
     ("handshake alone", 50, Stops(b"")),
@@ -51,7 +51,7 @@ pub(crate) fn begin(target: &Target, only: &str, attacks: &mut JoinSet<()>) {
         for n in 0..count {
             let target = target.clone();
             attacks.spawn(async move {
-                // They do not come all at once.
+                // They start with delays.
                 sleep(Duration::from_millis(10 * n as u64)).await;
                 loop {
                     let _ = behave(&target, behavior).await;
@@ -142,11 +142,11 @@ fn frame(ty: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[ty, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Writes the beginning of an HTTP/2 connection with so many requests.
+/// Writes the beginning of an HTTP/2 connection with a number of requests.
 fn open(target: &Target, streams: u32, window: u32, path: impl Fn(u32) -> &'static str) -> Vec<u8> {
     let initial_window = [&[0, 4][..], &window.to_be_bytes()].concat();
     let mut bytes = [PREFACE, &frame(4, 0, 0, &initial_window)].concat();
-    // All that comes may come, as far as the connection is concerned.
+    // The window of the connection is open.
     bytes.extend(frame(8, 0, 0, &(1_u32 << 30).to_be_bytes()));
     for n in 0..streams {
         let authorization = format!("Bearer {}", target.token);

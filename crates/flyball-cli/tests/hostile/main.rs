@@ -1,13 +1,13 @@
-//! The server under attack: whatever an account sends, and however its connections behave, others are served and
-//! memory stays bounded.
+//! The server under attack: regardless of an account's requests and connections, other users are served and memory
+//! stays within limits.
 //!
-//! The server is a process of its own, `flyball cluster up`; so are the attackers, a child of this very program that
-//! has less of the processor than the server (what is tried is the server, not the machine). An account without rights
-//! attacks first, then one with ordinary rights in one namespace. `FLYBALL_HOSTILE_SECONDS` says for how long each
-//! (10), `FLYBALL_HOSTILE_ONLY` which attacks, by the beginning of their names, `FLYBALL_HOSTILE_PROGRAM` which
-//! `flyball`. `FLYBALL_HOSTILE_AIMS` asserts latency, memory and recovery as they are aimed at for a release build on a
-//! machine that does nothing else; unset, that the server answers throughout and stays within bounds of memory.
-#![expect(clippy::print_stdout, reason = "a test says what it saw")]
+//! The server is a separate process, `flyball cluster up`; so are the attackers, a child process of this program with a
+//! lower CPU priority than the server (the test is about the server, not the machine). An account without permissions
+//! attacks first, then one with ordinary permissions in one namespace. `FLYBALL_HOSTILE_SECONDS` is the duration of
+//! each attack (10), `FLYBALL_HOSTILE_ONLY` selects attacks by a name prefix, `FLYBALL_HOSTILE_PROGRAM` is the path of
+//! `flyball`. `FLYBALL_HOSTILE_AIMS` asserts the targets of latency, memory and recovery for a release build on an idle
+//! machine; by default, the test asserts that the server responds throughout and stays within memory limits.
+#![expect(clippy::print_stdout, reason = "a test prints its measurements")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod bodies;
@@ -20,29 +20,29 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use target::Target;
 
-/// Says whom the child attacks as, and where.
+/// Environment variable with the target and the user of the child's attack.
 const TARGET: &str = "FLYBALL_HOSTILE_TARGET";
 
-/// How long an unanswered request of `/healthz` counts.
+/// Latency of a `/healthz` request without response.
 const UNANSWERED: Duration = Duration::from_secs(10);
 
-/// By how much the memory of a debug build may grow.
+/// Maximum memory growth of a debug build.
 const MAX_GROWTH_DEBUG: u64 = 512 << 20;
 
-/// The longest that one request of a hundred of `/healthz` may take.
+/// Maximum p99 latency of `/healthz`.
 const MAX_P99: Duration = Duration::from_millis(50);
 
-/// By how much the server's memory may grow.
+/// Maximum memory growth of the server.
 const MAX_GROWTH: u64 = 128 << 20;
 
-/// How long afterwards the server may take until nothing is left of an attack.
+/// Maximum recovery time of the server after an attack.
 const MAX_RECOVERY: Duration = Duration::from_secs(35);
 
 fn seconds() -> u64 {
     std::env::var("FLYBALL_HOSTILE_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(10)
 }
 
-/// The attackers, in the child; nothing by itself.
+/// The attackers, in the child process; without its environment it does nothing.
 #[test]
 fn attackers() {
     let Ok(text) = std::env::var(TARGET) else { return };
@@ -70,7 +70,7 @@ fn neither_an_account_without_rights_nor_an_ordinary_one_harms_the_others() {
     });
 }
 
-/// Attacks as an account, and looks at how the others fare.
+/// Attacks as an account, and measures the service of others.
 async fn attack(cluster: &Cluster, target: &Target) {
     let calm = cluster.healthz_for(Duration::from_secs(2)).await;
     let before = cluster.memory();

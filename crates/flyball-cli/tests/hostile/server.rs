@@ -1,4 +1,4 @@
-//! The server that is attacked, and what others see of it.
+//! The attacked server, and measurements of its service.
 
 use crate::target::Target;
 use base64::Engine;
@@ -12,18 +12,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How often `/healthz` is asked.
+/// Polling interval of `/healthz`.
 const PACE: Duration = Duration::from_millis(10);
 
 /// A pattern that keeps thousands of states for each character of a text of `a`s.
 const PATTERN: &str = "^(a{1,60}){1,60}b$";
 
-/// A default of few bytes that takes ten thousand in memory.
+/// A default of few bytes that uses ten thousand in memory.
 fn filling() -> Value {
     (0..16).fold(json!({}), |inner, _| json!({"a": inner}))
 }
 
-/// A running cluster, which goes with the test.
+/// A running cluster, stopped at the end of the test.
 pub(crate) struct Cluster {
     home: PathBuf,
     pid: u64,
@@ -70,7 +70,7 @@ impl Cluster {
         cluster
     }
 
-    /// Creates the accounts, and what the ordinary one works with.
+    /// Creates the accounts, and the objects of the ordinary one.
     async fn set_up(&self) {
         self.post("/api/v1/namespaces", json!({"metadata": {"name": "play"}})).await;
         for account in ["nobody", "dev"] {
@@ -128,7 +128,7 @@ impl Cluster {
         Target { account: account.into(), token, certificate: None, ..self.admin.clone() }
     }
 
-    /// Returns how much memory the server has.
+    /// Returns the memory of the server.
     pub(crate) fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
@@ -136,12 +136,12 @@ impl Cluster {
         kib << 10
     }
 
-    /// Returns how much memory it had at most since it was asked last.
+    /// Returns the peak memory since the last call.
     pub(crate) fn peak(&self) -> u64 {
         self.peak.swap(0, Ordering::Relaxed)
     }
 
-    /// Asks `/healthz` over and over, as an administrator.
+    /// Polls `/healthz` continuously, as an administrator.
     pub(crate) async fn healthz_for(&self, duration: Duration) -> Latencies {
         let (end, mut all, mut sender) = (Instant::now() + duration, Vec::new(), self.admin.http().await);
         while Instant::now() < end {
@@ -154,7 +154,7 @@ impl Cluster {
             };
             let answered = timeout(Duration::from_secs(10), answered).await.ok().flatten();
             if answered.is_none_or(|(code, _)| code != 200) {
-                // What is not answered counts as what is answered late.
+                // Requests without response count as late responses.
                 sender = None;
                 all.push(Duration::from_secs(10));
             } else {
@@ -171,7 +171,7 @@ impl Cluster {
         Recovery { cluster: self, left: String::new() }
     }
 
-    /// Tells what is left of an attack: figures that are not what they are at rest.
+    /// Describes the remains of an attack: metrics that differ from those at rest.
     async fn left(&self) -> Option<String> {
         let mut sender = self.admin.http().await?;
         let (_, page) = self.admin.send(&mut sender, "GET", "/metrics", "text/plain", Bytes::new()).await?;
@@ -181,7 +181,7 @@ impl Cluster {
         };
         let requests = |kind: &str| format!("apiserver_current_inflight_requests{{request_kind=\"{kind}\"}}");
         let at_rest = [
-            // Room is kept for the very answer that tells it.
+            // The response with the metrics itself is counted.
             ("flyball_unsent_bytes".to_owned(), 16 << 10),
             (requests("mutating"), 0),
             (requests("readOnly"), 0),
@@ -204,14 +204,14 @@ impl Drop for Cluster {
     }
 }
 
-/// Whether the server is as it was.
+/// True if the server has recovered.
 pub(crate) struct Recovery<'c> {
     cluster: &'c Cluster,
     left: String,
 }
 
 impl Recovery<'_> {
-    /// Waits until nothing is left of an attack; returns how long that took.
+    /// Waits until the server has recovered from an attack; returns the duration.
     pub(crate) async fn within(&mut self, duration: Duration) -> Option<Duration> {
         let begun = Instant::now();
         while begun.elapsed() < duration {
@@ -230,7 +230,7 @@ impl Recovery<'_> {
     }
 }
 
-/// How long answers took, the shortest first.
+/// Latencies of responses, sorted.
 pub(crate) struct Latencies(Vec<Duration>);
 
 impl Latencies {

@@ -1,4 +1,4 @@
-//! What is attacked, and as whom.
+//! The target and the user of an attack.
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -52,7 +52,7 @@ impl Target {
         Some(sender)
     }
 
-    /// Sends a request and reads the answer; `None` if the connection is of no use any more.
+    /// Sends a request and reads the response; `None` if the connection is closed.
     pub(crate) async fn send(
         &self,
         sender: &mut SendRequest<Full<Bytes>>,

@@ -79,10 +79,10 @@ fn controllers_can_be_left_out() {
     let home = Home::new("controllers");
     let bad = home.run(&["cluster", "up", "--controllers", "*,-nobody"]);
     assert_eq!(bad.code, Some(2));
-    assert!(bad.err.contains("there is no controller \"nobody\"") && bad.err.contains("kube-scheduler"), "{bad:?}");
+    assert!(bad.err.contains("unknown controller \"nobody\"") && bad.err.contains("kube-scheduler"), "{bad:?}");
     let up = home.run(&["cluster", "up", "--controllers", "*,-job-controller", "--without", "kubelet"]).ok();
     assert!(up.out.contains("flyball cluster node add"), "{up:?}");
-    // Without a kubelet nobody makes nodes ready.
+    // Without a kubelet nodes do not become ready.
     home.run(&["cluster", "node", "add", "--no-wait"]).ok();
     let list: serde_json::Value =
         serde_json::from_str(&home.run(&["cluster", "node", "list", "-o", "json"]).ok().out).unwrap();

@@ -1,4 +1,4 @@
-//! `flyball cluster up --data-dir`: what is in the directory outlives the process, however that ended.
+//! `flyball cluster up --data-dir`: the content of the directory survives any end of the process.
 
 use crate::Home;
 use flyball::Operator;
@@ -97,7 +97,7 @@ fn a_directory_that_cannot_be_used_is_left_alone() {
     up("mine").fails_with(&["is not empty and is not a data directory", "empty or new directory"]);
     fs::write(home.0.join("file"), "").unwrap();
     up("file").fails_with(&["cannot make", "is writable"]);
-    // The second run's writes follow the first one's: what is damaged before them was acknowledged.
+    // The second run's writes follow the first one's: damage before them affects acknowledged writes.
     for run in 0..2 {
         up("ok").ok();
         let map = format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: run-{run}}}}}");
@@ -130,7 +130,7 @@ fn a_directory_that_others_may_have_written_to_is_refused() {
     fs::rename(home.0.join("state/ca.key"), home.0.join("planted.key")).unwrap();
     symlink(home.0.join("planted.key"), home.0.join("state/ca.key")).unwrap();
     up("state").fails_with(&["state/ca.key is not a regular file", "another --data-dir"]);
-    // An empty one of one's own is taken, and nobody else can use it from then on.
+    // An empty directory of the user is accepted, and becomes private.
     fs::create_dir(home.0.join("empty")).unwrap();
     mode("empty", 0o755);
     up("empty").ok();
@@ -197,7 +197,7 @@ async fn an_operator_goes_on_when_its_cluster_is_killed() {
         });
         groups.patch(&format!("g-{n}"), &PatchParams::apply("test"), &Patch::Apply(group)).await.unwrap();
     }
-    // Killed while machines come up, and while they go.
+    // Killed while machines are created, and while they are deleted.
     until("some machines", async || vcenter.vms().len() > 4).await;
     kill(&home);
     home.run(&up).ok();

@@ -85,7 +85,7 @@ fn a_step_that_does_not_come_to_pass_is_explained() {
     let demo = || home.run(&["demo", "visitors", "--kubeconfig", ".kube/config"]);
     let said = demo();
     said.fails_with(&["error: the cluster has no nodes", "hint: ", "flyball cluster node add"]);
-    assert!(!said.out.contains("installed") && !said.out.contains("cleaning up"), "nothing is begun: {said:?}");
+    assert!(!said.out.contains("installed") && !said.out.contains("cleaning up"), "nothing is started: {said:?}");
 
     // None of the demo's pods may run there.
     home.run(&["cluster", "node", "add", "--taint", "gpu=yes:NoSchedule"]).ok();

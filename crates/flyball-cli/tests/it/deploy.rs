@@ -18,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Returns a program of `examples`, which `cargo test` builds unless it is told what to build.
+/// Returns a program of `examples`, which `cargo test` builds by default.
 fn example(name: &str) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_flyball")).with_file_name(format!("examples/{name}"));
     assert!(program.exists(), "build it first: cargo build -p flyball-cli --examples");
@@ -30,7 +30,7 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // `flyball run` passes it on to the operator, which it could not do with one that ends it at once.
+        // `flyball run` forwards this signal to the operator, unlike SIGKILL.
         let pid = i32::try_from(self.0.id()).ok().and_then(rustix::process::Pid::from_raw);
         let _ = rustix::process::kill_process(pid.unwrap(), rustix::process::Signal::TERM);
         let _ = self.0.wait();
@@ -65,12 +65,12 @@ const SHOP: &str =
     "{apiVersion: apps.flyball.dev/v1alpha1, kind: MyApp, metadata: {name: shop, finalizers: [example.com/hold]},
 spec: {images: a, version: '1.0'}}";
 
-/// Says of each object what became of it.
+/// Returns the expected output: each object with its result.
 fn each(word: &str) -> String {
     OBJECTS.lines().map(|line| format!("{line} {word}\n")).collect()
 }
 
-/// Leaves out how far it was on the way.
+/// Removes progress lines.
 fn without_progress(said: &Said) -> String {
     said.out.lines().filter(|line| !line.ends_with(" ready")).map(|line| format!("{line}\n")).collect()
 }
@@ -92,7 +92,7 @@ fn an_operator_is_deployed_once_and_taken_out_again() {
     let told: Vec<&str> = changed.out.lines().filter(|line| line.ends_with(" changed")).collect();
     assert_eq!(told, ["Deployment myapp-operator-system/myapp-operator-controller-manager changed"]);
 
-    // What an earlier one needed and this one does not goes.
+    // Objects that are no longer needed are removed.
     fs::write(
         home.0.join("old.yaml"),
         "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: myapp-operator-old-role,
@@ -174,7 +174,7 @@ fn what_keeps_an_operator_is_told() {
     let said = home.run(&["deploy", "--program", &narrow, "--image", "a"]);
     said.fails_with(&["namespaces \"team-a\" not found", "limited to a namespace, create that namespace first"]);
 
-    // Somebody who may read, and nothing more.
+    // A user with read permissions only.
     let kubeconfig = on_cluster(&home, async |client| {
         let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "reader"},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
@@ -247,7 +247,7 @@ fn an_operator_that_judges_pods_gets_its_own_and_judges_the_others() {
     let place = |words: &str| said.find(words).unwrap_or_else(|| panic!("no {words} in {said}"));
     let ready = place("Deployment pod-gate-system/pod-gate-controller-manager ready 1/1");
     assert!(ready < place("ValidatingWebhookConfiguration pod-gate-webhook created"), "{said}");
-    // Nobody answers by now, and its own pod is replaced all the same.
+    // The webhook no longer responds, but its own pod can still be replaced.
     assert!(deploy("gate:2").contains("ready 1/1"));
     home.run(&["lint", "--program", &gate, "--no-tests"]).ok();
 
@@ -291,7 +291,7 @@ async fn kubeconfig_of(home: &Home, client: &Client, namespace: &str, account: &
     let request = TokenRequest { spec, ..TokenRequest::default() };
     let mut made = accounts.create_token_request(account, &PostParams::default(), &request).await;
     for _ in 0..100 {
-        // The account of a namespace comes a moment after it.
+        // The service account of a namespace is created shortly after it.
         if made.is_ok() {
             break;
         }
@@ -307,12 +307,12 @@ async fn kubeconfig_of(home: &Home, client: &Client, namespace: &str, account: &
     path.display().to_string()
 }
 
-/// Finds a port that nobody listens on.
+/// Finds a free port.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Reads what an operator tells of itself, as soon as it does.
+/// Reads the metrics of an operator, as soon as they are available.
 async fn metrics(port: u16, until: &str) -> String {
     let mut text = String::new();
     for _ in 0..200 {
@@ -329,7 +329,7 @@ async fn metrics(port: u16, until: &str) -> String {
     panic!("no {until} in\n{text}");
 }
 
-/// Returns the names of all series that alerts and dashboard of an operator ask for.
+/// Returns the names of all series in alerts and dashboard of an operator.
 fn asked_for(home: &Home, program: &str) -> BTreeSet<String> {
     let said = home.run(&["render", "--program", program, "--monitoring", "-o", "json"]).ok().out;
     let list: Value = serde_json::from_str(&said).unwrap();
@@ -389,10 +389,10 @@ fn a_deployed_operator_runs_as_its_account_with_what_its_role_grants() {
             sleep(Duration::from_millis(50)).await;
         }
         let said = fs::read_to_string(&log).unwrap();
-        let service = service.unwrap_or_else(|| panic!("no Service was made\n{said}"));
+        let service = service.unwrap_or_else(|| panic!("no Service was created\n{said}"));
         assert!(!said.contains("forbidden"), "{said}");
 
-        // Everything that alerts and dashboards ask for is told by somebody who runs.
+        // All series in alerts and dashboards are exported by running operators.
         let mut told = metrics(port, "flyball_apply_total{").await;
         let gate_port = free_port();
         let address = format!("--metrics-addr=127.0.0.1:{gate_port}");
@@ -422,7 +422,7 @@ fn a_deployed_operator_runs_as_its_account_with_what_its_role_grants() {
         let reached = &configuration["webhooks"][0]["clientConfig"];
         assert_eq!((&reached["service"]["namespace"], &reached["url"]), (&json!("gate-system"), &Value::Null));
 
-        // Without one verb the log names it, and what it is about.
+        // Without one verb, the log names the verb and the resource.
         let roles: Api<ClusterRole> = Api::all(client.clone());
         let name = "myapp-operator-manager-role";
         let mut role = roles.get(name).await.unwrap();
@@ -443,7 +443,7 @@ fn a_deployed_operator_runs_as_its_account_with_what_its_role_grants() {
             sleep(Duration::from_millis(50)).await;
         }
         assert!(said.contains(expected), "{said}");
-        // With the role as it is generated it goes on.
+        // With the generated role it continues.
         home.run(&["deploy", "--program", &program, "--image", "myapp:1", "--timeout", "0s", "--force-conflicts"]).ok();
         for _ in 0..400 {
             if made().await.is_some() {
@@ -512,7 +512,7 @@ hint: change the objects first, or add the schema as a new version; override wit
     let mut moved = sites(&spec);
     moved["spec"]["scope"] = "Cluster".into();
     install(&moved, &[]).fails_with(&["sites.example.com: spec.scope changes from Namespaced to Cluster"]);
-    // A second version takes what the first one holds.
+    // A second version takes over the lease of the first one.
     let mut second = sites(&spec);
     let mut version = sites(&strict)["spec"]["versions"][0].clone();
     (version["name"], version["storage"]) = ("v2".into(), false.into());

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Hears what a program says, line by line.
+/// Collects the output of a program by line.
 pub(crate) struct Heard {
     pub(crate) child: Child,
     lines: Receiver<String>,
@@ -18,7 +18,7 @@ pub(crate) struct Heard {
 }
 
 impl Heard {
-    /// Starts it. It has one pipe for all that it says, so that what is said stays in order.
+    /// Starts it with one pipe for all output, so that the output stays in order.
     pub(crate) fn new(mut command: Command) -> Self {
         let (reader, writer) = pipe().unwrap();
         command.stdout(writer.try_clone().unwrap()).stderr(writer);
@@ -82,7 +82,7 @@ fn an_operator_is_developed() {
     dev.until("applied MyApp default/shop");
     dev.until("reconciled outcome=Success writes=");
     assert!(dev.all.iter().any(|line| line == "operator | first"), "{:#?}", dev.all);
-    // It is its own account and nobody else.
+    // It runs as its own service account.
     let who = home.run(&["get", "clusterrolebindings", "myapp-operator", "-o=json", "--kubeconfig", &kubeconfig]).ok();
     assert!(who.out.contains("\"name\": \"myapp-operator\"") && who.out.contains("ServiceAccount"), "{who:?}");
 
@@ -94,7 +94,7 @@ fn an_operator_is_developed() {
     // The samples are others.
     fs::write(&sample, SAMPLE.replace("'1.0'", "'1.1'")).unwrap();
     dev.until("applied MyApp default/shop");
-    // What cannot run leaves the one before alone.
+    // A failed build does not stop the previous process.
     fs::write(home.0.join("op.new"), "#!/bin/sh\nexit 3\n").unwrap();
     fs::set_permissions(home.0.join("op.new"), fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(home.0.join("op.new"), home.0.join("op")).unwrap();
@@ -120,7 +120,7 @@ fn while_a_project_does_not_build_the_program_before_goes_on() {
     fs::write(home.0.join("Cargo.toml"), "").unwrap();
     let source = home.0.join("src/main.rs");
     fs::write(&source, "good").unwrap();
-    // What cargo says, without its time.
+    // Cargo's output, without the time.
     let cargo = home.0.join("cargo");
     let op = home.0.join("op");
     let script = format!(
@@ -170,9 +170,9 @@ fn a_cluster_that_goes_on_is_left_as_it_was() {
         dev
     };
     dev().stop();
-    // What the samples owned went before them.
+    // Dependents of the samples were deleted before them.
     assert_eq!(names(), before);
-    // An object that somebody else made keeps the definition.
+    // An object of another client prevents the removal of the definition.
     let running = dev();
     let other = SAMPLE.split("---").next().unwrap().replace("shop", "mine");
     fs::write(home.0.join("other.yaml"), other).unwrap();
@@ -246,7 +246,7 @@ fn an_operator_does_not_outlive_what_runs_it() {
         let flags = [command, "--program=./op", "--", "--metrics-addr=0", "--health-addr=0"];
         let mut running = Heard::new(home.command(&flags));
         running.until("starting operator=\"myapp-operator\"");
-        // Its pid is the last one: it was asked for its manifests before.
+        // Its pid is the last one: an earlier process printed the manifests.
         let process = format!("/proc/{}/cmdline", fs::read_to_string(&pid).unwrap().trim());
         assert!(fs::read_to_string(&process).unwrap().contains("operator"), "{process}");
         running.child.kill().unwrap();

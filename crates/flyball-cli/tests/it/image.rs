@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// A program that does nothing, for a kind of machine; with an interpreter, it needs libraries.
+/// A minimal program for a machine type; with an interpreter, it is dynamically linked.
 fn program(machine: u8, interpreter: bool) -> Vec<u8> {
     let mut file = vec![0; 64 + 56];
     file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
@@ -275,7 +275,7 @@ fn an_image_is_verified_by_the_key_that_signed_it() {
     assert!(verify("image.pub").ok().out.contains(made["digest"].as_str().unwrap()));
     verify("other.pub").fails_with(&["has no signature by the key other.pub"]);
 
-    // A key signs once, beside others.
+    // A key signs once, and other signatures are kept.
     let layers = || {
         let kept = registry.kept.lock().unwrap();
         let tag = format!("{}.sig", made["digest"].as_str().unwrap().replace(':', "-"));
@@ -293,7 +293,7 @@ fn an_image_is_verified_by_the_key_that_signed_it() {
     build(&home, &["--tag=op:1"]).ok();
     home.run(&["image", "push", &name]).ok();
     verify("image.pub").fails_with(&["has no signature"]);
-    // Nor does a signature that somebody copies to it.
+    // Neither is one with a copied signature.
     {
         let mut kept = registry.kept.lock().unwrap();
         let stolen = kept.manifests[&format!("{}.sig", made["digest"].as_str().unwrap().replace(':', "-"))].clone();
@@ -320,7 +320,7 @@ fn a_registry_that_does_not_do_its_part_is_named() {
     home.run(&["image", "push", "127.0.0.1:1/op"])
         .fails_with(&["cannot reach 127.0.0.1:1", "check that a registry listens at 127.0.0.1:1"]);
     home.run(&["image", "push", "--insecure=false", "127.0.0.1:1/op"]).fails_with(&["cannot reach", "--insecure"]);
-    // What was damaged meanwhile is not pushed.
+    // Damaged content is not pushed.
     let open = Registry::start(Manner::Open);
     let blobs = home.0.join("target/image/blobs/sha256");
     for blob in fs::read_dir(blobs).unwrap() {
@@ -348,7 +348,7 @@ fn a_registry_is_reached_through_the_proxy_of_the_environment() {
         "{tunnels:?}"
     );
     push(&[("HTTP_PROXY", &proxy.url), ("NO_PROXY", "registry.test")]).fails_with(&["cannot reach registry.test"]);
-    // What is on this machine is, whatever is named.
+    // The image on this machine is loaded, regardless of its name.
     let direct = format!("{}/team/op:2", registry.address);
     let mut command = home.command(&["image", "push", &direct]);
     Said::of(&command.env("ALL_PROXY", "http://127.0.0.1:1").output().unwrap()).ok();
@@ -376,7 +376,7 @@ fn an_image_is_noted_on_simulated_nodes() {
     let images = node["status"]["images"].as_array().unwrap();
     assert_eq!((images.len(), &images[0]["names"][1]), (1, &json!("docker.io/library/op:1")));
 
-    // Another kind of cluster gets it by its own tool.
+    // Other clusters load it with their own tool.
     let kind = home.0.join("kind");
     let script = "#!/bin/sh\n[ \"$1 $2\" = 'get clusters' ] && { echo work; exit; }\necho \"$1 $2 $4 $5\"; /bin/cp \"$3\" got.tar\n";
     fs::write(&kind, script).unwrap();

@@ -35,7 +35,7 @@ fn levels(home: &Home, args: &[&str]) -> Command {
     for name in ["PATH", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "CARGO_HOME", "CARGO"] {
         command.envs(std::env::var_os(name).map(|value| (name, value)));
     }
-    // A home of its own has no toolchain: it is where it was found before.
+    // The test's home has no toolchain, so the original location is used.
     let home = std::env::var_os("HOME").unwrap_or_default();
     for (name, folder) in [("RUSTUP_HOME", ".rustup"), ("CARGO_HOME", ".cargo")] {
         if std::env::var_os(name).is_none() {
@@ -59,7 +59,7 @@ fn a_level_is_reached_by_proofs_that_pass() {
     {
         assert!(table.contains(line), "no {line:?} in\n{table}");
     }
-    // Level 4 has its proof, but stands on a level that has none.
+    // Level 4 has a proof, but a level below it has none.
     assert!(table.ends_with("Level reached: 2\n"), "{table}");
     assert!(table.contains("passed  more::level_2_upgrade_from_the_last_release\n"), "{table}");
 

@@ -1,4 +1,4 @@
-//! The program as people run it: in a home directory of its own, with nothing else installed.
+//! End-to-end tests of the program, in a separate home directory, without other tools.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod architecture;
@@ -28,7 +28,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
-/// A home directory, which goes with the test, and the cluster that may run in it.
+/// A temporary home directory, and its cluster, if any.
 struct Home(PathBuf);
 
 impl Home {
@@ -62,7 +62,7 @@ impl Drop for Home {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 struct Said {
     code: Option<i32>,

@@ -16,7 +16,7 @@ impl Home {
         self.nodes().as_array().unwrap().iter().map(|node| node["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Says what an addition prints.
+    /// Adds nodes and returns the output.
     fn add(&self, flags: &[&str]) -> String {
         self.run(&[&["cluster", "node", "add"], flags].concat()).ok().out
     }

@@ -48,7 +48,7 @@ impl Home {
 fn files_are_applied_and_objects_shown() {
     let home = Home::new("objects");
     home.run(&["cluster", "up", "--quiet"]).ok();
-    // The definition comes behind what it defines, and is applied first all the same.
+    // The definition follows its objects in the file, but is applied first.
     fs::create_dir(home.0.join("config")).unwrap();
     fs::write(home.0.join("config/a-site.yaml"), SITE).unwrap();
     fs::write(home.0.join("config/b-definition.yml"), DEFINITION).unwrap();
@@ -132,7 +132,7 @@ fn changes_are_watched() {
         watching.child.wait().unwrap();
     }
 
-    // It ends when nobody reads any more.
+    // It ends when the pipe is closed.
     let mut unread = home.spawn(&["get", "sites", "--watch"]);
     drop(unread.stdout.take());
     home.feed(&["apply", "-f", "-"], SITE).ok();

@@ -38,7 +38,7 @@ fn an_operator_is_described_by_its_program() {
     ] {
         assert!(said.contains(words), "no {words:?} in\n{said}");
     }
-    assert!(!said.contains("WEBHOOK"), "what it has not is left out\n{said}");
+    assert!(!said.contains("WEBHOOK"), "absent parts are omitted\n{said}");
     let json: Value =
         serde_json::from_str(&home.run(&["describe", "operator", "./operator", "-o", "json"]).ok().out).unwrap();
     assert_eq!(json["definitions"][0]["versions"][0]["columns"][0], "Phase");
@@ -162,7 +162,7 @@ fn a_trace_leads_from_an_object_to_all_that_it_caused() {
     assert_eq!(steps[0]["what"], "created");
     assert!(steps.iter().any(|step| step["what"].as_str().unwrap().starts_with("ScalingReplicaSet")), "{steps:#?}");
 
-    // From a pod the way leads up to the first cause, and shows nothing beside it.
+    // From a pod, only the path up to the first cause is shown.
     let pod = pods(&tree)[0]["name"].as_str().unwrap().to_owned();
     let chain = trace(&format!("pod/{pod}"));
     assert_eq!((&chain["kind"], pods(&chain).len()), (&json!("Deployment"), 1));

@@ -1,4 +1,4 @@
-//! External plugins of `init`, `create` and `edit`: small scripts, in the folder where plugins are looked for.
+//! External plugins of `init`, `create` and `edit`: small scripts in the plugin folder.
 
 use crate::{Home, Said};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 impl Home {
-    /// Creates a plugin that answers each command with this, and keeps what it was asked.
+    /// Creates a plugin with these responses by command, which records its requests.
     fn plugin(&self, place: &str, answers: &[(&str, Value)]) {
         let program = self.0.join(".config/flyball/plugins").join(place);
         fs::create_dir_all(program.parent().unwrap()).unwrap();
@@ -70,7 +70,7 @@ fn plugins_add_files_and_change_them() {
     // It sees the files that are about to be written.
     assert!(asked["universe"]["src/lib.rs"].as_str().unwrap().contains("+flyball:operator"), "{asked}");
 
-    // The only version there is need not be named.
+    // A single version need not be specified.
     let said = home.in_project("create api --group web --version v1 --kind Site --plugins licenses").ok().out;
     assert!(said.contains("created src/controllers/site.rs\n") && said.contains("created src/site.rs\n"), "{said}");
     let asked = home.asked();
@@ -92,7 +92,7 @@ fn plugins_add_files_and_change_them() {
         let said = home.in_project(&format!("edit --plugins licenses -- {flags}"));
         assert_eq!(said.code, Some(2), "{said:?}");
         assert!(said.err.contains(words) && said.err.contains("flyball edit --plugins licenses -- --help"), "{said:?}");
-        assert_eq!(home.asked()["command"], "flags", "it was not asked to edit");
+        assert_eq!(home.asked()["command"], "flags", "it received no edit request");
     }
     assert_eq!(home.in_project("edit").code, Some(2));
     assert_eq!(home.in_project("create webhook --group a --version v1 --kind A -- --size 1").code, Some(2));
@@ -149,7 +149,7 @@ fn a_plugin_that_does_wrong_changes_nothing() {
     home.plugin(place, &[("init", json!({"error": true, "errorMsgs": ["no license fits", "choose one"]}))]);
     init().fails_with(&["plugin licenses/v1 failed", "no license fits", "choose one"]);
     home.plugin(place, &[("init", json!({"command": "edit"}))]);
-    init().fails_with(&["answered `edit` of v1alpha1 to a request for `init` of v1alpha1"]);
+    init().fails_with(&["returned a response to `edit` of v1alpha1, not to `init` of v1alpha1"]);
     home.plugin(place, &[]);
     init().fails_with(&["plugin licenses/v1 returned an invalid response"]);
     fs::write(home.0.join(".config/flyball/plugins").join(place), "#!/bin/sh\nexit 3\n").unwrap();

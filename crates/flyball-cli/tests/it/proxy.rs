@@ -1,4 +1,4 @@
-//! Proxies, as far as tests need one: it leads every tunnel to this machine, whatever host was asked for.
+//! A proxy for tests: it connects every tunnel to this machine, for any requested host.
 
 use crate::{Home, Said};
 use std::fs;
@@ -28,7 +28,7 @@ impl Proxy {
         Self { url, asked }
     }
 
-    /// Returns where tunnels were asked to since the last time.
+    /// Returns the requested hosts since the last call.
     pub(crate) fn tunnels(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
@@ -64,7 +64,7 @@ fn a_cluster_is_reached_through_the_proxy_that_is_meant_for_it() {
         let mut command = home.command(&["get", "namespaces", "--kubeconfig", kubeconfig]);
         Said::of(&command.envs(variables.iter().copied()).output().unwrap())
     };
-    // A proxy where nobody listens does no harm to what is on this machine.
+    // An unreachable proxy does not affect connections to this machine.
     for name in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"] {
         get(".kube/config", &[(name, "http://127.0.0.1:1"), ("NO_PROXY", "example.com,,")]).ok();
     }
@@ -87,7 +87,7 @@ fn a_cluster_is_reached_through_the_proxy_that_is_meant_for_it() {
     get("elsewhere", &[("HTTPS_PROXY", "socks5://me:hush@127.0.0.1:1")])
         .fails_with(&["HTTPS_PROXY: invalid proxy \"socks5://127.0.0.1:1\"", "http://proxy.example.com:3128"]);
 
-    // What the kubeconfig names outranks the environment.
+    // The proxy of the kubeconfig takes precedence over the environment.
     let line = elsewhere.lines().find(|line| line.contains("https://kubernetes:")).unwrap();
     let indent = &line[..line.len() - line.trim_start().len()];
     let with = elsewhere.replace(line, &format!("{line}\n{}proxy-url: {}", indent.replace('-', " "), proxy.url));

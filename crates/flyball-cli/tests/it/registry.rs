@@ -1,5 +1,4 @@
-//! A registry, as far as tests need one: it keeps what it is sent, checks digests, and wants to know who one is if it
-//! is told to.
+//! A registry for tests: it stores uploads, verifies digests, and optionally requires authentication.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -12,24 +11,24 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
 
-/// How a registry differs from one that lets everybody do everything.
+/// Options of a registry; the default allows everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Manner {
     #[default]
     Open,
     /// `me` with the password `secret`, by `Basic`.
     Basic,
-    /// The same, who gets a token elsewhere.
+    /// Requires a token from a token server.
     Bearer,
-    /// It takes no manifests.
+    /// It rejects manifests.
     Refuses,
-    /// It knows nothing of referrers.
+    /// It does not support referrers.
     Old,
 }
 
 pub(crate) const AUTH: &str = "bWU6c2VjcmV0"; // me:secret
 
-/// What a registry keeps, and what it was asked.
+/// The content of a registry, and the received requests.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     pub(crate) blobs: BTreeMap<String, Bytes>,
@@ -129,7 +128,7 @@ fn serve(parts: &http::request::Parts, body: Bytes, manner: Manner, kept: &mut K
         (&Method::PUT, [.., "blobs", "uploads", "1"]) => {
             let digest = query.strip_prefix("state=x&digest=").unwrap();
             if digest != sha256(&body) {
-                return refuse(StatusCode::BAD_REQUEST, "DIGEST_INVALID", "it is not what it says");
+                return refuse(StatusCode::BAD_REQUEST, "DIGEST_INVALID", "digest mismatch");
             }
             kept.blobs.insert(digest.to_owned(), body);
             (StatusCode::CREATED, headers, Bytes::new())

@@ -16,14 +16,14 @@ pub(crate) fn operator() -> String {
     example("operator")
 }
 
-/// Returns the program of an example, which `cargo test` builds unless it is told what to build.
+/// Returns the program of an example, which `cargo test` builds by default.
 pub(crate) fn example(name: &str) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_flyball")).with_file_name("examples").join(name);
     assert!(program.exists(), "build it first: cargo build -p flyball-cli --example {name}");
     program.display().to_string()
 }
 
-/// Lets an operator run for a while and stops it.
+/// Runs an operator for a while and stops it.
 #[expect(clippy::disallowed_methods, reason = "another process is given its time")]
 fn for_a_while(running: Child) -> Said {
     thread::sleep(Duration::from_secs(2));
@@ -52,7 +52,7 @@ fn an_operator_whose_usual_ports_are_taken_gets_others() {
                   run) echo \"metrics=$FLYBALL_METRICS_ADDR health=$FLYBALL_HEALTH_ADDR.\";;\nesac\n";
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    // Whether it is this test or somebody else who has it.
+    // The port may be used by this test or another process.
     let _taken = TcpListener::bind("127.0.0.1:8080");
     let said = home.run(&["run", "--program=./op", "--", "--health-addr=0"]).ok();
     let told = "127.0.0.1:8080 is in use: metrics are at http://";
@@ -127,7 +127,7 @@ fn an_operator_runs_with_its_samples() {
         .fails_with(&["cannot read Secret default/other", "not found"]);
 }
 
-/// Applies a pod until the answer has these words, or it is accepted where there are none.
+/// Applies a pod until the response contains this text, or until it is accepted if the text is empty.
 #[expect(clippy::disallowed_methods, reason = "another process is given its time")]
 fn until_pods(home: &Home, words: &str) {
     let pod = "{apiVersion: v1, kind: Pod, metadata: {name: bad}, spec: {containers: [{name: a, image: a}]}}";
@@ -163,7 +163,7 @@ fn webhooks_are_called_no_longer_than_the_operator_runs() {
     pod().ok();
     home.run(&["apply", "-f", "pod.yaml"]).ok();
 
-    // What was deployed meanwhile stays.
+    // Objects that were deployed meanwhile are kept.
     let running = home.spawn(&flags);
     until_pods(&home, "no pod is called bad");
     home.run(&["deploy", "--program", &example("pod_gate"), "--image=a"]).ok();
@@ -258,7 +258,7 @@ fn what_cannot_be_run_is_named() {
     let said = home.run(&["get", "pods", "--kubeconfig", "/nowhere/at all"]);
     let told = "error: cannot read kubeconfig /nowhere/at all: No such file or directory\nhint: ";
     assert!(said.code == Some(1) && said.err.starts_with(told), "{said:?}");
-    // The folder is looked at before the cluster.
+    // The folder is checked before the connection to the cluster.
     for command in ["run", "manifests"] {
         home.run(&[command]).fails_with(&["error: no Cargo.toml or watches.yaml found in /", "--program FILE"]);
     }

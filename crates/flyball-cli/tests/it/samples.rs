@@ -41,7 +41,7 @@ fn mistakes_in_watches_are_named() {
         let said = home.run(&["operate", "watches.yaml", "describe"]);
         assert_eq!(said.code, Some(1), "{said:?}");
         assert!(words.iter().all(|word| said.err.contains(word)), "{said:?}");
-        // As the program of the project in the folder, it is asked by others.
+        // Other commands call it as the program of the project in the folder.
         home.run(&["manifests"]).fails_with(words);
     };
     let entry = "group: example.com, version: v1, kind: Site";

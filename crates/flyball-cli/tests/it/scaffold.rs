@@ -1,4 +1,4 @@
-//! `flyball init`, `create` and `doctor`. That what they write compiles and passes its tests is seen by `.ci/docs`.
+//! `flyball init`, `create` and `doctor`. `.ci/docs` compiles the generated projects and runs their tests.
 
 use crate::{Home, Said};
 use serde_json::Value;
@@ -20,7 +20,7 @@ impl Home {
     }
 }
 
-/// Returns all files below a folder with what is in them.
+/// Returns all files below a folder with their contents.
 fn files(folder: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -195,7 +195,7 @@ fn what_no_project_can_be_called_is_named() {
     ]);
     home.run(&["init", "--domain", "acme.io", "--flyball-path", "/tmp", "new"])
         .fails_with(&["/tmp is not a Flyball source tree", "--flyball-git URL"]);
-    // Nobody may write there, whoever it is.
+    // The folder is not writable for any user.
     home.run(&["init", "--domain", "acme.io", "/proc/operator"])
         .fails_with(&["cannot write /proc/operator/", "nothing was written"]);
     fs::write(home.0.join("file"), "").unwrap();
@@ -252,7 +252,7 @@ Next: cargo test
     );
     let before = files(&folder);
     home.within(&folder.join("src"), "create api --group cache --version v1 --kind Tenant --namespaced=false").ok();
-    // What a version besides the first one does not have is refused, and nothing is written.
+    // Flags that a further version does not support are rejected, and nothing is written.
     let more = "create api --group cache --version v1 --kind Redis";
     home.within(&folder, &format!("{more} --controller")).fails_with(&[
         "Redis has one controller, for its storage version cache.acme.io/v1alpha1 Redis",
@@ -379,7 +379,7 @@ fn what_is_not_understood_ends_with_2_and_the_rest_with_1() {
         .fails_with(&["nothing to create"]);
     home.within(&folder, &format!("create webhook {REDIS} --validation"))
         .fails_with(&["cache.acme.io/v1alpha1 Redis not found in the project; it has no kinds", "create it first"]);
-    // A kind in another version or group is named as it is called.
+    // The error suggests the kind in another version or group.
     home.within(&folder, "create webhook --group apps --version v1beta1 --kind Deployment --validation")
         .fails_with(&["hint: for Deployment, pass --group apps --version v1 --kind Deployment\n", "--crd FILE|NAME"]);
     let said = home.within(&folder, "create webhook --group= --version v1 --kind Redis --validation");
@@ -466,13 +466,13 @@ created tests/crontab.rs
     home.within(&folder, "create api --crd printed.yaml").fails_with(&["has no openAPIV3Schema, but openAPISchema"]);
 
     home.run(&["cluster", "up", "--quiet"]).ok();
-    // As it is printed in many introductions, the API server refuses it too.
+    // A common form in tutorials, which the API server also rejects.
     home.within(&folder, "apply -f printed.yaml").fails_with(&["openAPISchema"]);
     home.run(&["apply", "-f", &sample.display().to_string()]).ok();
     home.within(&folder, "create api --crd crontabs.stable.example.com --version v1")
         .fails_with(&["already exists in the project"]);
 
-    // What is amiss with the project is found, whatever the machine has.
+    // Errors of the project are found, regardless of the machine.
     fs::remove_file(folder.join("src/controllers/crontab.rs")).unwrap();
     let old = "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\nmetadata: {name: a}\n";
     fs::write(folder.join("config/old.yaml"), old).unwrap();

@@ -19,13 +19,13 @@ fn an_operator_that_does_well_passes_all_checks() {
     assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("flyball-scorecard")), "{left:?}");
 }
 
-/// Finds what was said of a check, in JSON.
+/// Finds the result of a check in JSON.
 fn outcome(said: &Said, name: &str) -> Value {
     let checks: Vec<Value> = serde_json::from_str(&said.out).unwrap();
     checks.into_iter().find(|check| check["name"] == name).unwrap()
 }
 
-/// Asserts that these checks failed, each with these words of what is wrong and of what helps.
+/// Asserts that these checks failed, each with these texts in its problem and remedy.
 fn has_failed(said: &Said, expected: &[(&str, &str, &str)]) {
     for (name, why, remedy) in expected {
         let check = outcome(said, name);
@@ -84,7 +84,7 @@ fn an_operator_that_does_all_wrong_fails_all_checks() {
 fn what_an_operator_lacks_is_named_with_its_remedy() {
     let home = Home::new("badscorecard");
     let program = home.0.join("op");
-    // It may not see what it owns, and says nothing of its fields.
+    // It has no permission for its owned objects, and its fields have no descriptions.
     let script = format!(
         "#!/bin/sh\nif [ $1 = manifests ]; then {0} \"$@\" | /bin/sed -e 's/\"deployments\"/\"daemonsets\"/' \
          -e 's/\"description\": \".*\"/\"description\": \"\"/'; else exec {0} \"$@\"; fi\n",

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 impl Home {
-    /// Creates a command of which all three streams are a terminal of 80 columns.
+    /// Creates a command whose three streams are a terminal of 80 columns.
     fn at_terminal(&self, line: &str) -> Command {
         let line = format!("stty cols 80; exec {} {line}", env!("CARGO_BIN_EXE_flyball"));
         let mut command = Command::new("/usr/bin/script");
@@ -42,7 +42,7 @@ fn what_is_not_given_is_asked() {
     let home = Home::new("ask");
     home.run(&["init", "--domain", "acme.io", "--name", "redis-operator"]).ok();
     assert_eq!(home.run(&["create", "api"]).code, Some(2));
-    // The version is the one that is proposed; the kind is wrong at first.
+    // The version is the proposed default; the first kind is invalid.
     let said = home.type_to("create api", "cache\n\nredis\nRedis\nperhaps\ny\nn\n").ok().out;
     for words in [
         "group: ",
@@ -56,10 +56,10 @@ fn what_is_not_given_is_asked() {
         assert!(said.contains(words), "{words} in {said}");
     }
     assert!(home.0.join("src/api/redis_v1alpha1.rs").exists() && !home.0.join("src/controllers/redis.rs").exists());
-    // A second version has no controller of its own, so that none is asked for.
+    // A second version has no controller of its own, so there is no prompt for it.
     let said = home.type_to("create api --group cache --kind Redis", "v1\n").ok().out;
     assert!(!said.contains("controller?") && said.contains("src/api/redis_v1.rs\n"), "{said}");
-    // A terminal that is closed is no answer.
+    // A closed terminal does not confirm.
     let said = home.type_to("create api --group cache --version v1", "\u{4}");
     assert!(said.code == Some(1) && said.out.contains("the terminal was closed"), "{said:?}");
 }
@@ -130,7 +130,7 @@ fn the_last_line_tells_how_an_operator_is() {
     assert!(!plain.contains('\u{1b}') && !plain.contains("objects · "), "{plain:?}");
 }
 
-/// Reads until these words are there.
+/// Reads until this text appears.
 fn until(from: &mut impl std::io::Read, words: &str) -> String {
     let (mut said, mut more) = (Vec::new(), [0; 1024]);
     loop {

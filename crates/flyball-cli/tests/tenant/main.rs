@@ -1,13 +1,13 @@
-//! Operators of charts and roles whose custom resources attack them, end to end: `flyball cluster up` and `flyball
-//! operate`, each in a process of its own.
+//! End-to-end tests of malicious custom resources against operators of charts and roles: `flyball cluster up` and
+//! `flyball operate`, each in a separate process.
 //!
-//! The attacker is a service account that may write one kind in one namespace. While its resources are dealt with,
-//! others of the same kind in another namespace are made one after the other. It prints how long these wait before and
-//! during the attack, how long the attacks take until their conditions say that they failed, and the operator's memory.
-//! Asserted is what holds on any machine: the conditions, the memory, and wide bounds of time. `FLYBALL_TENANT_AIMS`
-//! asserts the times that are aimed at for a release build on a machine that does nothing else;
-//! `FLYBALL_TENANT_PROGRAM` names the program in place of the one that the tests were built with.
-#![expect(clippy::print_stdout, reason = "a test says what it saw")]
+//! The attacker is a service account that may write one kind in one namespace. While its resources are processed,
+//! resources of the same kind are created one after the other in another namespace. The test prints the latencies of
+//! these before and during the attack, the time until the conditions of the attacks report failure, and the operator's
+//! memory. It asserts limits that any machine meets: the conditions, the memory, and wide limits of time.
+//! `FLYBALL_TENANT_AIMS` asserts the target times for a release build on an idle machine; `FLYBALL_TENANT_PROGRAM`
+//! replaces the program of the build.
+#![expect(clippy::print_stdout, reason = "a test prints its measurements")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod processes;
@@ -21,21 +21,20 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long an attack may take until its condition is there, as it is aimed at and on any machine.
+/// Maximum time until the condition of an attack: the target, and the limit on any machine.
 const AIM: Duration = Duration::from_secs(2);
 const MAX_ATTACK: Duration = Duration::from_secs(180);
-/// By how much the operator's memory may grow, in MiB: by attacks of one sort, and of several at once. Threads that
-/// render give memory back with a delay, so that those of one rendering after the other add up.
+/// Maximum memory growth of the operator in MiB: for attacks of one kind, and for several concurrent ones. Rendering
+/// threads release memory with a delay, so that consecutive renderings add up.
 const MAX_GROWTH_MIB: u64 = 128;
 const MAX_GROWTH_OF_SEVERAL_MIB: u64 = 256;
-/// How many others are measured before an attack, and how many at least during it.
+/// Number of neighbors that are measured before an attack, and their minimum number during it.
 const OTHERS: usize = 100;
-/// By what factor the wait of others may grow, as it is aimed at: what is measured twice without an attack differs by
-/// as much.
+/// Target for the growth factor of the neighbors' latency: repeated measurements without an attack differ by as much.
 const AIM_FACTOR: f64 = 2.0;
-/// How long one of the others may wait on any machine.
+/// Maximum latency of a neighbor on any machine.
 const MAX_WAIT: Duration = Duration::from_secs(60);
-/// How often a resource is looked at.
+/// Polling interval of a resource.
 const INTERVAL: Duration = Duration::from_millis(5);
 
 const GROUP: &str = "attack.example.com";
@@ -66,11 +65,11 @@ fn write(folder: &Path, files: &[(&str, &str)]) {
     }
 }
 
-/// An operator, and how its resources end.
+/// An operator, and the final conditions of its resources.
 struct Attacked {
     name: &'static str,
     files: &'static [(&'static str, &'static str)],
-    /// What the others have in their spec.
+    /// The spec of the neighbors.
     good: Value,
     is_good: fn(&Value) -> bool,
     is_failed: fn(&Value) -> bool,
@@ -84,7 +83,7 @@ fn has(note: &Value, kind: &str, status: &str, reasons: &[&str]) -> bool {
 }
 
 impl Attacked {
-    /// Starts the operator, and lets resources of the attacker loose on it, one attack after the other.
+    /// Starts the operator, and creates the attacker's resources, one attack after the other.
     async fn withstands(&self, attacks: &[(&str, Vec<Value>)]) {
         let cluster = Cluster::start(self.name).await;
         let folder = cluster.folder("project");
@@ -96,7 +95,7 @@ impl Attacked {
         let others: Api<DynamicObject> = Api::namespaced_with(cluster.admin(), "others", &resource);
         let tenant = cluster.account("tenant", GROUP, "notes").await;
         let tenant: Api<DynamicObject> = Api::namespaced_with(tenant, "tenant", &resource);
-        // The first one waits for the operator to come up.
+        // The first one waits for the start of the operator.
         self.one(&others, "first").await;
         let mut calm = Vec::new();
         for at in 0..OTHERS {
@@ -153,7 +152,7 @@ impl Attacked {
         }
     }
 
-    /// Waits until all of these have failed, and returns how long each took, the shortest first.
+    /// Waits until all of these have failed, and returns their durations, sorted.
     async fn ends(&self, api: &Api<DynamicObject>, names: &[String], begun: Instant) -> Vec<Duration> {
         let mut ended = Vec::new();
         let mut waiting: Vec<&String> = names.iter().collect();

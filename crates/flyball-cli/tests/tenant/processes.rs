@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A running cluster, which goes with the test.
+/// A running cluster, stopped at the end of the test.
 pub(crate) struct Cluster {
     home: PathBuf,
     config: Config,
@@ -69,7 +69,7 @@ impl Cluster {
         }
     }
 
-    /// Creates an account that may write one resource in the namespace of its name, and nothing else.
+    /// Creates an account with write permission for one resource in the namespace of its name only.
     pub(crate) async fn account(&self, name: &str, group: &str, plural: &str) -> Client {
         let metadata = json!({"name": name, "namespace": name});
         let api = "rbac.authorization.k8s.io";
@@ -123,7 +123,7 @@ impl Drop for Cluster {
     }
 }
 
-/// A running operator, which goes with the test.
+/// A running operator, stopped at the end of the test.
 pub(crate) struct Process {
     child: Child,
     log: PathBuf,
@@ -134,7 +134,7 @@ impl Process {
         format!("/proc/{}/{name}", self.child.id())
     }
 
-    /// Returns the memory that it has, and the most that it had, in MiB; zeros where the system does not say.
+    /// Returns its current and peak memory in MiB; zeros if unknown.
     pub(crate) fn memory_mib(&self) -> (u64, u64) {
         let status = fs::read_to_string(self.file("status")).unwrap_or_default();
         let kib = |name: &str| {
@@ -144,7 +144,7 @@ impl Process {
         (kib("VmRSS:") >> 10, kib("VmHWM:") >> 10)
     }
 
-    /// Has the most that it had counted from now on.
+    /// Resets the peak memory.
     pub(crate) fn reset_peak(&self) {
         let _ = fs::write(self.file("clear_refs"), "5");
     }
@@ -170,7 +170,7 @@ impl Drop for Process {
 }
 
 /// Shows the end of a log.
-#[expect(clippy::print_stderr, reason = "a test that failed says why")]
+#[expect(clippy::print_stderr, reason = "a failed test prints the reason")]
 fn eprintln_log(log: &str) {
     let lines: Vec<&str> = log.lines().collect();
     eprintln!("{}", lines[lines.len().saturating_sub(30)..].join("\n"));

@@ -1,7 +1,6 @@
-//! Checks the expressions of admission policies against the kinds that they are about, and says in their status what is
-//! wrong.
+//! Type-checks the expressions of admission policies against their matched kinds, and writes warnings to their status.
 //!
-//! A policy works whatever is found. See
+//! Warnings do not disable a policy. See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/#type-checking>.
 
 use flyball::{Action, Context, Controller, Predicate, Reconcile, Result};
@@ -50,10 +49,10 @@ impl Reconcile for Policies {
     }
 }
 
-/// The schemas of what a policy is about.
+/// The schemas of the variables of a policy.
 struct PolicySchemas {
     objects: BTreeMap<GroupVersionKind, Map<String, Value>>,
-    /// `None` if the policy has no parameters; no schema if nothing is known of them.
+    /// `None` if the policy has no parameters; no schema if it is unknown.
     params: Option<Option<Map<String, Value>>>,
 }
 
@@ -82,7 +81,7 @@ impl PolicySchemas {
         Ok(Self { objects, params })
     }
 
-    /// Returns what is wrong with the expressions of a policy, as its status shows it.
+    /// Returns the warnings about the expressions of a policy, as in its status.
     fn warnings(&self, policy: &ValidatingAdmissionPolicy) -> Vec<Value> {
         let Some(spec) = &policy.spec else { return Vec::new() };
         let variables: Vec<(&str, &str)> =
@@ -109,7 +108,7 @@ impl PolicySchemas {
         warnings
     }
 
-    /// Returns what expressions about objects of a schema may name.
+    /// Returns the variables of expressions on objects of a schema.
     fn environment<'s>(
         &'s self,
         schema: &'s Map<String, Value>,
@@ -130,7 +129,7 @@ impl PolicySchemas {
         for (name, expression) in variables {
             let mut known = known.clone();
             known.push(("variables", Type::Fields(own.clone().into())));
-            // What is wrong with a variable has no place in the status; whoever uses it is not blamed.
+            // The status has no field for errors in variables, and expressions that use them get no warning.
             own.push(((*name).to_owned(), cel::check_among(expression, &known).unwrap_or(Type::Dyn)));
         }
         known.push(("variables", Type::Fields(own.into())));

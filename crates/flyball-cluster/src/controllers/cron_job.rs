@@ -19,7 +19,7 @@ use kube::{Api, ResourceExt};
 use schedule::Due;
 use std::time::Duration;
 
-/// When a job was to begin.
+/// Annotation with the scheduled time of a job.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 /// Delay of a scheduled check, as a tolerance for clock skew.
 const DELTA: SignedDuration = SignedDuration::from_millis(100);
@@ -56,7 +56,7 @@ impl Reconcile for CronJobs {
     }
 }
 
-/// A cron job whose turn it is.
+/// One reconcile of a cron job.
 struct Turn<'a> {
     cron_job: &'a CronJob,
     spec: &'a CronJobSpec,
@@ -88,7 +88,7 @@ impl Turn<'_> {
         self.status.active.take_if(|active| active.is_empty());
     }
 
-    /// Deletes the oldest jobs that have ended, beyond those that are kept.
+    /// Deletes the oldest finished jobs beyond the history limits.
     async fn clean_up(&mut self) {
         let limits =
             [("Complete", self.spec.successful_jobs_history_limit), ("Failed", self.spec.failed_jobs_history_limit)];
@@ -121,7 +121,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Notes which jobs have ended, have gone or are not its own doing.
+    /// Updates the list of active jobs: removes finished and missing ones, and reports unknown ones.
     async fn see_jobs(&mut self) -> Result<()> {
         for job in self.jobs.clone() {
             let (is_known, name) = (self.is_active(job.metadata.uid.as_ref()), job.name_any());
@@ -188,7 +188,7 @@ impl Turn<'_> {
                 return Ok(None);
             }
         }
-        // The time of the job that was just made counts already.
+        // The job that was just created is taken into account.
         let cron_job = CronJob { status: Some(self.status.clone()), ..self.cron_job.clone() };
         let next = schedule::next(&cron_job, &schedule, self.now);
         Ok(next.map(|next| saturating_add(next, DELTA).duration_since(self.now).unsigned_abs()))
@@ -214,8 +214,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Creates the job of a time, unless it is too late, made already or must wait for another one. Tells whether the
-    /// schedule goes on from here; if not, something else will wake it.
+    /// Creates the job of a time, unless it is too late, exists already or must wait for another one. Returns true if
+    /// the schedule continues; otherwise another event triggers the next reconcile.
     async fn run(&mut self, at: Timestamp) -> Result<bool> {
         let deadline = self.spec.starting_deadline_seconds.map(SignedDuration::from_secs);
         if deadline.is_some_and(|deadline| saturating_add(at, deadline) < self.now) {
@@ -250,8 +250,8 @@ impl Turn<'_> {
         Ok(true)
     }
 
-    /// Creates a job and gives a reference to it; `None` if there is one of the name that the status knows, or somebody
-    /// else's.
+    /// Creates a job and returns a reference to it; `None` if a job of this name is already in the status, or has
+    /// another owner.
     async fn make(&self, name: &str, at: Timestamp) -> Result<Option<ObjectReference>> {
         let template = &self.spec.job_template;
         let meta = template.metadata.clone().unwrap_or_default();
@@ -270,7 +270,7 @@ impl Turn<'_> {
                 self.publish("SuccessfulCreate", format!("Created job {name}")).await;
                 job
             }
-            // It was made before, but not noted.
+            // It was created before, but the status was not updated.
             Err(error) if error.status().is_some_and(kube::core::Status::is_already_exists) => {
                 let job = self.find(name).await?.filter(|job| owners::controls(self.cron_job, job));
                 match job.filter(|job| !self.is_active(job.metadata.uid.as_ref())) {

@@ -1,4 +1,4 @@
-//! Keeps one pod of a daemon on every node that it is meant for.
+//! Runs one pod of a daemon set on every matching node.
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/>.
 
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const HASH: &str = "controller-revision-hash";
-/// The number of the template, in an annotation of the set and a label of its pods; hashes have taken its place.
+/// The template generation, an annotation of the set and a label of its pods; replaced by hashes.
 const GENERATION: (&str, &str) = ("deprecated.daemonset.template.generation", "pod-template-generation");
 
 /// Creates the controller.
@@ -109,14 +109,13 @@ struct Plan {
     delete: Vec<Pod>,
 }
 
-/// A daemon set with all that there is of it.
+/// A daemon set with its revisions, nodes and pods.
 struct Daemon<'a> {
     set: &'a DaemonSet,
     spec: &'a DaemonSetSpec,
     hash: String,
     nodes: Vec<Node>,
-    /// The pods by the nodes that they are on, or meant for; on each node those that are on it come first, then the
-    /// oldest.
+    /// The pods by node, assigned or intended; on each node sorted by assigned before intended, then by age.
     pods: BTreeMap<String, Vec<Pod>>,
     now: Timestamp,
 }
@@ -126,7 +125,7 @@ impl Daemon<'_> {
         self.spec.template.spec.as_ref().map_or(NodeDecision::Leave, |spec| nodes::wanted(spec, node))
     }
 
-    /// Returns by how many pods more, and how many less, the set may have in an update, of so many nodes.
+    /// Returns the maximum surge and the maximum of unavailable pods in an update on this number of nodes.
     fn bounds(&self, nodes: i32) -> (i32, i32) {
         let rolling = self.spec.update_strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
         let surge = rolling.and_then(|rolling| rolling.max_surge.as_ref()).map_or(0, |most| scaled(most, nodes, true));
@@ -139,7 +138,7 @@ impl Daemon<'_> {
         self.set.annotations().get(GENERATION.0)
     }
 
-    /// Returns true if a pod is of the template as it is.
+    /// Returns true if a pod has the current template.
     fn is_updated(&self, pod: &Pod) -> bool {
         let of_generation = self.generation().is_some_and(|of| pod.labels().get(GENERATION.1) == Some(of));
         of_generation || pod.labels().get(HASH) == Some(&self.hash)

@@ -41,7 +41,7 @@ fn replicas(set: &ReplicaSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
-/// Returns true if a set has pods, or may have some that it does not tell of yet.
+/// Returns true if a set has pods, or may have pods that are not in its status yet.
 fn has_pods(set: &ReplicaSet) -> bool {
     set.status.as_ref().is_none_or(|status| {
         status.replicas > 0
@@ -97,7 +97,7 @@ impl Reconcile for Deployments {
     }
 }
 
-/// A deployment while it is reconciled.
+/// One reconcile of a deployment.
 struct Rollout<'a> {
     cx: &'a Context<Deployment>,
     events: &'a Events,
@@ -111,7 +111,7 @@ struct Rollout<'a> {
 
 impl Rollout<'_> {
     fn spec(&self) -> &DeploymentSpec {
-        self.deployment.spec.as_ref().expect("a rollout is made of a deployment with a spec")
+        self.deployment.spec.as_ref().expect("the deployment of a rollout has a spec")
     }
 
     fn wanted(&self) -> i32 {
@@ -141,13 +141,13 @@ impl Rollout<'_> {
         self.bounds().unavailable.min(self.wanted())
     }
 
-    /// Returns true if the wanted number was changed since the replica sets were last scaled.
+    /// Returns true if the desired number was changed since the replica sets were last scaled.
     fn is_resized(&self) -> bool {
         self.all()
             .any(|set| replicas(set) > 0 && number(set, DESIRED).is_some_and(|desired: i32| desired != self.wanted()))
     }
 
-    /// Returns what the new replica set of this size may grow to.
+    /// Returns the maximum size of the new replica set, given its current size.
     fn growth(&self, new: i32) -> i32 {
         match self.is_rolling() {
             true => rolling::grown(new, rolling::total(self.all().map(replicas)), self.wanted(), self.bounds().surge),
@@ -188,7 +188,7 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// Scales the replica sets as the wanted number was changed, each in its proportion.
+    /// Scales the replica sets proportionally after a change of the desired number.
     async fn resize(&mut self) -> Result<()> {
         let mut active: Vec<ReplicaSet> = self.all().filter(|set| replicas(set) > 0).cloned().collect();
         let only = match active.as_slice() {

@@ -22,7 +22,7 @@ impl Served {
         verbs.iter().all(|verb| self.verbs.iter().any(|known| known == verb))
     }
 
-    /// Returns true if a reference names this kind, in whatever version.
+    /// Returns true if a reference names this kind, in any version.
     pub(super) fn is_of(&self, reference: &OwnerReference) -> bool {
         let group = reference.api_version.rsplit_once('/').map_or("", |(group, _)| group);
         *self.kind.kind == *reference.kind && *self.kind.group == *group

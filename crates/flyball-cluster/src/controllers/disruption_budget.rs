@@ -1,4 +1,4 @@
-//! Counts the pods that disruption budgets protect, and how many of them may go.
+//! Counts the pods that disruption budgets protect, and the allowed disruptions.
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/pods/disruptions/>.
 
@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 use std::collections::BTreeMap;
 
-/// Timeout of an eviction until the deletion begins.
+/// Timeout between an eviction and the deletion of the pod.
 const EVICTION: SignedDuration = SignedDuration::from_mins(2);
 
 /// Creates the controller.
@@ -38,7 +38,7 @@ fn key(budget: &PodDisruptionBudget) -> ObjectKey {
     ObjectKey::new(budget.metadata.namespace.as_deref(), &budget.name_any())
 }
 
-/// Finds the budgets beside a workload, whose size may matter to them.
+/// Finds the budgets in the namespace of a workload, which may depend on its size.
 fn budgets_of_workload<T: Resource>(workload: &T, caches: &flyball::Caches) -> Result<Vec<ObjectKey>> {
     let budgets = caches.list::<PodDisruptionBudget>(workload.meta().namespace.as_deref())?;
     Ok(budgets.iter().map(key).collect())
@@ -76,7 +76,7 @@ impl Reconcile for Budgets {
     }
 }
 
-/// Finds out how many pods there should be, and how many of them have to be healthy; or why that cannot be told.
+/// Returns the expected and the required healthy number of pods, or the reason why they are unknown.
 async fn count(
     budget: &PodDisruptionBudget,
     pods: &[Pod],
@@ -98,7 +98,7 @@ async fn count(
     }
 }
 
-/// Adds up what the controllers of the pods are to keep.
+/// Adds up the desired replicas of the pods' controllers.
 async fn expected(pods: &[Pod], cx: &Context<PodDisruptionBudget>) -> Result<Result<i32, String>> {
     let mut scales: BTreeMap<String, i32> = BTreeMap::new();
     for pod in pods {
@@ -145,7 +145,7 @@ async fn replica_set(set: &ReplicaSet, cx: &Context<PodDisruptionBudget>) -> Res
     Ok(set.metadata.uid.clone().map(|uid| (uid, replicas)))
 }
 
-/// Counts the healthy pods; returns the status and when to look again for pods that were evicted and are still there.
+/// Counts the healthy pods; returns the status and the delay before evicted pods that still exist are checked again.
 fn status(
     budget: &PodDisruptionBudget,
     pods: &[Pod],

@@ -1,4 +1,4 @@
-//! Publishes where the pods behind services are to be reached, as endpoint slices and in the older form.
+//! Publishes the addresses of the pods behind services, as endpoint slices and endpoints.
 //!
 //! See <https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/>.
 
@@ -26,7 +26,7 @@ fn selector(service: &Service) -> Option<Selector> {
     Selector::equal(spec.selector.as_ref()?).filter(|selector| !selector.is_empty())
 }
 
-/// Finds the services that a pod serves.
+/// Finds the services that select a pod.
 fn services_of(pod: &Pod, caches: &Caches) -> Result<Vec<ObjectKey>> {
     let namespace = pod.metadata.namespace.as_deref();
     let services = caches.list::<Service>(namespace)?.into_iter();
@@ -91,14 +91,14 @@ fn reference(pod: &Pod) -> ObjectReference {
     }
 }
 
-/// Returns the name under which a pod of a headless service is to be found.
+/// Returns the host name of a pod of a headless service.
 fn hostname(pod: &Pod, service: &Service) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     let hostname = spec.hostname.clone().filter(|hostname| !hostname.is_empty())?;
     (spec.subdomain.as_ref() == service.metadata.name.as_ref()).then_some(hostname)
 }
 
-/// Returns what triggered the change of a service's endpoints: the earliest change of a pod since the last one told.
+/// Returns the trigger time of a service's endpoints: the earliest change of a pod since the last published one.
 fn trigger(pods: &[Pod], service: &Service, last: Option<&str>) -> Option<Timestamp> {
     let made = service.creation_timestamp().map(|time| time.0)?;
     let last = last.and_then(flyball_core::time::parse_rfc3339).unwrap_or(made);
@@ -109,7 +109,7 @@ fn trigger(pods: &[Pod], service: &Service, last: Option<&str>) -> Option<Timest
     changed.filter(|time| *time > last).min()
 }
 
-/// Returns since when a pod is ready or is not, if it tells.
+/// Returns the transition time of a pod's `Ready` condition, if any.
 fn ready_condition(pod: &Pod) -> Option<Option<Timestamp>> {
     if let Some(since) = ready_since(pod) {
         return Some(since);

@@ -1,8 +1,8 @@
-//! Deletes what has lost its owner, and carries out foreground deletion and orphaning.
+//! Deletes objects whose owners are gone, and implements foreground deletion and orphaning.
 //!
-//! All kinds are followed by their metadata into a [`Graph`] of who owns whom, which says what deserves a look.
-//! Whatever it says, nothing is deleted before the API server itself was asked: the owner is looked up by the
-//! coordinates that the reference gives, and the object is deleted in the very state that was judged.
+//! Metadata watches of all kinds feed a [`Graph`] of owners, which selects the objects to check. The graph alone never
+//! causes a deletion: each check reads the owner from the API server by the coordinates of the reference, and deletes
+//! the object with its UID and resource version as preconditions.
 //!
 //! See <https://kubernetes.io/docs/concepts/architecture/garbage-collection/>.
 
@@ -32,9 +32,9 @@ const BACKOFF: Backoff = Backoff { base_delay: Duration::from_millis(50), max_de
 #[derive(Default)]
 struct Shared {
     graph: Mutex<Graph>,
-    /// Rings when there is something to look at, or a kind was listed.
+    /// Notified when an object is queued, or a kind was listed.
     notify: Notify,
-    /// Rings when CRDs come or go.
+    /// Notified when CRDs are created or deleted.
     kinds: Notify,
 }
 
@@ -44,7 +44,7 @@ impl Shared {
     }
 }
 
-/// Collects for ever.
+/// Runs the garbage collector.
 pub(super) async fn run(client: kube::Client, rng: Rng) {
     let shared = Arc::new(Shared::default());
     let kinds = shared.clone();
@@ -112,7 +112,7 @@ impl Collector {
         self.shared.graph().next()
     }
 
-    /// Follows every kind that the server has, and no other, until all of them are known.
+    /// Watches exactly the kinds that the server serves, and waits until all of them are listed.
     async fn follow_all(&mut self) {
         loop {
             self.follow_served().await;
@@ -123,11 +123,11 @@ impl Collector {
             };
             tokio::select! {
                 biased;
-                // What is waited for may have gone already.
+                // The awaited kind may have been deleted.
                 () = self.shared.kinds.notified() => {}
                 known = timeout(LIST_TIMEOUT, known) => {
                     if known.is_err() {
-                        tracing::warn!("some kinds cannot be listed; what they own or are owned by is collected late");
+                        tracing::warn!("some kinds cannot be listed; garbage collection of related objects is delayed");
                     }
                     break;
                 }
@@ -141,7 +141,7 @@ impl Collector {
         let served = loop {
             match discovery::served(&self.client).await {
                 Ok(served) => break served,
-                Err(error) => tracing::warn!(%error, "cannot find out what there is to collect"),
+                Err(error) => tracing::warn!(%error, "cannot discover the served resources"),
             }
             failures += 1;
             sleep(BACKOFF.after(failures)).await;

@@ -1,7 +1,8 @@
-//! Scales workloads by what is measured of them, to as many replicas as bring it to where it should be.
+//! Scales workloads so that their metrics approach the targets.
 //!
-//! See <https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/>. A metric proposes a
-//! number of [replicas], [limits] keep it from changing too fast, and the [scale] subresource of the target gets it.
+//! See <https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/>. Each metric proposes a
+//! number of [replicas], [limits] restrict the rate of change, and the result is written to the [scale] subresource of
+//! the target.
 
 mod limits;
 mod measure;
@@ -52,7 +53,7 @@ struct Autoscalers {
 struct AutoscalerState {
     uid: Option<String>,
     history: History,
-    /// The pods that it scales by, as the last look had it.
+    /// The selector of the target's pods in the last sync.
     selector: Option<flyball_core::LabelSelector>,
 }
 
@@ -81,12 +82,12 @@ impl Reconcile for Autoscalers {
 }
 
 impl Autoscalers {
-    /// Works with what is remembered of an autoscaler.
+    /// Accesses the state of an autoscaler.
     fn with<T>(&self, key: &ObjectKey, work: impl FnOnce(&mut AutoscalerState) -> T) -> T {
         work(self.known.lock().entry(key.clone()).or_default())
     }
 
-    /// Forgets autoscalers that are gone, and one that had the name of this one.
+    /// Drops the state of deleted autoscalers, including one with the same name.
     fn forget_others(&self, autoscaler: &HorizontalPodAutoscaler, cx: &Context<HorizontalPodAutoscaler>) -> Result<()> {
         let mut known = self.known.lock();
         if known.get(cx.key()).is_some_and(|known| known.uid != autoscaler.metadata.uid) {
@@ -99,7 +100,7 @@ impl Autoscalers {
     }
 }
 
-/// An autoscaler whose turn it is.
+/// One sync of an autoscaler.
 struct Turn<'a> {
     on: &'a Autoscalers,
     autoscaler: &'a HorizontalPodAutoscaler,
@@ -188,7 +189,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Keeps a number within its bounds, and from changing too fast.
+    /// Applies the bounds and the rate limits to a number.
     fn limit(&mut self, current: i32, proposed: i32) -> i32 {
         let (spec, now) = (self.spec, self.cx.now());
         let Limited { desired, stabilized, limited } =
@@ -267,7 +268,7 @@ impl Turn<'_> {
         Ok(Outcome { replicas, metric, statuses })
     }
 
-    /// Finds the pods of the target, which no other autoscaler may scale by.
+    /// Finds the pods of the target, which no other autoscaler may select.
     async fn pods(&mut self, scale: &Scale) -> Result<Vec<Pod>, String> {
         let text = scale.selector();
         if text.is_empty() {

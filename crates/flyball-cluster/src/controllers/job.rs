@@ -83,14 +83,14 @@ fn has(status: Option<&JobStatus>, kind: &str) -> bool {
     conditions.into_iter().flatten().any(|condition| condition.type_ == kind && condition.status == "True")
 }
 
-/// Returns how a job has ended, `Complete` or `Failed`, and when.
+/// Returns the final condition of a job, `Complete` or `Failed`, and its time.
 pub(super) fn end(job: &Job) -> Option<(&str, Option<Timestamp>)> {
     let mut conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let last = conditions.find(|is| matches!(&*is.type_, "Complete" | "Failed") && is.status == "True")?;
     Some((&last.type_, last.last_transition_time.as_ref().map(|time| time.0)))
 }
 
-/// Returns true if what becomes of the job is decided, though pods of it may still be going.
+/// Returns true if the result of the job is decided; its pods may still be terminating.
 fn is_decided(status: Option<&JobStatus>) -> bool {
     has(status, "SuccessCriteriaMet") || has(status, "FailureTarget")
 }
@@ -112,7 +112,7 @@ fn put(job: &mut Job, kind: &str, holds: &str, reason: &str, message: &str, now:
     }
 }
 
-/// Notes when a job began, was suspended, and goes on; returns the reason and message of an event that tells of it.
+/// Records the start, suspension and resumption of a job; returns the reason and message of the event.
 fn note_start(job: &mut Job, spec: &JobSpec, now: Timestamp) -> Option<(&'static str, &'static str)> {
     let was_suspended = has(job.status.as_ref(), "Suspended");
     let mut told = None;
@@ -141,7 +141,7 @@ fn until_deadline(job: &Job, spec: &JobSpec, now: Timestamp) -> Option<SignedDur
     Some(SignedDuration::from_secs(spec.active_deadline_seconds?).saturating_sub(now.duration_since(began)))
 }
 
-/// Finds out whether the job has succeeded or failed.
+/// Decides if the job has succeeded or failed.
 fn verdict(
     job: &Job,
     spec: &JobSpec,
@@ -264,7 +264,7 @@ async fn tell_end(job: &Job, spec: &JobSpec, events: &Events, cx: &Context<Job>)
     events.normal(cx, job, "Completed", "Job completed").await;
 }
 
-/// Writes the status if it changed; returns whether the job is still there.
+/// Writes the status if it changed; returns true if the job still exists.
 async fn write(job: &mut Job, cx: &Context<Job>) -> Result<bool> {
     let known = cx.get::<Job>(cx.key()).await?;
     if known.as_ref().is_some_and(|known| known.status == job.status) {
@@ -340,7 +340,7 @@ fn pod(job: &Job, spec: &JobSpec) -> Pod {
     pod
 }
 
-/// Creates the pod of an index, which finds the index in its annotations, its labels, its environment and its name.
+/// Creates the pod of an index, with the index in its annotations, its labels, its environment and its name.
 fn indexed_pod(job: &Job, spec: &JobSpec, index: i32, counts: &Counts) -> Pod {
     let mut pod = pod(job, spec);
     if counts.lost.is_some() {

@@ -1,4 +1,4 @@
-//! Empties namespaces that are being deleted, and lets them go once they are empty.
+//! Deletes the contents of terminating namespaces, and finalizes empty ones.
 //!
 //! See <https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/>.
 
@@ -21,7 +21,7 @@ const MANAGER: &str = "kube-controller-manager";
 
 /// Creates the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
-    // What remains goes when its own finalizers are done with, which nothing tells of.
+    // Remaining objects wait for their own finalizers, which trigger no event here.
     let backoff = Backoff { base_delay: Duration::from_millis(100), max_delay: Duration::from_secs(5) };
     Controller::new(Emptying).while_deleting().backoff(backoff)
 }
@@ -63,7 +63,7 @@ impl Found {
         *self == Self::default()
     }
 
-    /// Words the conditions as the real server does: type, whether it holds, reason and message.
+    /// Returns the conditions as in the real server: type, status, reason and message.
     fn conditions(&self) -> [(&'static str, bool, &'static str, String); 5] {
         let all = |counts: &BTreeMap<String, usize>, word: &str| {
             let words = counts.iter().map(|(name, n)| format!("{name} {word} {n} resource instances"));
@@ -116,7 +116,7 @@ impl Found {
     }
 }
 
-/// Deletes all objects of a namespace; tells what remains nevertheless.
+/// Deletes all objects of a namespace; returns the remaining ones.
 async fn empty(client: &kube::Client, namespace: &str) -> Found {
     let mut found = Found::default();
     let served = match discovery::served(client).await {
@@ -156,7 +156,7 @@ async fn list(client: &kube::Client, path: &str) -> kube::Result<ObjectList<Part
     client.request(request.map_err(kube::Error::BuildRequest)?).await
 }
 
-/// Writes into the status what stands in the way, or that nothing does.
+/// Writes the conditions to the status.
 async fn update_conditions(namespace: &Namespace, found: &Found, cx: &Context<Namespace>) -> Result<()> {
     let status = namespace.status.clone().unwrap_or_default();
     let mut conditions = status.conditions.clone().unwrap_or_default();
@@ -189,7 +189,7 @@ async fn update_conditions(namespace: &Namespace, found: &Found, cx: &Context<Na
     Ok(())
 }
 
-/// Removes the finalizer `kubernetes` of a namespace, whatever its resource version.
+/// Removes the finalizer `kubernetes` of a namespace, regardless of its resource version.
 async fn finalize(client: &kube::Client, namespace: &Namespace) -> kube::Result<()> {
     let mut changed = namespace.clone();
     changed.metadata.resource_version = None;

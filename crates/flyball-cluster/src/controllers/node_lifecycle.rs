@@ -1,7 +1,7 @@
-//! Keeps pods away from nodes of which nothing good is heard, and takes them off such nodes after a while.
+//! Taints unhealthy nodes, and evicts their pods after a while.
 //!
-//! Taints say what a node's condition is; nodes that were made without a kubelet, and so have no lease, only lose
-//! the taint of new ones. See
+//! Taints follow the conditions of a node. Nodes without a kubelet have no lease; only the taint of new nodes is
+//! removed from them. See
 //! <https://kubernetes.io/docs/concepts/architecture/nodes/#node-controller> and
 //! <https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#taint-based-evictions>.
 
@@ -45,7 +45,7 @@ impl Reconcile for Lifecycle {
     async fn reconcile(&self, node: &Node, cx: &Context<Node>) -> Result<Action> {
         let lease = cx.get::<Lease>(&ObjectKey::new(Some(NAMESPACE), cx.key().name())).await?;
         let Some(heard_until) = lease.and_then(heard_until) else {
-            // A new node keeps pods away until something is known of it. Of this one nothing ever will be.
+            // New nodes have a taint until their status is known. The status of this one will never be reported.
             if ready(node).is_none() {
                 mark(node, "True", cx).await?;
             }
@@ -155,12 +155,12 @@ async fn mark_unready(pod: &Pod, cx: &Context<Node>) -> Result<()> {
     Ok(())
 }
 
-/// Returns true if a pod has tolerated taints as long as it wants to.
+/// Returns true if the toleration time of a pod has expired.
 fn has_to_go(pod: &Pod, taints: &[&Taint], now: Timestamp) -> bool {
     let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_ref());
     taints.iter().any(|taint| {
         let matching = tolerations.into_iter().flatten().filter(|toleration| tolerates(toleration, taint));
-        // The shortest of those that cover it counts, and one without an end is the longest.
+        // The shortest matching toleration applies; one without an end is the longest.
         let spans: Vec<Option<i64>> = matching.map(|toleration: &Toleration| toleration.toleration_seconds).collect();
         if spans.is_empty() {
             return true;

@@ -1,4 +1,4 @@
-//! Deletes pods that nobody will tell of any more, because their node has gone.
+//! Deletes pods whose node no longer exists.
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-garbage-collection>.
 
@@ -22,7 +22,7 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 pub(super) fn pods() -> Controller<impl Reconcile> {
     let controller = Controller::new(Orphans::default()).name("orphaned-pods").while_deleting().index::<OnNode>();
     controller.watches_by_key::<Node>(|node, caches| {
-        // There are many changes of nodes, and few of them are their end.
+        // Nodes change often, but are rarely deleted.
         if caches.get::<Node>(node)?.is_some() {
             return Ok(Vec::new());
         }
@@ -33,7 +33,7 @@ pub(super) fn pods() -> Controller<impl Reconcile> {
 
 #[derive(Default)]
 struct Orphans {
-    /// The nodes that are gone, and since when that is known.
+    /// The missing nodes, with the time when they were found missing.
     gone: Mutex<BTreeMap<String, Timestamp>>,
 }
 
@@ -44,7 +44,7 @@ impl Orphans {
             gone.remove(node);
             return None;
         }
-        // Long ago means that no pod asked since.
+        // Old entries are not needed by any pod.
         gone.retain(|_, since| now.duration_since(*since).unsigned_abs() < 10 * QUARANTINE);
         Some(*gone.entry(node.to_owned()).or_insert(now))
     }
@@ -67,7 +67,7 @@ impl Reconcile for Orphans {
         if !left.is_zero() {
             return Ok(Action::requeue_after(left));
         }
-        // What is deleted does not come back, so the cache's word is not enough.
+        // The deletion is final, so confirm with the API server.
         if Api::<Node>::all(cx.client().clone()).get_metadata_opt(name).await?.is_some() {
             return Ok(Action::requeue_after(QUARANTINE));
         }

@@ -1,6 +1,6 @@
-//! Keeps volumes and claims that are in use from going.
+//! Protects volumes and claims that are in use from deletion.
 //!
-//! The API server puts the finalizers on; here they are taken off once nothing uses the object. See
+//! The API server adds the finalizers; these controllers remove them when the object is no longer in use. See
 //! <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#storage-object-in-use-protection>.
 
 use crate::workload::pods::{UsingClaim, is_over};
@@ -29,7 +29,7 @@ impl Reconcile for Claims {
 
     async fn finalize(&self, _: &PersistentVolumeClaim, cx: &Context<PersistentVolumeClaim>) -> Result<Action> {
         let used = cx.list_by::<UsingClaim>(cx.key()).await?.iter().any(|pod| !is_over(pod));
-        // The pod wakes the claim when it goes; the wait is for what the cache does not show yet.
+        // The deletion of the pod triggers the claim; the requeue covers changes that are not in the cache yet.
         Ok(if used { Action::requeue() } else { Action::done() })
     }
 }

@@ -1,4 +1,4 @@
-//! Keeps as many pods as a replica set asks for, or a replication controller, which is the same in older words.
+//! Maintains the number of pods of replica sets, and of replication controllers, their predecessors.
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/>.
 
@@ -63,7 +63,7 @@ impl<K: Replicates> Reconcile for Sets<K> {
     }
 }
 
-/// Creates the pods that are missing, or deletes those that are too many.
+/// Creates missing pods, or deletes surplus ones.
 async fn manage<K: Replicates>(
     set: &K,
     wanted: &DesiredPods,

@@ -1,6 +1,7 @@
-//! Counts what the objects of a namespace use of its quotas.
+//! Computes the usage of a namespace's quotas.
 //!
-//! Admission adds to the counts what comes; here they are made right after what goes, and when a quota changes. See
+//! Admission adds new objects to the usage; this controller recomputes it after deletions, and when a quota changes.
+//! See
 //! <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
 
 use super::discovery::{self, Served};
@@ -19,9 +20,9 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Interval of counts where watches tell of all changes: amounts of pods that end without an event, for one.
+/// Recount interval for watched kinds, in case a change has no event.
 const RECOUNT_WATCHED: Duration = Duration::from_mins(5);
-/// Interval of counts of kinds that are not watched, of which nothing tells that an object has gone.
+/// Recount interval for kinds without a watch, whose deletions are not reported.
 const RECOUNT_UNWATCHED: Duration = Duration::from_secs(10);
 
 /// The resources that are watched.
@@ -54,7 +55,7 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
     counted::<DaemonSet>(counted::<Job>(counted::<CronJob>(controller))).replaces::<ResourceQuota>()
 }
 
-/// Watches a kind of which nothing matters but how many there are.
+/// Watches a kind of which only the number of objects matters.
 fn counted<T: Resource>(controller: Controller<Quotas>) -> Controller<Quotas> {
     controller.watches_by_key::<T>(quotas_beside).filter::<T>(Predicate::never())
 }
@@ -78,14 +79,14 @@ impl Reconcile for Quotas {
         let used = count(quota, &hard, cx).await?;
         let status = ResourceQuotaStatus { hard: Some(hard), used: Some(used) };
         if quota.status.as_ref() != Some(&status) {
-            // A conflict tells that admission was at it meanwhile: what was counted may be old.
+            // On a conflict, admission has changed the usage meanwhile: the counts may be outdated.
             owners::tolerate(cx.replace_status(&ResourceQuota { status: Some(status), ..quota.clone() }).await)?;
         }
         Ok(Action::requeue_after(recount))
     }
 }
 
-/// Adds up what there is of all that the quota limits.
+/// Computes the usage of all limits of the quota.
 async fn count(
     quota: &ResourceQuota,
     hard: &BTreeMap<String, Quantity>,
@@ -114,7 +115,7 @@ async fn count(
     Ok(sums.into_iter().map(|(name, sum)| (name, Quantity(sum.to_string()))).collect())
 }
 
-/// Returns the resource whose objects use what a quota names.
+/// Returns the resource that a limit of a quota counts.
 fn counted_by(name: &str) -> GroupResource {
     let core = |plural: &str| GroupResource::new("", plural);
     if let Some(counted) = name.strip_prefix("count/") {
@@ -130,7 +131,7 @@ fn counted_by(name: &str) -> GroupResource {
     }
 }
 
-/// Lists the objects of a namespace; the API server is asked, for a quota may be filled up to the last piece.
+/// Lists the objects of a namespace from the API server, since the usage must be exact.
 async fn list(served: &Served, cx: &Context<ResourceQuota>) -> Result<Vec<Object>> {
     let request = http::Request::get(served.path(cx.key().namespace())).body(Vec::new());
     let found: Value = cx.client().request(request.map_err(kube::Error::HttpError)?).await?;

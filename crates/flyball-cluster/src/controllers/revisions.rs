@@ -1,4 +1,4 @@
-//! The past templates of a stateful set or a daemon set, kept as controller revisions.
+//! The template history of a stateful set or a daemon set, stored as controller revisions.
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#revision-history>.
 
@@ -19,7 +19,7 @@ fn data(template: &PodTemplateSpec) -> Value {
     json!({"spec": {"template": template}})
 }
 
-/// Returns the template that a revision keeps.
+/// Returns the template of a revision.
 pub(super) fn template(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
     let mut template = revision.data.as_ref()?.0.pointer("/spec/template")?.clone();
     template.as_object_mut()?.remove("$patch");
@@ -29,7 +29,7 @@ pub(super) fn template(revision: &ControllerRevision) -> Option<PodTemplateSpec>
 /// The revisions of a set.
 #[derive(Debug)]
 pub(super) struct History {
-    /// The revision of the template as it is, with the highest number.
+    /// The revision of the current template, with the highest number.
     pub(super) update: ControllerRevision,
     /// All others, oldest first.
     pub(super) past: Vec<ControllerRevision>,
@@ -43,8 +43,7 @@ impl History {
     }
 }
 
-/// Finds the revision of a template among those of a set, or makes it; one that is taken again becomes the latest. Its
-/// hash is put under `label`.
+/// Finds or creates the revision of a template; a reused one becomes the latest. Its hash is stored in `label`.
 pub(super) async fn sync<K: Resource>(
     set: &K,
     selector: &owners::Selector,
@@ -92,7 +91,7 @@ pub(super) async fn sync<K: Resource>(
     }
 }
 
-/// Deletes the oldest revisions that nothing uses, beyond those that are kept.
+/// Deletes the oldest unused revisions beyond the history limit.
 pub(super) async fn truncate<K: Resource>(
     history: &History,
     limit: Option<i32>,

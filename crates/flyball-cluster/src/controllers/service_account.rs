@@ -38,13 +38,13 @@ pub(super) fn root_ca(certificate: String) -> Controller<impl Reconcile> {
     Controller::new(keeper).watches_by_key::<ConfigMap>(|map, _| Ok(namespace_of(map, ROOT_CA)))
 }
 
-/// Wakes the namespace of an object, if the object has the name that matters.
+/// Returns the namespace of an object, if the object has this name.
 fn namespace_of(object: &ObjectKey, name: &str) -> Vec<ObjectKey> {
     let namespace = object.namespace().filter(|_| object.name() == name);
     namespace.map(|namespace| ObjectKey::new(None, namespace)).into_iter().collect()
 }
 
-/// Keeps one object in every namespace.
+/// Maintains one object in every namespace.
 struct PerNamespace<T> {
     object: T,
     is_good: fn(&T, &T) -> bool,

@@ -1,7 +1,7 @@
 //! Assigns an address to services of type `LoadBalancer`, like a cloud provider.
 //!
-//! See <https://kubernetes.io/docs/concepts/services-networking/service/#loadbalancer>. As long as the cluster has no
-//! node that is ready, there is nothing to balance to, and services wait.
+//! See <https://kubernetes.io/docs/concepts/services-networking/service/#loadbalancer>. Services wait until the cluster
+//! has a ready node.
 
 mod addresses;
 
@@ -12,7 +12,7 @@ use flyball::{Action, Context, Controller, ObjectKey, Predicate, Reconcile, Resu
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Node, Service, ServiceStatus};
 use kube::ResourceExt;
 
-/// Keeps a service until its address is given back.
+/// The finalizer of a service until its address is released.
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
@@ -31,7 +31,7 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
         .concurrency(1)
 }
 
-/// Returns true if a service wants an address from here: those of a class are somebody else's.
+/// Returns true if this controller is responsible for a service: those with a class belong to other controllers.
 fn is_wanted(service: &Service) -> bool {
     let spec = service.spec.as_ref();
     let is_balanced = spec.is_some_and(|spec| spec.type_.as_deref() == Some("LoadBalancer"));

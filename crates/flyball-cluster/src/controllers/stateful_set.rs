@@ -1,4 +1,4 @@
-//! Keeps pods that have names of their own, one after the other.
+//! Manages pods with stable names, in order.
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/>.
 
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Under which a revision has its hash.
+/// Label of a revision with its hash.
 const HASH: &str = "controller.kubernetes.io/hash";
 
 /// Requeue delay after a step that reached its limit of pods.
@@ -84,7 +84,7 @@ impl Reconcile for StatefulSets {
     }
 }
 
-/// One step of a set towards what it wants.
+/// One step of a set towards its desired state.
 struct Step<'a> {
     set: &'a StatefulSet,
     spec: &'a StatefulSetSpec,
@@ -130,7 +130,7 @@ impl Step<'_> {
                 if !is_deleting(pod) {
                     self.delete(ordinal).await?;
                 }
-                // The next one is made when this one is gone.
+                // The next one is created after this one was deleted.
                 if self.is_parallel() {
                     continue;
                 }
@@ -174,7 +174,7 @@ impl Step<'_> {
         self.update().await
     }
 
-    /// Replaces the pods of the former template, the last one first.
+    /// Replaces the pods of the old template, in reverse order.
     async fn update(&mut self) -> Result<()> {
         if self.is_on_delete() {
             return Ok(());
@@ -191,7 +191,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Returns the first ordinal that updates are for.
+    /// Returns the first ordinal that is updated.
     fn first_updated(&self) -> i32 {
         self.wanted().start.saturating_add(self.partition())
     }
@@ -201,7 +201,7 @@ impl Step<'_> {
         let (events, cx, set) = (self.events, self.cx, self.set.name_any());
         let created = match self.create_claims(ordinal).await {
             Ok(()) => {
-                // Below the partition, and in its first rollout, a set makes pods as they were.
+                // Below the partition, and in its first rollout, a set creates pods of the old template.
                 let is_below = !self.is_on_delete() && ordinal < self.first_updated();
                 let name = if is_below { self.current.clone() } else { self.history.update.name_any() };
                 let template = self.history.find(&name).and_then(revisions::template);

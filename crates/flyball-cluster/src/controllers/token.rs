@@ -1,7 +1,7 @@
 //! Fills secrets of type `kubernetes.io/service-account-token` with a token, and deletes them with their account.
 //!
-//! The secret names its account in an annotation; another one notes the account's UID, so that an account of the same
-//! name that is made later gets no token of the one before. See
+//! The secret names its account in an annotation; another one holds the account's UID, so that a later account of the
+//! same name does not get the token. See
 //! <https://kubernetes.io/docs/concepts/configuration/secret/#serviceaccount-token-secrets>.
 
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
@@ -15,7 +15,7 @@ const TYPE: &str = "kubernetes.io/service-account-token";
 const ACCOUNT: &str = "kubernetes.io/service-account.name";
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
-/// Creates the controller; `certificate` is what clients know the server by, in PEM.
+/// Creates the controller; `certificate` is the server's certificate in PEM.
 pub(super) fn controller(server: Server, certificate: Option<String>) -> Controller<impl Reconcile> {
     Controller::new(Tokens { server, certificate })
         .refers_to::<ServiceAccount>(|secret: &Secret| account(secret).into_iter().collect())
@@ -67,7 +67,7 @@ impl Reconcile for Tokens {
 }
 
 impl Tokens {
-    /// Returns the secret with what it lacks; `None` if it lacks nothing.
+    /// Returns the secret with the missing data; `None` if it is complete.
     fn fill(&self, secret: &Secret, account: &ServiceAccount) -> Option<Secret> {
         let mut filled = secret.clone();
         let (namespace, uid) = (secret.namespace().unwrap_or_default(), account.uid().unwrap_or_default());

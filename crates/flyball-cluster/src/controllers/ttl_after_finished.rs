@@ -18,7 +18,7 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
 struct EndedJobs;
 
 impl EndedJobs {
-    /// Returns for how long a job stays, `None` if for ever or it has not ended.
+    /// Returns the remaining lifetime of a job, `None` if it is unlimited or the job has not finished.
     fn rest(job: &Job, cx: &Context<Job>) -> Option<SignedDuration> {
         let ttl = job.spec.as_ref()?.ttl_seconds_after_finished?;
         let (_, since) = end(job)?;
@@ -34,7 +34,7 @@ impl Reconcile for EndedJobs {
         if rest > SignedDuration::ZERO {
             return Ok(Action::requeue_after(rest.unsigned_abs()));
         }
-        // Somebody may have given it more time meanwhile.
+        // Its TTL may have been extended meanwhile.
         let jobs = Api::<Job>::namespaced(cx.client().clone(), cx.key().namespace().unwrap_or_default());
         let Some(job) = jobs.get_opt(cx.key().name()).await?.filter(|now| now.metadata.uid == job.metadata.uid) else {
             return Ok(Action::done());

@@ -1,7 +1,7 @@
-//! Binds claims to the volumes that fit them best, and tells of volumes what has become of them.
+//! Binds claims to the best matching volumes, and updates the phases of volumes.
 //!
-//! See <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#binding>. Volumes are made and reclaimed by
-//! those who have storage: a claim of their class that no volume fits is handed over to them.
+//! See <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#binding>. Provisioners create and reclaim
+//! volumes: a claim of their class without a matching volume is passed to them.
 
 mod unbound;
 
@@ -94,7 +94,7 @@ fn names(reference: &ObjectReference, claim: &PersistentVolumeClaim) -> bool {
     reference.name == claim.metadata.name && reference.namespace == claim.metadata.namespace
 }
 
-/// Returns true if a volume is meant for a claim, and for no other one of its name.
+/// Returns true if a volume is reserved for this claim, and not for another one of its name.
 fn is_for(reference: &ObjectReference, claim: &PersistentVolumeClaim) -> bool {
     let uid = reference.uid.as_ref().filter(|uid| !uid.is_empty());
     names(reference, claim) && uid.is_none_or(|uid| Some(uid) == claim.metadata.uid.as_ref())
@@ -139,7 +139,7 @@ impl Reconcile for Volumes {
         let key = ObjectKey::new(reference.namespace.as_deref(), &name);
         let mut claim = cx.get::<PersistentVolumeClaim>(&key).await?.filter(is_it);
         if claim.is_none() {
-            // A released volume is not given back, so the cache's word is not enough.
+            // The release of a volume is final, so confirm with the API server.
             let claims =
                 Api::<PersistentVolumeClaim>::namespaced(cx.client().clone(), key.namespace().unwrap_or_default());
             claim = claims.get_opt(&name).await?.filter(is_it);
@@ -150,7 +150,7 @@ impl Reconcile for Volumes {
             Some(claim) if volume_of(&claim) == volume.metadata.name.as_deref() => {
                 set_phase(volume, "Bound", cx).await?
             }
-            // The claim will name this volume, as soon as it is looked at.
+            // The next reconcile of the claim binds it to this volume.
             Some(claim) if volume_of(&claim).is_none() => {}
             Some(_) => {
                 let mut freed = volume.clone();
@@ -204,7 +204,7 @@ impl Reconcile for Claims {
     }
 }
 
-/// Finds the volume for a claim: one that is kept for it, or else the smallest that is free and large enough.
+/// Finds the volume for a claim: one that is reserved for it, or the smallest free one that is large enough.
 async fn best(
     claim: &PersistentVolumeClaim,
     spec: &PersistentVolumeClaimSpec,
@@ -228,7 +228,7 @@ fn capacity(spec: &PersistentVolumeSpec) -> Option<Quantity> {
     spec.capacity.as_ref()?.get("storage")?.0.parse().ok()
 }
 
-/// Returns true if a volume gives what a claim asks for.
+/// Returns true if a volume matches the requirements of a claim.
 fn fits(volume: &PersistentVolume, claim: &PersistentVolumeClaim, wanted: &PersistentVolumeClaimSpec) -> bool {
     let Some(spec) = volume.spec.as_ref().filter(|_| volume.metadata.deletion_timestamp.is_none()) else {
         return false;
@@ -292,7 +292,7 @@ async fn set_claim_status(
     let spec = volume.and_then(|volume| volume.spec.as_ref());
     status.access_modes = spec.and_then(|spec| spec.access_modes.clone());
     match spec.and_then(|spec| spec.capacity.as_ref()?.get("storage").cloned()) {
-        // The size of a bound claim is whoever resizes it to tell.
+        // The resizer reports the size of a bound claim.
         Some(size) => drop(status.capacity.get_or_insert_default().entry("storage".into()).or_insert(size)),
         None => status.capacity = None,
     }

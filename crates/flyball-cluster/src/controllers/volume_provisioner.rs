@@ -1,8 +1,7 @@
-//! Provisions volumes without storage, which consist of the object alone, for claims of simulated classes, and deletes
-//! them.
+//! Provisions and deletes volumes for claims of simulated classes. The volumes have no storage.
 //!
-//! See <https://kubernetes.io/docs/concepts/storage/dynamic-provisioning/>. The binder hands a claim over by an
-//! annotation, once the class wants a volume to be made; the volume names the claim, and the binder does the rest.
+//! See <https://kubernetes.io/docs/concepts/storage/dynamic-provisioning/>. The binder passes a claim to this
+//! provisioner by an annotation; the new volume refers to the claim, and the binder binds them.
 
 use crate::workload::events::Events;
 use crate::workload::{owners, pods};
@@ -16,7 +15,7 @@ use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, ResourceExt};
 use std::collections::BTreeMap;
 
-/// The provisioner of classes whose volumes are made here.
+/// The provisioner name of simulated classes.
 pub(super) const PROVISIONER: &str = "flyball.dev/simulated";
 const DRIVER: &str = "simulated.flyball.dev";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
@@ -37,8 +36,8 @@ pub(super) fn volumes() -> Controller<impl Reconcile> {
     Controller::new(Volumes).concurrency(1)
 }
 
-/// Creates the controller that gives a cluster a default class as soon as it has nodes that are simulated: their pods
-/// find volumes as on a real cluster's.
+/// Creates the controller that creates a default class as soon as the cluster has simulated nodes, so that their pods
+/// get volumes.
 pub(super) fn classes() -> Controller<impl Reconcile> {
     Controller::new(Nodes).filter::<Node>(Predicate::annotations()).owns::<StorageClass>().concurrency(1)
 }
@@ -161,7 +160,7 @@ impl Reconcile for Nodes {
             ..StorageClass::default()
         };
         match cx.create_unowned(&class).await {
-            // A class of this name is not the default one: somebody wants it so.
+            // A user created a class of this name that is not the default.
             Err(error) if error.status().is_some_and(kube::core::Status::is_already_exists) => {}
             result => drop(result?),
         }

@@ -1,13 +1,13 @@
-//! Hands out addresses, each once.
+//! Allocates unique addresses.
 
 use flyball::{Caches, Result};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use parking_lot::Mutex;
 use std::net::Ipv4Addr;
 
-/// Addresses out of a range, one after the other; behind those that are in use when the first one is asked for.
+/// An allocator of consecutive addresses, which starts after those in use at the first allocation.
 ///
-/// The range begins anew when it is used up, which takes more than a million of them.
+/// It wraps around at the end of the range, after more than a million addresses.
 #[derive(Debug)]
 pub(super) struct Addresses {
     first: Ipv4Addr,
@@ -46,7 +46,7 @@ impl Addresses {
                 known.iter().filter_map(number).filter(|number| *number < self.count).max().unwrap_or(0)
             }
         };
-        // The first address of the range is nobody's.
+        // The first address of the range is never allocated.
         let next = last % (self.count - 1) + 1;
         *given = Some(next);
         Ok(Ipv4Addr::from(u32::from(self.first) + next).to_string())

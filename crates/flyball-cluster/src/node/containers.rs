@@ -8,13 +8,13 @@ pub(super) fn ended(status: &ContainerStatus) -> Option<&ContainerStateTerminate
     status.state.as_ref()?.terminated.as_ref()
 }
 
-/// Returns true if a container is to be started again after it ended with this code.
+/// Returns true if a container is restarted after it exited with this code.
 pub(super) fn restarts(spec: &PodSpec, container: &Container, code: i32) -> bool {
     let is_init = spec.init_containers.iter().flatten().any(|init| init.name == container.name);
     match container.restart_policy.as_deref().or(spec.restart_policy.as_deref()).unwrap_or("Always") {
         "Never" => false,
         "OnFailure" => code != 0,
-        // What runs to completion is done when it is.
+        // Init containers run to completion.
         _ => code != 0 || !is_init || is_sidecar(container),
     }
 }
@@ -25,7 +25,7 @@ pub(super) fn has_begun(status: &PodStatus) -> bool {
     all.into_iter().any(|status| status.container_id.is_some())
 }
 
-/// Returns true if any of the containers was ever started that come behind the init containers.
+/// Returns true if any main container was ever started.
 pub(super) fn has_begun_main(status: &PodStatus) -> bool {
     status.container_statuses.iter().flatten().any(|status| status.container_id.is_some())
 }

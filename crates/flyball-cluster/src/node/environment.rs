@@ -9,17 +9,17 @@ use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVarSource, KeyToPath, 
 use kube::ResourceExt;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The objects that a pod refers to, as far as they are there.
+/// The existing objects that a pod refers to.
 #[derive(Debug, Default)]
 pub(super) struct Material {
     secrets: BTreeMap<String, Option<Secret>>,
     config_maps: BTreeMap<String, Option<ConfigMap>>,
-    /// By name: whether it is bound, if it is there.
+    /// Claims by name: `None` if it does not exist, true if it is bound.
     claims: BTreeMap<String, Option<bool>>,
 }
 
 impl Material {
-    /// Reads what a pod refers to.
+    /// Reads the objects that a pod refers to.
     pub(super) async fn gather(pod: &Pod, cx: &Context<Pod>) -> Result<Self> {
         let (mut secrets, mut config_maps) = (BTreeSet::new(), BTreeSet::new());
         let Some(spec) = &pod.spec else { return Ok(Self::default()) };
@@ -128,7 +128,7 @@ impl Material {
         Some(format!("configmap references non-existent config key: {}", missing.key))
     }
 
-    /// Creates the environment of a container, or says why it cannot be made, in the words of a kubelet.
+    /// Creates the environment of a container, or returns the kubelet's error message.
     pub(super) fn environment(&self, pod: &Pod, container: &Container) -> Result<BTreeMap<String, String>, String> {
         let mut env = BTreeMap::new();
         for from in container.env_from.iter().flatten() {

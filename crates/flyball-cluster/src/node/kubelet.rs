@@ -17,12 +17,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pods that are remembered as waiting; further ones are synced at intervals.
+/// Maximum number of waiting pods with a trigger; further ones are synced at intervals.
 const MAX_WAITING_PODS: usize = 100_000;
-/// Interval of syncs of pods that are not remembered.
+/// Sync interval of waiting pods without a trigger.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The pods for which something is missing: a node, or an object of their namespace.
+/// The pods that wait for a missing object: a node, or an object of their namespace.
 #[derive(Debug, Default)]
 struct Waiting(Mutex<BTreeSet<(String, ObjectKey)>>);
 
@@ -56,7 +56,7 @@ fn in_namespace(name: &str) -> String {
     format!("namespace/{name}")
 }
 
-/// Stands in for the kubelets of all simulated nodes.
+/// Replaces the kubelets of all simulated nodes.
 pub(crate) struct Kubelet {
     program: Arc<dyn Program>,
     has_root_ca: bool,
@@ -66,8 +66,8 @@ pub(crate) struct Kubelet {
 }
 
 impl Kubelet {
-    /// Creates one whose containers run in `program`. Without a certificate of the server there is no
-    /// `kube-root-ca.crt`, which pods must not wait for then.
+    /// Creates a kubelet whose containers run in `program`. Without a server certificate there is no
+    /// `kube-root-ca.crt`, and pods must not wait for it.
     pub(crate) fn new(program: Arc<dyn Program>, has_root_ca: bool) -> Self {
         let events = Events::of_program(super::MANAGER);
         Self { program, has_root_ca, waiting: Arc::default(), addresses: Addresses::of_pods(), events }
@@ -104,7 +104,7 @@ impl Reconcile for Kubelet {
         let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
         let host_ip = addresses.into_iter().find(|address| address.type_ == "InternalIP");
         let Some(host_ip) = host_ip.map(|address| address.address.clone()) else {
-            // It has not introduced itself yet.
+            // The node is not registered yet.
             return Ok(self.waiting.add(for_node(name), cx.key()));
         };
         let pod_ip = match pod.status.as_ref().and_then(|status| status.pod_ip.clone()) {

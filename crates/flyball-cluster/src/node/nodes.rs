@@ -9,10 +9,10 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Number of nodes that are created at the same time.
+/// Maximum number of nodes that are created concurrently.
 const AT_ONCE: usize = 16;
 
-/// Simulated nodes that are alike.
+/// A number of equal simulated nodes.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -64,7 +64,7 @@ impl Nodes {
     ///
     /// # Errors
     ///
-    /// When the API server refuses one of them; those before it are there.
+    /// If the API server rejects one of them; the nodes before it have been created.
     pub async fn add_to(&self, client: &kube::Client) -> kube::Result<Vec<String>> {
         let api = Api::<Node>::all(client.clone());
         let taken: BTreeSet<String> =

@@ -89,7 +89,7 @@ fn terminated(exit: &Exit, started: Option<Timestamp>, id: Option<String>) -> Co
     ContainerState { terminated: Some(terminated), ..ContainerState::default() }
 }
 
-/// Returns how a container that waits or has ended came to its last end.
+/// Returns the last termination of a waiting or terminated container.
 fn last_end(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     ended(status).or_else(|| status.last_state.as_ref()?.terminated.as_ref())
 }
@@ -143,7 +143,7 @@ impl PodSync<'_> {
             let status = known(&before.container_statuses, &container.name).unwrap_or_else(|| fresh(container, first));
             main.push(self.sync_container(spec, container, status, since, may_start, stopping, &mut result));
         }
-        // Sidecars outlive the others by nothing.
+        // Sidecars stop with the other containers.
         let is_over = spec
             .containers
             .iter()
@@ -168,7 +168,7 @@ impl PodSync<'_> {
         result
     }
 
-    /// Notes when the pod came to its node, and by which addresses it is reached.
+    /// Records the start time of the pod on its node, and its addresses.
     fn admit(&self, spec: &PodSpec, result: &mut PodSyncResult) {
         let status = &mut result.status;
         if status.start_time.is_none() {
@@ -183,7 +183,7 @@ impl PodSync<'_> {
         }
     }
 
-    /// Returns true if the pod has used up its time, see `activeDeadlineSeconds`.
+    /// Returns true if the pod has exceeded its `activeDeadlineSeconds`.
     fn is_overdue(&self, spec: &PodSpec, result: &mut PodSyncResult) -> bool {
         let Some(seconds) = spec.active_deadline_seconds else { return false };
         let since = result.status.start_time.as_ref().map_or(self.now, |time| time.0);
@@ -198,7 +198,7 @@ impl PodSync<'_> {
     }
 
     /// Advances a container as far as possible at this time.
-    #[expect(clippy::too_many_arguments, reason = "they are what a container depends on, and nothing else calls it")]
+    #[expect(clippy::too_many_arguments, reason = "the inputs of one container, with a single caller")]
     fn sync_container(
         &self,
         spec: &PodSpec,
@@ -273,7 +273,7 @@ impl PodSync<'_> {
         let grace = SignedDuration::from_secs(grace.max(0));
         let began = self.pod.metadata.deletion_timestamp.as_ref().map_or(self.now, |at| at.0 - grace);
         match self.program.stop(running, began.max(running.started), grace, self.now) {
-            // Whatever it says, nobody gets more time than that.
+            // The grace period is over: the container is killed.
             Observed::Running { .. } if began + grace <= self.now => {
                 Observed::Exited(Exit { code: KILLED, at: self.now })
             }
@@ -289,7 +289,7 @@ impl PodSync<'_> {
         end: &ContainerStateTerminated,
         result: &mut PodSyncResult,
     ) -> Option<Timestamp> {
-        // What has changed is no longer what failed.
+        // A container with a new image has not failed yet.
         if ended(status).is_some() && container.image.as_deref().unwrap_or_default() != status.image {
             return None;
         }
@@ -319,7 +319,7 @@ impl PodSync<'_> {
         Some(due)
     }
 
-    /// Starts a container; returns whether it runs now.
+    /// Starts a container; returns true if it runs now.
     fn start(
         &self,
         container: &Container,
@@ -373,7 +373,7 @@ impl PodSync<'_> {
     }
 }
 
-/// Creates the status of a container that nothing has happened to.
+/// Creates the initial status of a container.
 fn fresh(container: &Container, reason: &str) -> ContainerStatus {
     ContainerStatus {
         name: container.name.clone(),

@@ -8,15 +8,14 @@ use std::collections::BTreeMap;
 
 /// Runs the containers of pods: starts, observes and stops them.
 ///
-/// A kubelet asks it about every container whenever it looks at a pod, so the answers must be cheap. It keeps in the
-/// status of the pod what it was told, and may ask a program that was made anew about containers that another one
-/// started.
+/// A kubelet calls it for every container in each sync of a pod, so the calls must be cheap. The results are stored in
+/// the status of the pod, and a program may be called for containers that an earlier instance started.
 pub trait Program: Send + Sync + 'static {
-    /// Starts a container, unless it takes a while until it can be started; asked again then.
+    /// Starts a container. If it cannot start yet, the call is repeated later.
     ///
     /// # Errors
     ///
-    /// When it cannot be started. That is told in the status of the pod, and tried again.
+    /// If it cannot be started. The error is written to the status of the pod, and the start is retried.
     fn start(&self, launch: &Launch<'_>) -> Result<Start, StartError>;
 
     /// Returns the state of a started container.
@@ -27,18 +26,18 @@ pub trait Program: Send + Sync + 'static {
     fn stop(&self, running: &Running<'_>, since: Timestamp, grace: SignedDuration, now: Timestamp) -> Observed;
 }
 
-/// A container that is to be started.
+/// A container to start.
 #[derive(Clone, Debug)]
 pub struct Launch<'a> {
-    /// The pod, as the API server knows it.
+    /// The pod on the API server.
     pub pod: &'a Pod,
     /// The container, which may be an init container.
     pub container: &'a Container,
     /// Number of earlier starts.
     pub attempt: i32,
-    /// Its environment, with everything resolved that it takes from elsewhere.
+    /// Its environment, with all references resolved.
     pub env: &'a BTreeMap<String, String>,
-    /// Since when it could be started.
+    /// Time since when it could be started.
     pub since: Timestamp,
     /// The time.
     pub now: Timestamp,
@@ -47,7 +46,7 @@ pub struct Launch<'a> {
 /// Result of starting a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// It runs, and is known by this name from now on, such as `containerd://8a7f…`.
+    /// It runs under this container ID, such as `containerd://8a7f…`.
     Started(String),
     /// A dependency is not available before this time.
     NotYet(Timestamp),
@@ -56,19 +55,19 @@ pub enum Start {
 /// A container that was started.
 #[derive(Clone, Copy, Debug)]
 pub struct Running<'a> {
-    /// The pod, as the API server knows it.
+    /// The pod on the API server.
     pub pod: &'a Pod,
     /// The container.
     pub container: &'a Container,
     /// Number of earlier starts.
     pub attempt: i32,
-    /// The name that [`Program::start`] gave.
+    /// The container ID that [`Program::start`] returned.
     pub id: &'a str,
     /// When it was started, in whole seconds.
     pub started: Timestamp,
 }
 
-/// Why a container does not start.
+/// The reason why a container does not start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct StartError {
@@ -85,7 +84,7 @@ pub enum Observed {
     Running {
         /// Readiness.
         is_ready: bool,
-        /// When it is to be looked at again, if that is known.
+        /// Time of the next change, if it is known.
         until: Option<Timestamp>,
     },
     /// It has ended.
@@ -101,15 +100,16 @@ pub struct Exit {
     pub at: Timestamp,
 }
 
-/// The exit code of what was ended by SIGTERM.
+/// The exit code after SIGTERM.
 pub(super) const TERMINATED: i32 = 143;
-/// The exit code of what was ended by SIGKILL.
+/// The exit code after SIGKILL.
 pub(super) const KILLED: i32 = 137;
 const SCHEME: &str = "simulated://";
 
-/// Containers in which nothing runs: they become ready and end as their pods' annotations and [rules](super::Rule) say.
+/// Containers without processes: they become ready and exit according to their pods' annotations and
+/// [rules](super::Rule).
 ///
-/// It remembers nothing, so that what it says of a container follows from the pod alone.
+/// It is stateless: the state of a container depends on the pod alone.
 #[derive(Debug)]
 pub struct Simulated {
     rules: Rules,
@@ -121,7 +121,7 @@ impl Simulated {
         Self { rules, seed: rng.next() }
     }
 
-    /// Draws for one purpose and one start of a container, whenever it is asked for.
+    /// Returns the random source for one purpose and one start of a container, equal in each call.
     fn rng(&self, running: &Running<'_>, what: &str) -> Rng {
         let uid = running.pod.metadata.uid.as_deref().unwrap_or_default();
         Rng::from_seed(self.seed).fork(&format!("{uid}/{}/{}/{what}", running.container.name, running.attempt))
@@ -148,13 +148,13 @@ impl Program for Simulated {
         let uid = launch.pod.metadata.uid.as_deref().unwrap_or_default();
         let whose = format!("{uid}/{}/{}", launch.container.name, launch.attempt);
         let rng = Rng::from_seed(self.seed).fork(&whose);
-        // What was pulled once is there when it starts again.
+        // The image is not pulled again for restarts.
         if launch.attempt == 0 {
             let script = self.rules.script(launch.pod, &launch.container.name);
             let due = script.start_after.draw(&rng.fork("start")).map(|after| launch.since + after);
             match due {
                 Some(due) if due <= launch.now => {}
-                // Whatever never comes is looked for once a day.
+                // A start that is never due is checked once a day.
                 due => return Ok(Start::NotYet(due.unwrap_or(launch.now + SignedDuration::from_hours(24)))),
             }
         }

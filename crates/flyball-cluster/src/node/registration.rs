@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const NAMESPACE: &str = "kube-node-lease";
-/// Interval of lease renewals. Real nodes renew every ten seconds; a thousand of these cost nothing.
+/// Interval of lease renewals. Real nodes renew every ten seconds; the longer interval makes a thousand nodes cheap.
 const HEARTBEAT: Duration = Duration::from_mins(5);
 /// Lease duration in seconds.
 const SILENCE: i32 = 15 * 60;
@@ -111,7 +111,7 @@ impl Registration {
     }
 }
 
-/// The labels that every kubelet gives its node.
+/// The labels that every kubelet sets on its node.
 fn labels(name: &str) -> [(&str, &str); 3] {
     [("kubernetes.io/arch", "amd64"), ("kubernetes.io/hostname", name), ("kubernetes.io/os", "linux")]
 }

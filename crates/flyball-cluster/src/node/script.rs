@@ -1,6 +1,6 @@
 //! Scripts of simulated containers: timing and exit codes, from annotations of their pods, rules or defaults.
 //!
-//! `docs/nodes.md` tells users of them.
+//! See `docs/nodes.md`.
 
 use crate::workload::owners::Selector;
 use flyball_core::Rng;
@@ -18,24 +18,24 @@ const PREFIX: &str = "flyball.dev/";
 /// Run time of containers that exit by themselves.
 const DEFAULT_RUN_TIME: SignedDuration = SignedDuration::from_secs(1);
 
-/// A span of time, one that is drawn from a range, or none that ever ends.
+/// A fixed duration, a random one from a range, or an infinite one.
 ///
 /// It is written as `500ms`, `2s`, `1m30s`, `2s..5s` or `never`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delay {
-    /// Drawn evenly from the first to the second.
+    /// Uniformly distributed between the two.
     Between(SignedDuration, SignedDuration),
     /// Never ends.
     Never,
 }
 
 impl Delay {
-    /// Always the same span.
+    /// Creates a fixed duration.
     pub const fn of(span: SignedDuration) -> Self {
         Self::Between(span, span)
     }
 
-    /// Draws a span; `None` is for ever.
+    /// Draws a duration; `None` is infinite.
     pub(super) fn draw(self, rng: &Rng) -> Option<SignedDuration> {
         let Self::Between(from, to) = self else { return None };
         let micros = u64::try_from((to - from).as_micros()).unwrap_or(0);
@@ -44,7 +44,7 @@ impl Delay {
     }
 }
 
-/// A text is no span of time.
+/// The text is not a valid duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no span of time: write 500ms, 2s, 1m30s, 2s..5s or never")]
 pub struct DelayParseError(String);
@@ -117,15 +117,15 @@ pub struct ContainerScript {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Rule {
-    /// The namespace of the pods; any unless said.
+    /// The namespace of the pods; any if absent.
     pub namespace: Option<String>,
-    /// Their labels; any unless said.
+    /// Their labels; any if absent.
     pub selector: Option<LabelSelector>,
-    /// Annotations that they have.
+    /// Their annotations.
     pub annotations: BTreeMap<String, String>,
     /// Values of their fields, by path, such as `spec.nodeName` or `metadata.ownerReferences.0.kind`.
     pub fields: BTreeMap<String, Value>,
-    /// The name of the container; any unless said.
+    /// The name of the container; any if absent.
     pub container: Option<String>,
     /// Script of the containers.
     #[serde(alias = "course")]
@@ -198,7 +198,8 @@ impl Rules {
     }
 }
 
-/// Reads what annotations say of a container: those with its name behind a dot go before those of the pod as a whole.
+/// Reads the script of a container from annotations: those with its name after a dot take precedence over those of the
+/// whole pod.
 fn annotated(pod: &Pod, container: &str) -> ContainerScript {
     let annotations = pod.annotations();
     let text = |what: &str| {
@@ -207,7 +208,9 @@ fn annotated(pod: &Pod, container: &str) -> ContainerScript {
     };
     let delay = |what: &str| {
         let parsed = text(what)?.parse();
-        parsed.inspect_err(|error| tracing::warn!(pod = pod.name_any(), what, %error, "annotation is passed over")).ok()
+        parsed
+            .inspect_err(|error| tracing::warn!(pod = pod.name_any(), what, %error, "invalid annotation is ignored"))
+            .ok()
     };
     ContainerScript {
         start_after: delay("start-after"),
@@ -247,7 +250,7 @@ impl ResolvedScript {
         let is_init = spec.init_containers.iter().flatten().any(|init| init.name == container.name);
         let runs_on = policy == "Always" && (!is_init || container.restart_policy.is_some());
         match (self.crashes, self.exit_code) {
-            // Those of its starts that fail have been told.
+            // Failing starts were handled above.
             (Some(_), _) | (None, None) if runs_on => self.complete_after.map(|after| (after, 0)),
             (Some(_), _) | (None, None) if is_init => {
                 Some((self.complete_after.unwrap_or(Delay::of(SignedDuration::ZERO)), 0))

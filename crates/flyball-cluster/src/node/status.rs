@@ -9,7 +9,7 @@ use flyball_core::time::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodSpec, PodStatus};
 use std::collections::BTreeMap;
 
-/// Writes phase and conditions; `has_stopped` says that no container will be started again.
+/// Sets phase and conditions; `has_stopped` is set if no container will be started again.
 pub(super) fn conclude(pod: &Pod, status: &mut PodStatus, has_stopped: bool, now: Timestamp) {
     let Some(spec) = &pod.spec else { return };
     let overdue = status.reason.as_deref() == Some("DeadlineExceeded");
@@ -32,7 +32,7 @@ pub(super) fn conclude(pod: &Pod, status: &mut PodStatus, has_stopped: bool, now
             ..PodCondition::default()
         };
         match before {
-            // Who scheduled it has said more of it.
+            // The condition of the scheduler takes precedence.
             Some(before) if type_ == "PodScheduled" && before.status == "True" => {}
             Some(before) => *before = condition,
             None => known.push(condition),

@@ -1,8 +1,8 @@
 //! Inter-pod affinity, anti-affinity and topology spread.
 //!
 //! See <https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity>
-//! and <https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/>. All counts are made once
-//! for a pod, so that a node costs no more than looking them up.
+//! and <https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/>. All counts are computed
+//! once for a pod, so that each node only needs lookups.
 
 use super::nodes::{Node, Reason};
 use super::pods::{Facts, Pending, Term};
@@ -20,11 +20,11 @@ type Counts = BTreeMap<String, i64>;
 /// Counts for the affinity terms and spread constraints of a pod.
 #[derive(Debug, Default)]
 pub(super) struct Neighbors {
-    /// Topologies in which a pod is that does not want this one near.
+    /// Topologies of pods whose anti-affinity excludes this pod.
     repelled: BTreeSet<(String, String)>,
     avoided: Vec<(Term, Counts)>,
     sought: Vec<(Term, Counts)>,
-    /// With its own kind, a first pod may begin anywhere.
+    /// The first pod that matches its own affinity may be scheduled anywhere.
     is_first: bool,
     preferred: Vec<(i64, Term, Counts)>,
     spread: Vec<Spread>,
@@ -92,7 +92,7 @@ impl Neighbors {
         }
     }
 
-    /// Adds to how good a node is for the pod, or says why it is none.
+    /// Returns the score of a node for the pod, or the reasons why it does not fit.
     pub(super) fn judge(&self, labels: &Labels) -> Result<i64, Vec<Reason>> {
         let mut score = 0;
         for spread in &self.spread {
@@ -175,7 +175,7 @@ impl Spread {
     }
 }
 
-/// Counts pods by the topology that their nodes are in; what has no such pod counts as nothing.
+/// Counts pods by the topology of their nodes; a topology without pods has no entry.
 fn count(
     nodes: &Nodes,
     topology: &str,

@@ -46,13 +46,13 @@ impl NodeFacts {
         &self.taints
     }
 
-    /// Returns true if there is somebody who would run pods.
+    /// Returns true if a kubelet runs pods.
     pub(super) fn is_alive(&self) -> bool {
         self.allocatable.get("pods") > 0 && !self.taints.iter().any(|taint| taint.key == NOT_READY)
     }
 }
 
-/// Why a node does not take a pod.
+/// The reason why a node does not fit a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reason {
     pub(super) text: Cow<'static, str>,
@@ -117,7 +117,7 @@ impl Node {
         Ok(self.score(name, node, pending))
     }
 
-    /// Lists what a pod asks for and the node does not have.
+    /// Lists the requests of a pod that exceed the free resources of the node.
     fn lacking(&self, node: &NodeFacts, wanted: &Amounts) -> Vec<Reason> {
         let mut lacking = Vec::new();
         let room = node.allocatable.get("pods");
@@ -133,9 +133,9 @@ impl Node {
         lacking
     }
 
-    /// Weighs how much would be left of the node, and what the pod prefers.
+    /// Scores the remaining resources of the node, and the preferences of the pod.
     fn score(&self, name: &str, node: &NodeFacts, pending: &Pending) -> i64 {
-        // Out of a million each, so that nodes differ as soon as one of them has a pod more.
+        // In millionths, so that one pod makes a difference.
         let left = |all: i64, used: i64, wanted: i64| match all {
             0 => 0,
             all => {

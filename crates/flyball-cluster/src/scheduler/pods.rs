@@ -19,12 +19,12 @@ pub(super) struct Facts {
     pub(super) requests: Amounts,
     pub(super) load: Load,
     pub(super) ports: Vec<HostPort>,
-    /// With whom it must not share a topology.
+    /// Required anti-affinity terms.
     pub(super) repels: Vec<Term>,
     pub(super) is_going: bool,
 }
 
-/// A port of the node that a pod takes.
+/// A host port of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) struct HostPort {
     address: String,
@@ -55,8 +55,8 @@ impl Term {
             namespaces.extend(pod.namespace());
         }
         let mut selector = term.label_selector.clone();
-        // See <https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#matchlabelkeys>; the API server
-        // has put what they say into the selector already, if it knows of them.
+        // See <https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#matchlabelkeys>; newer API
+        // servers have merged them into the selector already.
         if let Some(selector) = &mut selector {
             let labels = selector.match_labels.get_or_insert_default();
             for key in term.match_label_keys.iter().flatten() {
@@ -148,13 +148,13 @@ impl Pending {
         self.pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)
     }
 
-    /// Names the claims of the pod.
+    /// Returns the claims of the pod.
     pub(super) fn claims(&self) -> Vec<ObjectKey> {
         pods::claims(&self.pod).map(|(name, _)| ObjectKey::new(Some(&self.facts.namespace), &name)).collect()
     }
 }
 
-/// Returns true if a node suits a pod whatever the other nodes hold.
+/// Returns true if the fit of a node does not depend on other nodes.
 fn stands_alone(spec: &PodSpec) -> bool {
     let affinity = spec.affinity.as_ref();
     let among_pods =

@@ -13,12 +13,12 @@ const MAX_WAIT: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     sequence: u64,
-    /// By importance and the time of their coming.
+    /// By priority and order of arrival.
     ready: BTreeSet<(Reverse<i32>, u64, ObjectKey)>,
     places: BTreeMap<ObjectKey, (Reverse<i32>, u64)>,
-    /// Those that will be tried again, and when.
+    /// Pods in backoff, by the time of the next attempt.
     later: BTreeSet<(Instant, ObjectKey)>,
-    /// Those that wait for something to change.
+    /// Unschedulable pods, which wait for a change of the cluster.
     stuck: BTreeSet<ObjectKey>,
     failures: BTreeMap<ObjectKey, Failed>,
 }

@@ -1,7 +1,7 @@
 //! Scheduler's view of the cluster, and the decision for a pod.
 //!
-//! Most pods are one of many that want the same. For these a [`Class`] keeps what was found out of every node, and only
-//! looks anew at nodes that changed since: a pod then costs as much as few nodes do, not as many.
+//! Most pods have the same requirements as many others. For these a [`Class`] caches the results of all nodes, and only
+//! evaluates nodes that have changed since: the cost of a pod depends on the number of changed nodes.
 
 use super::neighbors::Neighbors;
 use super::nodes::{Node, NodeFacts, Reason};
@@ -18,9 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// More classes than these are not remembered at a time.
+/// Maximum number of cached classes.
 const CLASSES: usize = 64;
-/// The scheduler that pods get who ask for no other one.
+/// The default value of `schedulerName`.
 pub(super) const NAME: &str = "default-scheduler";
 
 #[derive(Debug, Default)]
@@ -28,11 +28,11 @@ pub(super) struct State {
     nodes: BTreeMap<Arc<str>, Node>,
     /// Nodes of pods, including assumed pods.
     places: BTreeMap<ObjectKey, Arc<str>>,
-    /// Pods that were sent to a node and are not seen there yet, by UID.
+    /// UIDs of pods that are assumed to be on a node, but not confirmed by the watch.
     assumed: BTreeMap<ObjectKey, String>,
     pending: BTreeMap<ObjectKey, Arc<Pending>>,
     queue: Queue,
-    /// Every node, by when it last changed.
+    /// Nodes by their last change.
     changes: BTreeMap<u64, Arc<str>>,
     changed: BTreeMap<Arc<str>, u64>,
     clock: u64,
@@ -69,13 +69,13 @@ impl Class {
 /// Scheduling decision for a pod.
 #[derive(Debug)]
 pub(super) enum Decision {
-    /// It goes to this node.
+    /// The pod is bound to this node.
     Bind(Arc<Pending>, Arc<str>),
-    /// Its claims are told of this node; the pod follows when they are bound.
+    /// Its claims are annotated with this node; the pod is scheduled when they are bound.
     Choose(Arc<Pending>, Arc<str>, Vec<ObjectKey>),
-    /// It goes nowhere, which is why.
+    /// It is unschedulable, with the reason.
     Unfit(Arc<Pending>, String),
-    /// NodeFacts is nothing to decide.
+    /// No decision is needed.
     Nothing,
 }
 
@@ -137,7 +137,7 @@ impl State {
         self.places.insert(key, node);
     }
 
-    /// Removes a pod from its node; returns whether it was on one.
+    /// Removes a pod from its node; returns true if it was on one.
     fn leave(&mut self, key: &ObjectKey) -> bool {
         let Some(name) = self.places.remove(key) else { return false };
         if let Some(node) = self.nodes.get_mut(&name) {
@@ -188,7 +188,7 @@ impl State {
         }
     }
 
-    /// Changes what is known of volumes; pods that wait may have a place then.
+    /// Changes the view of volumes, after which waiting pods may be schedulable.
     pub(super) fn change_volumes(&mut self, change: impl FnOnce(&mut Volumes)) {
         change(&mut self.volumes);
         self.queue.something_changed();
@@ -203,7 +203,7 @@ impl State {
     pub(super) fn next(&mut self, now: Instant) -> Option<Decision> {
         let key = self.queue.next(now)?;
         let Some(pending) = self.pending.get(&key).cloned() else { return Some(Decision::Nothing) };
-        // Where nobody runs pods, nobody schedules them either.
+        // Without a ready node, pods get no condition.
         if !self.nodes.values().any(|node| node.facts.as_ref().is_some_and(NodeFacts::is_alive)) {
             self.queue.failed(key, pending.priority(), now, false);
             return Some(Decision::Nothing);
@@ -230,7 +230,7 @@ impl State {
         }
     }
 
-    /// Finds a node by what was found out for pods of the same kind.
+    /// Finds a node by the cached results for pods of the same class.
     fn by_class(&mut self, key: &str, pending: &Pending) -> Result<Arc<str>, String> {
         let mut class = self.classes.remove(key).unwrap_or_default();
         for name in self.changes.range(class.seen + 1..).map(|(_, name)| name) {
@@ -250,7 +250,7 @@ impl State {
         found
     }
 
-    /// Finds a node by looking at all of them.
+    /// Finds a node by evaluating all of them.
     fn one_by_one(&self, pending: &Pending) -> Result<Arc<str>, String> {
         let neighbors = Neighbors::count(pending, &self.nodes, &self.namespaces);
         let mut verdicts = BTreeMap::new();
@@ -314,7 +314,7 @@ impl State {
     /// Reverts the assumption for a pod whose binding failed. After a temporary failure, the pod is requeued.
     pub(super) fn forget(&mut self, pending: &Arc<Pending>, now: Instant) {
         let key = pending.key();
-        // The watch may have told meanwhile what became of it.
+        // The watch may have reported the pod meanwhile.
         if self.assumed.remove(&key).is_some() {
             self.leave(&key);
             self.pending.insert(key.clone(), pending.clone());
@@ -349,7 +349,7 @@ mod tests {
         state.put_pod(ObjectKey::new(Some("ns"), name), pod);
     }
 
-    /// Decides until there is nothing more to decide; returns the pods with their nodes.
+    /// Schedules until the queue is empty; returns the pods with their nodes.
     fn decide_all(state: &mut State, now: Instant) -> Vec<(String, String)> {
         let mut bound = Vec::new();
         while let Some(decision) = state.next(now) {
@@ -402,7 +402,7 @@ mod tests {
         pod(&mut state, "a", json!({}));
         let Some(Decision::Bind(pending, node)) = state.next(now) else { panic!("no node") };
         state.assume(&pending, &node);
-        // The pod is seen without its node once more, which says nothing.
+        // A stale event of the pod without its node has no effect.
         pod(&mut state, "a", json!({}));
         assert!(state.next(now).is_none());
         state.forget(&pending, now);

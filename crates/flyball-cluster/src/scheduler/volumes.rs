@@ -12,14 +12,14 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The annotation by which a claim is told for which node its volume has to be.
+/// The annotation of a claim with the node of its volume.
 pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
     claims: BTreeMap<ObjectKey, Claim>,
     volumes: BTreeMap<String, Option<Vec<NodeSelectorTerm>>>,
-    /// The storage classes whose volumes wait until a pod that uses them has a node.
+    /// The storage classes with `WaitForFirstConsumer`.
     late: BTreeSet<String>,
 }
 
@@ -40,7 +40,7 @@ impl Volumes {
         };
         let (spec, phase) = (claim.spec.as_ref(), claim.status.as_ref().and_then(|status| status.phase.as_deref()));
         let known = Claim {
-            // A claim that names its volume may have to wait for it still.
+            // A claim that names its volume may not be bound yet.
             volume: spec.and_then(|spec| spec.volume_name.clone()).filter(|_| phase == Some("Bound")),
             class: spec.and_then(|spec| spec.storage_class_name.clone()).unwrap_or_default(),
             selected: claim.annotations().get(SELECTED_NODE).cloned(),
@@ -66,7 +66,7 @@ impl Volumes {
         }
     }
 
-    /// Lists the claims of a pod that are to be told its node, or says why it cannot have one.
+    /// Returns the unbound claims of a pod that need its node, or the reason why it is unschedulable.
     pub(super) fn unbound(&self, pending: &Pending) -> Result<Vec<ObjectKey>, String> {
         let mut unbound = Vec::new();
         for key in pending.claims() {

@@ -88,7 +88,7 @@ impl Test {
     /// [transient](Inventory::PASSING) ones.
     pub(super) async fn objects(&self) -> Vec<(String, DynamicObject)> {
         let discovery = Discovery::new(self.client()).run().await;
-        let discovery = discovery.unwrap_or_else(|error| panic!("cannot learn what the API server serves: {error}"));
+        let discovery = discovery.unwrap_or_else(|error| panic!("cannot discover the served resources: {error}"));
         let mut objects = Vec::new();
         for group in discovery.groups() {
             for (resource, capabilities) in group.recommended_resources() {
@@ -341,7 +341,11 @@ mod tests {
         let first = run(["web-x7k2p", "web-b4d8f"], ["a", "b"]);
         assert_eq!(first["pods web-*"][1]["spec"], json!({"image": "b", "of": "web-*.web"}));
         assert_eq!(first["notes web-*-note"].as_array().unwrap().len(), 2);
-        assert_eq!(first, run(["web-2c9xj", "web-zz4f7"], ["b", "a"]), "names are drawn, and order means nothing");
+        assert_eq!(
+            first,
+            run(["web-2c9xj", "web-zz4f7"], ["b", "a"]),
+            "names are random, and the order does not matter"
+        );
         for images in [["a", "a"], ["a", "c"]] {
             let other = run(["web-x7k2p", "web-b4d8f"], images);
             let text = differences(&first, &other);
@@ -360,7 +364,7 @@ mod tests {
         assert_eq!(
             hour,
             expiring("2027-05-01T10:00:07Z", "2027-05-01T11:00:20Z"),
-            "a crash delays what happens a little"
+            "small delays after a crash are ignored"
         );
         for other in ["2026-01-01T02:00:00Z", "2025-12-31T23:00:00Z", "2026-01-01T00:00:01Z", "9999-12-31T23:59:59Z"] {
             assert_ne!(hour, expiring("2026-01-01T00:00:00Z", other), "{other}");

@@ -1,15 +1,14 @@
 //! Changes of an operator outside of the namespace of its test: cluster-scoped objects and other namespaces.
 //!
-//! It is read off the operator's requests and their answers, so that only what the operator itself did counts. A change
-//! is expected of objects that the test made, of the operator's own kinds, of what such objects own, and of what the
-//! test [allows](Allowlist). This module sends no requests.
+//! They are derived from the operator's requests and the responses, so that only its own changes count. Changes are
+//! expected for objects that the test created, for the operator's own kinds, for objects that these own, and for those
+//! that the test [allows](Allowlist). This module sends no requests.
 
 use http::{Method, Uri};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Groups whose objects are questions. Leases are not among them: the operator's own one is in the namespace of the
-/// test.
+/// Groups of review kinds, whose creation stores no object.
 const QUESTIONS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
 
 /// Changes that an operator may make outside of the namespace of its test.
@@ -20,7 +19,7 @@ pub(super) struct Allowlist {
     pub(super) resources: BTreeSet<(String, String)>,
 }
 
-/// An object that a request writes, or all of a collection.
+/// The object that a request writes, or a whole collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WriteTarget {
     group: String,
@@ -32,7 +31,7 @@ pub(super) struct WriteTarget {
 }
 
 impl WriteTarget {
-    /// Returns what a request writes; `None` if it writes no object.
+    /// Returns the target of a request; `None` if it writes no object.
     pub(super) fn of(method: &Method, uri: &Uri) -> Option<Self> {
         let is_dry = uri.query().unwrap_or_default().split('&').any(|option| option == "dryRun=All");
         if method == Method::GET || is_dry {
@@ -76,9 +75,9 @@ impl WriteTarget {
 pub(super) struct Neighbors {
     home: String,
     allowed: Allowlist,
-    /// Objects that the test made, by path.
+    /// Objects that the test created, by path.
     made: BTreeSet<String>,
-    /// UIDs of what may own something.
+    /// UIDs of possible owners.
     owners: BTreeSet<String>,
     /// Groups and plurals of the operator's own kinds, and groups and kinds.
     own: BTreeSet<(String, String)>,
@@ -151,7 +150,7 @@ impl Neighbors {
         self.changed.clone()
     }
 
-    /// Describes the changes that nobody expected.
+    /// Describes the unexpected changes.
     pub(super) fn unexpected(&self) -> Vec<String> {
         self.unexpected.iter().map(|(object, method)| format!("{method} {object}")).collect()
     }

@@ -61,14 +61,14 @@ impl Test {
         sleep(outage).await;
         let left = self.inventory().await;
         let harmed = before.harmed(&left);
-        assert!(harmed.is_empty(), "while the operator was away for {outage:?}:{}", list(&harmed));
+        assert!(harmed.is_empty(), "during the outage of {outage:?}:{}", list(&harmed));
 
         self.restart().await;
         self.assert_converges().await;
         let after = self.inventory().await;
         let mut harmed = left.harmed(&after);
         harmed.extend(after.without(&left).names().map(|name| format!("{name} was made")));
-        assert!(harmed.is_empty(), "after the operator came back:{}", list(&harmed));
+        assert!(harmed.is_empty(), "after the restart of the operator:{}", list(&harmed));
         chaos_run.passed();
     }
 

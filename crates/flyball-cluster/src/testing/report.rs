@@ -42,9 +42,9 @@ impl ChaosRun {
     }
 
     /// Records faults that were requested but not tried.
-    #[expect(clippy::print_stderr, reason = "whoever reads the output of a test has to know what it does not show")]
+    #[expect(clippy::print_stderr, reason = "the output of a test reports what was not tested")]
     pub(super) fn leave_out(&mut self, what: String) {
-        eprintln!("the operator {} is not tried with {what}", self.operator);
+        eprintln!("the operator {} is not tested with {what}", self.operator);
         self.not_tried = Some(what);
     }
 

@@ -181,7 +181,7 @@ struct State {
     crashed: Option<bool>,
     /// True if the operator crashed and has not started again.
     is_restarting: bool,
-    /// Why the operator ended.
+    /// The reason why the operator ended.
     failure: Option<String>,
     requests: Requests,
     /// Objects created by PATCH, which needs the verb `create` in addition.
@@ -189,7 +189,7 @@ struct State {
     denials: BTreeMap<Permission, String>,
     places: BTreeMap<String, DenialSite>,
     last_writes: VecDeque<String>,
-    /// Panics, each with its place.
+    /// Panics, each with its location.
     panics: Vec<String>,
     /// The objects whose reconciles fail, by controller and object.
     failing: BTreeMap<(String, ObjectKey), RepeatedFailure>,
@@ -276,7 +276,7 @@ impl Log {
         self.lock().panics.clone()
     }
 
-    /// Forgets the panics, and returns them.
+    /// Clears the panics, and returns them.
     pub(super) fn take_panics(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().panics)
     }
@@ -286,7 +286,7 @@ impl Log {
         self.lock().expected.push(part.to_owned());
     }
 
-    /// Expects failures that are over to come back, as injected ones do.
+    /// Expects failures to recur after a success, as injected ones do.
     pub(super) fn expect_faults(&self) {
         self.lock().has_faults = true;
     }
@@ -438,7 +438,7 @@ impl Log {
         self.lock().last_writes.iter().cloned().collect()
     }
 
-    /// Forgets the denials, and describes them.
+    /// Clears the denials, and describes them.
     pub(super) fn take_denials(&self) -> Vec<String> {
         let described = self.describe_denials();
         let mut state = self.lock();

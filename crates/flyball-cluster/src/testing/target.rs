@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tower::{ServiceExt, service_fn};
 
-/// Names the kubeconfig of a real cluster to test against.
+/// Environment variable with the kubeconfig of a real cluster for tests.
 pub(super) const KUBECONFIG: &str = "FLYBALL_TEST_KUBECONFIG";
 
 /// The cluster that a test runs on.
@@ -58,7 +58,7 @@ impl Target {
         let controlled = cluster.clone();
         let running = tokio::spawn(async move { controlled.run(&controllers).await });
         if nodes > 0 {
-            Nodes::new("node", nodes).add_to(&cluster.admin()).await.expect("a new cluster takes nodes");
+            Nodes::new("node", nodes).add_to(&cluster.admin()).await.expect("a new cluster accepts nodes");
         }
         let rng = Rng::from_seed(seed).fork("operator");
         Self::Own { cluster: Box::new(cluster), webhooks, trace: Trace::default(), faults, rng, running }
@@ -72,7 +72,7 @@ impl Target {
         Self::Real { config: Box::new(config) }
     }
 
-    /// Returns a client that may do everything that the test may.
+    /// Returns a client with all permissions of the test.
     pub(super) fn admin(&self) -> Client {
         match self {
             Self::Own { cluster, .. } => cluster.admin(),
@@ -80,16 +80,17 @@ impl Target {
         }
     }
 
-    /// Returns a client that may do everything, and whose writes are those of the test.
+    /// Returns a client with all permissions, whose writes count as those of the test.
     pub(super) fn user(&self, log: &Log) -> Client {
         recorded(self.admin(), log.clone())
     }
 
-    /// Returns a client that bears a token, and whose writes are those of the test.
+    /// Returns a client with a bearer token, whose writes count as those of the test.
     pub(super) fn bearer(&self, token: &str, log: &Log) -> Client {
         let client = match self {
             Self::Own { cluster, .. } => {
-                let header = HeaderValue::from_str(&format!("Bearer {token}")).expect("a token is a header's value");
+                let header =
+                    HeaderValue::from_str(&format!("Bearer {token}")).expect("a token is a valid header value");
                 let bear = move |mut request: Request<Body>| {
                     request.headers_mut().insert(AUTHORIZATION, header.clone());
                     request
@@ -105,7 +106,7 @@ impl Target {
         recorded(client, log.clone())
     }
 
-    /// Returns a client that is the service account of an operator, and whose requests are counted.
+    /// Returns a client with the service account of an operator, whose requests are counted.
     pub(super) fn operator(&self, namespace: &str, account: &str, log: &Log) -> Client {
         let name = format!("system:serviceaccount:{namespace}:{account}");
         let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}"), "system:authenticated"];
@@ -151,7 +152,7 @@ impl Target {
         }
     }
 
-    /// Returns all that passed between the operator and the API server.
+    /// Returns the trace of requests of the operator to the API server.
     pub(super) fn trace(&self) -> String {
         match self {
             Self::Own { trace, .. } => trace.text(),
@@ -159,11 +160,11 @@ impl Target {
         }
     }
 
-    /// Deletes the namespace of a test from a cluster that goes on.
+    /// Deletes the namespace of a test from a shared cluster.
     pub(super) fn leave(&self, namespace: &str) {
         let Self::Real { config } = self else { return };
         let (config, namespace) = (config.clone(), namespace.to_owned());
-        // The runtime of the test is about to end and does nothing more.
+        // The runtime of the test is about to end, so another one is needed.
         let delete = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let deleted = async {
@@ -173,7 +174,7 @@ impl Target {
             runtime.block_on(deleted).map(drop).map_err(std::io::Error::other)
         };
         if let Ok(Err(error)) = std::thread::spawn(delete).join() {
-            tracing::warn!(%error, "the namespace of the test is left behind");
+            tracing::warn!(%error, "cannot delete the namespace of the test");
         }
     }
 
@@ -185,7 +186,7 @@ impl Target {
         }
     }
 
-    /// Draws what is random in an operator.
+    /// Returns the random source of an operator.
     pub(super) fn rng(&self, run: u64) -> Rng {
         match self {
             Self::Own { rng, .. } => rng.fork(&format!("run {run}")),
@@ -212,7 +213,7 @@ impl Drop for Target {
 
 /// Resumes tokio's time if it is paused, since a real cluster runs in real time.
 pub(super) async fn let_time_pass() {
-    #[expect(clippy::disallowed_methods, reason = "it is asked whether tokio's time is another one")]
+    #[expect(clippy::disallowed_methods, reason = "detects whether tokio's time is paused")]
     let began = std::time::Instant::now();
     let wait = Duration::from_millis(50);
     tokio::time::sleep(wait).await;
@@ -229,7 +230,7 @@ fn client(config: &Config) -> Client {
     flyball::connect(config.clone()).unwrap_or_else(|error| panic!("{KUBECONFIG}: {error}"))
 }
 
-/// Reads the answer to a write.
+/// Reads the response to a write.
 async fn read(answer: http::Response<Body>) -> kube::Result<(http::Response<Body>, serde_json::Value)> {
     let (head, body) = answer.into_parts();
     let body = body.collect().await?.to_bytes();
@@ -237,7 +238,7 @@ async fn read(answer: http::Response<Body>) -> kube::Result<(http::Response<Body
     Ok((http::Response::from_parts(head, Body::from(body.to_vec())), value))
 }
 
-/// Notes what is written through a client as the test's.
+/// Records the writes of a client as those of the test.
 fn recorded(client: Client, log: Log) -> Client {
     let pass = move |request: Request<Body>| {
         let (client, log) = (client.clone(), log.clone());
@@ -253,7 +254,7 @@ fn recorded(client: Client, log: Log) -> Client {
     Client::new(service_fn(pass), "default")
 }
 
-/// Counts the requests of a client, and what it is not permitted.
+/// Counts the requests of a client, and records its denials.
 fn counted(client: Client, namespace: &str, log: Log) -> Client {
     let pass = move |request: Request<Body>| {
         let (client, log) = (client.clone(), log.clone());

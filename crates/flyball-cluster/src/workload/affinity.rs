@@ -10,7 +10,7 @@ pub(crate) type Labels = BTreeMap<String, String>;
 
 /// The taint of nodes that are not known to be ready.
 pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
-/// The one field of nodes that terms can match.
+/// The only field of nodes that terms can match.
 pub(crate) const NAME: &str = "metadata.name";
 
 fn meets(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
@@ -31,7 +31,7 @@ fn meets(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
     }
 }
 
-/// Returns true if a term selects a node; one that says nothing selects none.
+/// Returns true if a term selects a node; an empty term selects none.
 fn selects(term: &NodeSelectorTerm, node: &str, labels: &Labels) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();
@@ -54,7 +54,7 @@ fn required(spec: &PodSpec) -> Option<&[NodeSelectorTerm]> {
     Some(&required.node_selector_terms)
 }
 
-/// Returns the nodes that a pod may be on because its affinity names them; `None` if it names none.
+/// Returns the nodes that the required affinity of a pod names; `None` if it names none.
 pub(crate) fn named(spec: &PodSpec) -> Option<BTreeSet<&str>> {
     let mut names = BTreeSet::new();
     for term in required(spec)? {
@@ -66,7 +66,7 @@ pub(crate) fn named(spec: &PodSpec) -> Option<BTreeSet<&str>> {
     Some(names)
 }
 
-/// Returns true if a pod may be on a node, as far as its selector and its required affinity go.
+/// Returns true if a node matches the selector and the required affinity of a pod.
 pub(crate) fn may_be_on(spec: &PodSpec, node: &str, labels: &Labels) -> bool {
     spec.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
         && required(spec).is_none_or(|terms| any_selects(terms, node, labels))

@@ -1,6 +1,6 @@
-//! Events as the controllers of the control plane publish them: in the older form, with a source.
+//! Events of the control plane's controllers: `v1` events with a source.
 //!
-//! Equal ones become one that is counted, and an object has so many of them only; see
+//! Equal events are aggregated into one with a count, and the number of events for each object is limited; see
 //! <https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/>.
 
 mod note;
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 const BURST: u32 = 25;
 /// Interval after which the burst grows by one.
 const INTERVAL: SignedDuration = SignedDuration::from_mins(5);
-/// Number of objects whose events are remembered.
+/// Maximum number of objects whose events are cached.
 const OBJECTS: usize = 256;
 
 /// Publishes the events of one component.
@@ -59,12 +59,12 @@ enum Post {
 }
 
 impl Events {
-    /// Creates the events of a controller.
+    /// Creates the publisher of a controller.
     pub(crate) fn new(component: &'static str) -> Self {
         Self { component, manager: super::MANAGER, known: Mutex::default() }
     }
 
-    /// Creates the events of a program of its own.
+    /// Creates the publisher of a separate component.
     pub(crate) fn of_program(name: &'static str) -> Self {
         Self { component: name, manager: name, known: Mutex::default() }
     }
@@ -142,7 +142,7 @@ impl Events {
         }
     }
 
-    /// Decides what becomes of an event; nothing, if there are too many.
+    /// Decides if an event is created or updated; `None` if there are too many.
     fn admit(&self, uid: String, said: &Said, now: Timestamp, name: impl FnOnce() -> String) -> Option<Post> {
         let mut objects = self.known.lock();
         if objects.len() >= OBJECTS && !objects.contains_key(&uid) {

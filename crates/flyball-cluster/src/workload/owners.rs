@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-/// A label selector that is ready for use.
+/// A compiled label selector.
 #[derive(Clone, Debug)]
 pub(crate) struct Selector(selector::LabelSelector);
 
@@ -50,7 +50,7 @@ pub(crate) fn controls(owner: &impl ResourceExt, object: &impl ResourceExt) -> b
     controller_of(object).is_some_and(|reference| Some(&reference.uid) == owner.meta().uid.as_ref())
 }
 
-/// Objects that nobody controls, by their namespace.
+/// Objects without a controller, by namespace.
 pub(crate) struct Orphans<T>(PhantomData<T>);
 
 impl<T: Resource> Index for Orphans<T> {
@@ -65,7 +65,7 @@ impl<T: Resource> Index for Orphans<T> {
     }
 }
 
-/// Finds whom an object without a controller could belong to, for [`flyball::Controller::watches`].
+/// Finds the owners that may adopt an object without a controller, for [`flyball::Controller::watches`].
 pub(crate) fn candidates<K: Resource, T: Resource>(
     object: &T,
     owners: &flyball::Caches,
@@ -80,8 +80,8 @@ pub(crate) fn candidates<K: Resource, T: Resource>(
     Ok(matching.map(|owner| ObjectKey::new(namespace, &owner.name_any())).collect())
 }
 
-/// Returns the objects that the one being reconciled controls, after it has taken in what it selects and nobody
-/// controls, and released what it no longer selects. It takes the index of [`Orphans`].
+/// Returns the objects that the reconciled object controls, after adopting matching orphans and releasing objects that
+/// no longer match. It requires the index [`Orphans`].
 pub(crate) async fn claim<K, T>(owner: &K, selector: &Selector, cx: &Context<K>) -> Result<Vec<T>>
 where
     K: Resource,
@@ -141,7 +141,7 @@ async fn is_there<K: Resource>(owner: &K, cx: &Context<K>) -> Result<bool> {
     Ok(there.is_some_and(|there| there.metadata.uid == owner.meta().uid && there.metadata.deletion_timestamp.is_none()))
 }
 
-/// Passes over an object that has gone meanwhile.
+/// Ignores the error if the object was deleted meanwhile.
 pub(crate) fn tolerate<T>(written: Result<T>) -> Result<Option<T>> {
     match written {
         Err(error) if error.status().is_some_and(kube::core::Status::is_not_found) => Ok(None),

@@ -1,4 +1,4 @@
-//! Pods as controllers of workloads see them: activity, readiness and order of deletion.
+//! Properties of pods for workload controllers: activity, readiness and order of deletion.
 
 use super::events::Events;
 use super::owners::Selector;
@@ -18,7 +18,7 @@ pub(crate) fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
 }
 
-/// Returns true if a pod has come to its end, for good or ill.
+/// Returns true if a pod has succeeded or failed.
 pub(crate) fn is_over(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
@@ -27,17 +27,17 @@ pub(crate) fn is_deleting(object: &impl ResourceExt) -> bool {
     object.meta().deletion_timestamp.is_some()
 }
 
-/// Returns true if a pod counts as one that a controller keeps.
+/// Returns true if a pod is active: neither terminated nor being deleted.
 pub(crate) fn is_active(pod: &Pod) -> bool {
     !is_over(pod) && !is_deleting(pod)
 }
 
-/// Returns true if a pod is on its way out but not gone.
+/// Returns true if a pod is being deleted and has not terminated.
 pub(crate) fn is_terminating(pod: &Pod) -> bool {
     !is_over(pod) && is_deleting(pod)
 }
 
-/// Returns since when a pod is ready, if it is.
+/// Returns the time since when a pod is ready, if it is.
 pub(crate) fn ready_since(pod: &Pod) -> Option<Option<Timestamp>> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let ready = conditions.iter().find(|condition| condition.type_ == "Ready" && condition.status == "True")?;
@@ -48,7 +48,7 @@ pub(crate) fn is_ready(pod: &Pod) -> bool {
     ready_since(pod).is_some()
 }
 
-/// Returns how long it takes until a pod is available: no time if it is, `None` if it is not even ready.
+/// Returns the duration until a pod is available: zero if it is, `None` if it is not ready.
 pub(crate) fn until_available(pod: &Pod, min_ready_seconds: Option<i32>, now: Timestamp) -> Option<SignedDuration> {
     let since = ready_since(pod)?;
     let wait = SignedDuration::from_secs(min_ready_seconds.unwrap_or(0).into());
@@ -63,7 +63,7 @@ pub(crate) fn is_available(pod: &Pod, min_ready_seconds: Option<i32>, now: Times
     until_available(pod, min_ready_seconds, now) == Some(SignedDuration::ZERO)
 }
 
-/// Returns the shortest wait after which one of the pods becomes available.
+/// Returns the shortest duration until one of the pods becomes available.
 pub(crate) fn next_available(pods: &[Pod], min_ready_seconds: Option<i32>, now: Timestamp) -> Option<SignedDuration> {
     let waits = pods.iter().filter_map(|pod| until_available(pod, min_ready_seconds, now));
     waits.filter(|wait| !wait.is_zero()).min()
@@ -95,7 +95,7 @@ pub(crate) async fn create<K: Resource>(
         events.normal(cx, owner, "SuccessfulCreate", format!("Created pod: {}", pod.name_any())).await;
     }
     match result {
-        // All creates fail from now on, and what there is goes.
+        // All further creates fail, and existing pods are deleted.
         Err(error) if error.downcast_ref().is_some_and(is_namespace_terminating) => (made, Ok(())),
         Err(error) => {
             events.warning(cx, owner, "FailedCreate", format!("Error creating: {}", reason(&error))).await;
@@ -115,7 +115,7 @@ pub(crate) async fn delete<K: Resource>(owner: &K, pod: &Pod, events: &Events, c
     deleted
 }
 
-/// Returns what the API server said was wrong, without what the client says of it.
+/// Returns the error message of the API server, without the client's context.
 pub(crate) fn reason(error: &flyball::Error) -> String {
     error.status().map_or_else(|| error.to_string(), |status| status.message.clone())
 }
@@ -137,7 +137,8 @@ pub(crate) fn sort_for_deletion(pods: &mut [Pod], now: Timestamp, crowd: impl Fn
     };
     pods.sort_by(|a, b| {
         let by_ready_time = || match (ready_since(a).flatten(), ready_since(b).flatten()) {
-            // Those that are ready for long have proven themselves; the logarithm makes room for the other criteria.
+            // Pods that have been ready longer are more reliable; the logarithm makes similar ages equal, so that other
+            // criteria apply.
             (Some(a), Some(b)) => age_rank(now, a).cmp(&age_rank(now, b)),
             _ => Ordering::Equal,
         };
@@ -165,7 +166,7 @@ pub(crate) fn node(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// Names the claims that a pod uses, each with its volume.
+/// Returns the claims that a pod uses, each with its volume.
 pub(crate) fn claims(pod: &Pod) -> impl Iterator<Item = (String, &str)> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
@@ -201,7 +202,7 @@ impl Index for UsingClaim {
     }
 }
 
-/// Hashes what a template says, for names and labels; the same text for the same template whatever the run.
+/// Hashes a template for names and labels; the result is stable across runs.
 pub(crate) fn hash(template: &impl serde::Serialize, collisions: Option<i32>) -> String {
     let mut text = serde_json::to_string(template).unwrap_or_default();
     if let Some(collisions) = collisions {

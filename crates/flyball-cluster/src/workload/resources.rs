@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Assumed load of a container without requests: CPU in thousandths, memory in bytes.
 const ASSUMED: Load = Load { cpu: 100, memory: 200 << 20 };
 
-/// Amounts of resources: thousandths of CPUs, and whole ones of everything else.
+/// Amounts of resources: CPUs in thousandths, others in whole units.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Amounts(BTreeMap<String, i64>);
 
@@ -35,7 +35,7 @@ impl Amounts {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// Names what is more than nothing, in the order of names.
+    /// Returns the amounts above zero, sorted by name.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = (&str, i64)> {
         self.0.iter().filter(|(_, amount)| **amount > 0).map(|(name, amount)| (name.as_str(), *amount))
     }
@@ -78,12 +78,13 @@ fn requests(resources: Option<&ResourceRequirements>) -> Amounts {
     Amounts::of(resources.and_then(|resources| resources.requests.as_ref()))
 }
 
-/// Returns true if an init container runs on beside the others.
+/// Returns true if an init container is a sidecar.
 pub(crate) fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
-/// Adds up what a pod asks for: all that run at the same time, or an init container if that needs more.
+/// Returns the requests of a pod: the sum of the containers that run concurrently, or an init container if that needs
+/// more.
 ///
 /// See <https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers>.
 pub(crate) fn requested(pod: &Pod) -> Amounts {
@@ -103,7 +104,7 @@ pub(crate) fn requested(pod: &Pod) -> Amounts {
         running.add(&requests(container.resources.as_ref()));
     }
     most.at_least(&running);
-    // What is said of the pod as a whole goes before what is said of its containers.
+    // Requests of the whole pod take precedence over those of its containers.
     most.0.extend(requests(spec.resources.as_ref()).0);
     most.add(&Amounts::of(spec.overhead.as_ref()));
     most

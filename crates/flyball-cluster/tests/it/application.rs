@@ -1,5 +1,4 @@
-//! One custom resource that stands for seven objects: as it should be, under disorder, and with an operator that is
-//! killed.
+//! One custom resource with seven objects: without faults, with faults, and with an operator that is killed.
 
 use crate::cluster;
 use flyball::{Operator, Rng};
@@ -24,7 +23,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tower::service_fn;
 
-/// Watches lag behind, repeat themselves and break off; nothing else goes wrong.
+/// Watch events are delayed and duplicated, and watches break off; no other faults.
 const DISORDER: Faults = Faults { cut: 0.1, late: 0.3, repeated: 0.2, expired: 0.2, slow: 0.1, ..Faults::NONE };
 
 fn app() -> MyApp {
@@ -37,7 +36,7 @@ async fn install(admin: &Client) -> Api<MyApp> {
     Api::namespaced(admin.clone(), "default")
 }
 
-/// Returns the application and all that it consists of, without what differs from one telling to the next.
+/// Returns the application and its objects, without values that differ between runs.
 async fn objects(admin: &Client) -> Vec<String> {
     let kinds = [
         ApiResource::erase::<MyApp>(&()),
@@ -59,7 +58,7 @@ async fn objects(admin: &Client) -> Vec<String> {
     found
 }
 
-/// Removes what the server draws or takes from the clock, wherever it stands.
+/// Removes random values and times of the server.
 fn without_chance(mut value: Value) -> Value {
     const CHANCE: [&str; 10] = [
         "uid",
@@ -113,7 +112,7 @@ async fn one_resource_becomes_seven_objects_that_go_with_it() {
     assert_eq!(objects(&admin).await, Vec::<String>::new());
 }
 
-/// Waits until the operator has done all that the application asks for.
+/// Waits until the operator has reconciled the application.
 async fn observed(apps: &Api<MyApp>) {
     loop {
         sleep(Duration::from_millis(100)).await;
@@ -125,14 +124,14 @@ async fn observed(apps: &Api<MyApp>) {
     }
 }
 
-/// Where the operator's process ends for the first time: at which of its requests, and whether that one is carried out.
+/// The point of the operator's first crash: the number of the request, and whether it is executed.
 #[derive(Clone, Copy, Debug)]
 enum Crash {
     Before(u64),
     After(u64),
 }
 
-/// Creates a client whose process ends at one request, and tells when it does.
+/// Creates a client whose process crashes at one request, with a notification.
 fn crashing(client: Client, crash: Option<Crash>) -> (Client, Arc<Notify>) {
     let (requests, crashed) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
     let told = crashed.clone();
@@ -156,14 +155,14 @@ fn crashing(client: Client, crash: Option<Crash>) -> (Client, Arc<Notify>) {
     (Client::new(service_fn(pass), "default"), crashed)
 }
 
-/// How a story ended.
+/// The end of a story.
 struct End {
     objects: Vec<String>,
-    /// Whether the operator lived to see the end.
+    /// True if the operator did not crash.
     survived: bool,
 }
 
-/// Creates an application, changes it, breaks what belongs to it, and lets everything come to rest.
+/// Creates an application, changes it, breaks its objects, and waits for convergence.
 async fn story(seed: u64, faults: Faults, crash: Option<Crash>) -> End {
     let clock = simulated_clock();
     let cluster = Cluster::new(Options::simulated(clock.clone(), 1));
@@ -196,7 +195,7 @@ async fn story(seed: u64, faults: Faults, crash: Option<Crash>) -> End {
         }
         operator().run(client, pending()).await
     };
-    // What deployments make of themselves depends on when they were made; this is about who made them.
+    // The objects of deployments depend on their creation times; this test is about the deployments only.
     let controllers = Controllers::from_iter([Controller::GarbageCollector]);
     tokio::select! {
         biased;

@@ -1,4 +1,4 @@
-//! Autoscaling by what a test says is measured.
+//! Autoscaling by metrics that the test sets.
 
 use crate::workloads::{api, create, pods, set_status};
 use crate::{cluster, eventually};
@@ -24,7 +24,7 @@ async fn deployment(client: &Client, replicas: i32) {
     run(client).await;
 }
 
-/// Has all pods run since long ago.
+/// Sets all pods to running for a long time.
 async fn run(client: &Client) {
     let long = "2025-01-01T00:00:00Z";
     let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": long}]);
@@ -103,7 +103,7 @@ async fn a_deployment_follows_the_usage_of_its_pods() {
     let current = status.current_metrics.unwrap()[0].resource.clone().unwrap().current;
     assert_eq!((current.average_utilization, current.average_value.unwrap().0.as_str()), (Some(100), "100m"));
 
-    // It shrinks no sooner than five minutes after it last wanted to be as large.
+    // It scales down at the earliest five minutes after the last recommendation of the current size.
     eventually("pods", || async { pods(&client).await.len() == 4 }).await;
     run(&client).await;
     for pod in pods(&client).await {

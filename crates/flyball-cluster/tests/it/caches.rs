@@ -1,4 +1,5 @@
-//! What operators watch and keep, on a whole API server: selectors, metadata, secrets, kinds that come and go.
+//! Watches and caches of operators on a complete API server: selectors, metadata, secrets, kinds that are added and
+//! removed.
 
 use flyball::{Action, Cache, Context, Controller, ObjectKey, Operator, Reconcile, Result};
 use flyball_cluster::testing::Test;
@@ -11,7 +12,7 @@ use myapp::api::myapp_v1alpha1::MyApp;
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 
-/// Tells what it finds: config maps, applications, labels of a secret and what is in it.
+/// Reconciler that records the objects in its caches: config maps, applications, labels and data of a secret.
 #[derive(Clone, Default)]
 struct Look(Arc<Mutex<String>>);
 
@@ -61,7 +62,7 @@ async fn an_operator_sees_what_it_selects_of_kinds_that_come_and_go() {
     let test = Test::of(move || operator(theirs.clone())).start().await;
     let sees = async |expected: &str| test.eventually(expected, async || look.seen() == expected).await;
 
-    // The kind of applications is not there, and nobody waits for it.
+    // The kind of applications is not served, and the operator does not wait for it.
     test.apply("{apiVersion: v1, kind: ServiceAccount, metadata: {name: looks}}").await;
     sees("; ; ").await;
     let map =
@@ -78,7 +79,7 @@ async fn an_operator_sees_what_it_selects_of_kinds_that_come_and_go() {
     test.apply(&key("other")).await;
     sees("; ; other").await;
 
-    // It comes, goes with what there is of it, and comes back.
+    // The kind is added, removed with its objects, and added again.
     let definitions: Api<CustomResourceDefinition> = Api::all(test.client());
     let app = |name: &str| {
         let spec = json!({"images": "registry.example.com/shop", "version": "1.0", "replicas": 2});

@@ -47,5 +47,5 @@ async fn a_failed_clean_up_is_told_beside_the_conditions_of_the_operator() {
     eventually("it is ready", || async { conditions().await == [ready.clone()] }).await;
     sites.delete("a", &DeleteParams::default()).await.unwrap();
     let why = ("CleanedUp".to_owned(), "False".to_owned(), "the database does not answer".to_owned());
-    eventually("it says why it is still there", || async { conditions().await == [ready.clone(), why.clone()] }).await;
+    eventually("the condition has the reason", || async { conditions().await == [ready.clone(), why.clone()] }).await;
 }

@@ -174,13 +174,13 @@ async fn what_is_owned_goes_although_the_owners_kind_goes_too() {
         }
         definitions.delete("passing.example.com", &DeleteParams::default()).await.unwrap();
         gone(&client, "child").await;
-        // An operator may not know yet.
+        // An operator may create it with a stale cache.
         maps(&client).create(&Default::default(), &child).await.unwrap();
         gone(&client, "child").await;
     }
 }
 
-/// Returns how often config maps were read one by one.
+/// Returns the reads of single config maps.
 async fn reads(client: &Client) -> Vec<String> {
     let page = client.request_text(http::Request::get("/metrics").body(Vec::new()).unwrap()).await.unwrap();
     let reads = |line: &&str| line.contains("resource=\"configmaps\"") && line.contains("verb=\"GET\"");

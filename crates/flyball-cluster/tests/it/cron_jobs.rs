@@ -1,4 +1,4 @@
-//! Jobs at set times, and what becomes of them.
+//! Scheduled jobs, their history and concurrency policies.
 
 use crate::workloads::{api, create};
 use crate::{cluster, eventually};
@@ -29,7 +29,7 @@ fn names(minutes: &[i64]) -> Vec<String> {
     minutes.iter().map(|minute| format!("cj-{}", BEGIN + minute)).collect()
 }
 
-/// Has all jobs end that have not.
+/// Finishes all active jobs.
 async fn end(client: &Client, kind: &str) {
     let now = "2026-01-01T01:00:00Z";
     for job in api::<Job>(client).list(&ListParams::default()).await.unwrap() {

@@ -1,4 +1,4 @@
-//! Daemon sets on nodes that come, change and go.
+//! Daemon sets on nodes that are added, changed and removed.
 
 use crate::workloads::{api, create, pods, set_status};
 use crate::{cluster, eventually};
@@ -36,7 +36,7 @@ async fn set_image(client: &Client, image: &str) {
     api::<DaemonSet>(client).patch("d", &PatchParams::default(), &Patch::Strategic(patch)).await.unwrap();
 }
 
-/// Puts pods on the nodes that they are tied to, and has them run.
+/// Binds pods to the nodes of their affinity, and runs them.
 async fn run(client: &Client) {
     for pod in pods(client).await {
         let affinity = pod.spec.as_ref().unwrap().affinity.as_ref().unwrap().node_affinity.as_ref().unwrap();
@@ -54,7 +54,7 @@ async fn run(client: &Client) {
     }
 }
 
-/// Lets pods that are on their way out be gone.
+/// Deletes terminating pods.
 async fn reap(client: &Client) {
     for pod in api::<Pod>(client).list(&ListParams::default()).await.unwrap() {
         if pod.metadata.deletion_timestamp.is_some() {
@@ -89,7 +89,7 @@ async fn a_daemon_runs_where_it_is_meant_to() {
     eventually("two pods", || async { pods(&client).await.len() == 2 }).await;
     run(&client).await;
     eventually("available", || async { status(&client).await == [2, 2, 0, 2, 2] }).await;
-    // A taint keeps new pods away and leaves those that are there, unless it says otherwise.
+    // A taint with `NoSchedule` affects new pods only.
     taint(&client, "n1", json!([{"key": "k", "effect": "NoSchedule"}])).await;
     eventually("a misplaced pod", || async { status(&client).await == [1, 1, 1, 1, 1] }).await;
     taint(&client, "n1", json!([{"key": "k", "effect": "NoExecute"}])).await;
@@ -97,7 +97,7 @@ async fn a_daemon_runs_where_it_is_meant_to() {
     reap(&client).await;
     taint(&client, "n1", json!(null)).await;
     eventually("two pods again", || async { pods(&client).await.len() == 2 }).await;
-    // What has failed is replaced, at once and then more slowly.
+    // Failed pods are replaced, with increasing back-off.
     run(&client).await;
     let failed = pods(&client).await.remove(0);
     set_status(&client, &failed, json!({"phase": "Failed"})).await;

@@ -1,4 +1,4 @@
-//! A cluster with an operator in it repeats from a seed.
+//! A cluster with an operator is deterministic for a seed.
 
 use flyball::{Operator, Rng};
 use flyball_cluster::{Cluster, Controller, Controllers, Faults, Nodes, Options, Trace, User, simulated_clock};
@@ -28,7 +28,7 @@ const FAULTS: Faults = Faults {
     slow: 0.02,
 };
 
-/// Brings up groups, scales them, breaks them and deletes them; returns all that passed between operator and servers.
+/// Creates groups, scales them, breaks them and deletes them; returns the trace of the operator's requests.
 async fn story(seed: u64) -> String {
     let clock = simulated_clock();
     let cluster = Cluster::new(Options::simulated(clock.clone(), seed));
@@ -70,7 +70,7 @@ async fn story(seed: u64) -> String {
             sleep(Duration::from_secs(1)).await;
         }
     };
-    // All of them take five times as long to tell the same.
+    // Running all controllers takes five times as long, without finding more.
     let controllers = match seed % 20 {
         0 => Controllers::all(),
         _ => [Controller::GarbageCollector, Controller::Namespace, Controller::ServiceAccount].into_iter().collect(),
@@ -85,7 +85,7 @@ async fn story(seed: u64) -> String {
     format!("{}{:#?}", trace.text(), simulator.calls())
 }
 
-/// Waits until every group is what it should be.
+/// Waits until every group is in its desired state.
 async fn settled(objects: &Api<VmGroup>) {
     loop {
         sleep(Duration::from_secs(5)).await;
@@ -109,7 +109,7 @@ fn run(seed: u64) -> String {
     runtime.block_on(story(seed))
 }
 
-/// Says where two traces part, which is what one wants to know of two long texts.
+/// Asserts that two traces are equal, and reports the first difference.
 fn assert_same(seed: u64, one: &str, other: &str) {
     if one == other {
         return;
@@ -131,7 +131,7 @@ fn a_cluster_with_an_operator_repeats_from_a_seed() {
     }
 }
 
-/// Has a deployment and a job run on simulated nodes, one of which goes; returns all that there is at the end.
+/// Runs a deployment and a job on simulated nodes, one of which is removed; returns all objects at the end.
 async fn nodes(seed: u64) -> String {
     let cluster = Cluster::new(Options::simulated(simulated_clock(), seed));
     let client = cluster.admin();

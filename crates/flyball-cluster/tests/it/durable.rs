@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A directory that goes with the test.
+/// A temporary directory, removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -75,7 +75,7 @@ fn code(error: &kube::Error) -> u16 {
     }
 }
 
-/// What holds for every kind: identity, versions, generations and conflicts go on across a restart.
+/// Checks for every kind: identity, versions, generations and conflicts survive a restart.
 async fn survives(folder: &Path, resource: &ApiResource, made: Value) {
     let params = PostParams::default();
     let (first, known) = {
@@ -108,11 +108,11 @@ async fn survives(folder: &Path, resource: &ApiResource, made: Value) {
         assert_eq!(api.list(&ListParams::default().fields("spec.color=red")).await.unwrap().items.len(), 0);
     }
 
-    // An update on what has been changed since is refused, as ever.
+    // An update with an outdated resource version is rejected.
     let stale = api.replace("x", &params, &first).await.unwrap_err();
     assert_eq!(code(&stale), 409);
     assert!(stale.to_string().contains("the object has been modified"), "{stale}");
-    // What was before the restart is forgotten.
+    // The history from before the restart is not available.
     let told = api.watch(&WatchParams::default(), &first.resource_version().unwrap()).await.unwrap();
     match Box::pin(told).next().await {
         Some(Ok(WatchEvent::Error(status))) => assert_eq!((status.code, &*status.reason), (410, "Expired")),
@@ -121,7 +121,7 @@ async fn survives(folder: &Path, resource: &ApiResource, made: Value) {
     let exact = ListParams::default().at(&first.resource_version().unwrap()).matching(kube::api::VersionMatch::Exact);
     assert_eq!(code(&api.list(&exact).await.unwrap_err()), 410);
 
-    // Who was up to date goes on watching, and writes go on counting.
+    // Watches from the current version continue, and resource versions continue to increase.
     let now = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
     let mut changed = known.clone();
     changed.data["spec"]["replicas"] = 4.into();
@@ -176,7 +176,7 @@ async fn what_happens_in_a_fork_stays_there() {
         let list = Api::<ConfigMap>::all(cluster.admin()).list(&ListParams::default()).await.unwrap();
         list.metadata.resource_version.unwrap()
     };
-    // The history is there too: a watch that began before goes on in the fork.
+    // The history is included: a watch from an earlier version continues in the fork.
     let before = version(&cluster).await;
     assert_eq!(before, version(&forks[0]).await);
     let told = pods(&forks[0]).watch(&WatchParams::default(), "101").await.unwrap();

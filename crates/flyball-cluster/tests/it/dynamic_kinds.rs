@@ -1,4 +1,4 @@
-//! Operators that know their kinds at run time only, on a whole API server that lets them do what they declare.
+//! Operators with kinds that are known at run time only, on a complete API server with their declared permissions.
 
 use flyball::{
     Action, Cache, Children, Client, Context, Controller, GroupVersionKind, Kind, ObjectKey, Operator, Predicate,
@@ -27,7 +27,7 @@ fn account() -> Kind {
     Kind::new("", "v1", "ServiceAccount")
 }
 
-/// Gives every site a page, with the key that all share; tells of calls and clean-ups.
+/// Creates a page for every site, with a shared key; counts reconciles and cleanups.
 #[derive(Clone, Default)]
 struct Pages(Arc<Mutex<Vec<String>>>);
 
@@ -44,7 +44,7 @@ impl Reconcile for Pages {
     async fn reconcile(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
         let kind = object.types.as_ref().map(|types| types.kind.clone());
         self.0.lock().unwrap().push(format!("{} {}", kind.unwrap_or_default(), object.name_any()));
-        // Of secrets, what is in them is not kept in memory.
+        // The data of secrets is not cached.
         let shared = cx.dynamic(&key()).get(&cx.sibling("key")).await?;
         let shared = shared.map(|secret| secret.data["data"]["key"].clone()).unwrap_or_default();
         let data = json!({"title": object.data["spec"]["title"], "key": shared.as_str().unwrap_or("none")});
@@ -126,7 +126,7 @@ async fn an_operator_without_a_single_type_does_what_others_do() {
         format!("{{apiVersion: v1, kind: Secret, metadata: {{name: key}}, stringData: {{key: {value}}}}}")
     };
 
-    // The definition does not exist yet; then it does, goes with what there is of it, and comes back.
+    // The definition is created, deleted with its objects, and created again.
     test.apply(&secret("one")).await;
     test.assert_converges().await;
     for (round, title) in ["first", "second"].into_iter().enumerate() {
@@ -145,7 +145,7 @@ async fn an_operator_without_a_single_type_does_what_others_do() {
         assert_eq!(status["conditions"][0]["status"], "True");
         assert!(pages.told().iter().all(|told| told == "Site a"));
 
-        // A label is not worth a reconcile; drift, and the secret, are.
+        // A label triggers no reconcile; drift and changes of the secret do.
         let patch = async |api: &Api<DynamicObject>, patch: Value| {
             api.patch("a", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
         };
@@ -163,7 +163,8 @@ async fn an_operator_without_a_single_type_does_what_others_do() {
             let gone = async || definitions(&client).get_opt("sites.example.com").await.unwrap().is_none();
             test.eventually("the kind is gone", gone).await;
             assert_eq!(pages.told(), ["clean a"]);
-            // The garbage collector takes what belonged to the object only if it sees its end before that of the kind.
+            // The garbage collector deletes the dependents only if it observes the deletion of the object before that
+            // of the kind.
             let deleted = maps.delete("a", &DeleteParams::default()).await;
             assert!(deleted.is_ok() || get(&maps).await.is_null(), "{deleted:?}");
         }
@@ -214,7 +215,7 @@ async fn what_is_not_known_of_a_kind_is_asked_for() {
     test.eventually("the kind is served", served).await;
     assert_eq!(discover("example.com", "v1", "Sheep").await, Some(("sheep.example.com".into(), false)));
     assert_eq!(discover("example.com", "v2", "Sheep").await, None);
-    // What is guessed is what most are called.
+    // The guessed plural follows the most common rule.
     let guessed = Kind::new("example.com", "v1", "Sheep").plural("sheep").cluster_scoped();
     assert_eq!(
         (guessed.resource().to_string(), ObjectKey::new(None, "a").namespace()),

@@ -1,4 +1,4 @@
-//! What an operator has just made and deleted counts, however long the watch of it is held back.
+//! Recent creations and deletions of an operator count, even if the watch is delayed.
 
 use crate::{cluster, eventually};
 use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
@@ -18,7 +18,7 @@ use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 use tokio::time::sleep;
 use tower::service_fn;
 
-/// Keeps as many pods as the config map `count` says.
+/// Maintains the number of pods in the config map `count`.
 struct Pods(Arc<AtomicUsize>);
 
 impl Reconcile for Pods {
@@ -41,7 +41,7 @@ impl Reconcile for Pods {
     }
 }
 
-/// The operator, and the gate through which the watch of its pods passes.
+/// The operator, and the gate that can block the watch of its pods.
 struct Stage {
     admin: Client,
     gate: Arc<RwLock<()>>,
@@ -64,7 +64,7 @@ impl Stage {
         stage
     }
 
-    /// Holds the watch back.
+    /// Blocks the watch.
     async fn hold(&self) -> OwnedRwLockWriteGuard<()> {
         self.gate.clone().write_owned().await
     }
@@ -84,7 +84,7 @@ impl Stage {
         self.edit(json!({"data": {"count": pods.to_string()}})).await;
     }
 
-    /// Wakes the key a hundred times.
+    /// Triggers the key a hundred times.
     async fn wake(&self, pause: Duration) {
         for n in 0..100 {
             self.edit(json!({"metadata": {"annotations": {"n": n.to_string()}}})).await;
@@ -96,7 +96,7 @@ impl Stage {
         self.reconciles.swap(0, Ordering::Relaxed)
     }
 
-    /// Takes what was written: how many pods were made, and the preconditions of those that were deleted.
+    /// Takes the recorded writes: the number of created pods, and the preconditions of deletions.
     fn writes(&self) -> (usize, Vec<Value>) {
         let writes = std::mem::take(&mut *self.writes.lock().unwrap());
         let deleted = writes.iter().filter(|(method, _)| method == Method::DELETE);
@@ -105,7 +105,7 @@ impl Stage {
     }
 }
 
-/// A client that sees watches of pods while the gate is open.
+/// Creates a client that receives pod watches only while the gate is open.
 fn gated(cluster: &Cluster, gate: Arc<RwLock<()>>, writes: Arc<Mutex<Vec<(Method, Value)>>>) -> Client {
     let server = cluster.server().clone();
     let pass = move |request: Request<kube::client::Body>| {
@@ -149,7 +149,7 @@ async fn a_hundred_wakes_make_no_second_pod_while_the_watch_is_held_back() {
     assert_eq!((stage.pods().await, stage.writes().0, stage.reconciles()), (3, 3, 1));
     drop(held);
     sleep(Duration::from_secs(1)).await;
-    assert!(stage.reconciles() > 0, "it goes on once the watch does");
+    assert!(stage.reconciles() > 0, "it continues with the watch");
     assert_eq!((stage.pods().await, stage.writes()), (3, (0, Vec::new())));
     stage.want(4).await;
     eventually("the fourth", || async { stage.pods().await == 4 }).await;
@@ -167,7 +167,7 @@ async fn a_hundred_reconciles_make_no_second_pod_when_patience_ends() {
     let reconciles = stage.reconciles();
     assert!(reconciles >= 100, "{reconciles} reconciles, none of which saw a pod by its watch");
     assert_eq!((stage.pods().await, stage.writes().0), (3, 3));
-    // The watch is still held back.
+    // The watch is still blocked.
     stage.want(5).await;
     sleep(Duration::from_secs(11)).await;
     assert_eq!((stage.pods().await, stage.writes().0), (5, 2));
@@ -189,12 +189,12 @@ async fn deletions_are_waited_for_by_uid() {
     let (made, deleted) = stage.writes();
     assert_eq!((stage.pods().await, made, deleted.len(), stage.reconciles()), (2, 0, 3, 1));
     assert!(deleted.iter().all(|precondition| precondition["uid"].is_string()), "{deleted:?}");
-    // One of those that stay is deleted by somebody else, which no reconcile has seen yet.
+    // Another client deletes one of the remaining pods, which no reconcile has observed yet.
     let pods: Api<Pod> = Api::namespaced(stage.admin.clone(), "default");
     let name = pods.list(&ListParams::default()).await.unwrap().items[0].name_any();
     pods.delete(&name, &Default::default()).await.unwrap();
     drop(held);
-    eventually("one in its place", || async { stage.pods().await == 2 }).await;
+    eventually("a replacement", || async { stage.pods().await == 2 }).await;
     sleep(Duration::from_secs(11)).await;
     assert_eq!((stage.pods().await, stage.writes()), (2, (1, Vec::new())));
 }

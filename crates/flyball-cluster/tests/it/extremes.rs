@@ -20,7 +20,8 @@ use tokio::time::sleep;
 
 const NAMESPACE: &str = "extremes";
 
-/// The most pods and jobs that the controllers may make in a test: two billion replicas would be made for a long time.
+/// Maximum number of pods, and of jobs, that the controllers may create in a test: two billion replicas would take too
+/// long.
 const MAX_PODS: usize = 20;
 const MAX_JOBS: usize = 10;
 
@@ -46,7 +47,7 @@ fn object(api_version: &str, kind: &str, name: &str, mut fields: Value) -> Dynam
     serde_json::from_value(fields).unwrap()
 }
 
-/// Writes an extreme, by making an object and by changing one; returns how many of these writes were accepted.
+/// Writes an extreme value in a create and in an update; returns the number of accepted writes.
 async fn write(api: &Api<DynamicObject>, case: &Case, name: &str, pointer: &str, value: &Value) -> usize {
     let Case(api_version, kind, plain, _) = case;
     let (extreme, is_status) = (with(plain, pointer, value), pointer.starts_with("/status"));
@@ -64,28 +65,28 @@ async fn write(api: &Api<DynamicObject>, case: &Case, name: &str, pointer: &str,
     usize::from(api.patch_status(name, &PatchParams::default(), &Patch::Merge(change)).await.is_ok())
 }
 
-/// Creates a cluster in which some controllers run, and the list of their panics so far.
+/// Creates a cluster with some controllers, and the list of their panics.
 fn watched_cluster(controllers: &str) -> (Cluster, Arc<Mutex<Vec<String>>>, JoinHandle<()>) {
     let panics = Arc::<Mutex<Vec<String>>>::default();
     let told = panics.clone();
     let cluster = Cluster::new(Options::simulated(simulated_clock(), 1))
         .with_certificate("a certificate")
         .on_panic(move |place, text| told.lock().unwrap().push(format!("{place}: {text}")));
-    // Without an account in its namespace, no pod is made.
+    // Without an account in its namespace, no pod can be created.
     let controllers: Controllers = format!("{controllers},serviceaccount-controller").parse().unwrap();
     let running = cluster.clone();
     let controllers = tokio::spawn(async move { running.run(&controllers).await });
     (cluster, panics, controllers)
 }
 
-/// Creates the namespace of the test, in which pods can be made.
+/// Creates the namespace of the test, and waits until pods can be created.
 async fn begin(client: &Client) {
     namespace(client, NAMESPACE).await;
     let accounts = api_of(client, "v1", "ServiceAccount").await;
     eventually("an account", || async { accounts.get_opt("default").await.unwrap().is_some() }).await;
 }
 
-/// Limits pods and jobs by a quota that is charged at admission, and that nobody counts anew.
+/// Limits pods and jobs by a quota that admission charges, and that is never recounted.
 async fn limit(client: &Client, pods: usize) {
     let hard = json!({"pods": pods.to_string(), "count/jobs.batch": MAX_JOBS.to_string()});
     let quotas = api_of(client, "v1", "ResourceQuota").await;
@@ -95,7 +96,7 @@ async fn limit(client: &Client, pods: usize) {
     quotas.patch_status("limit", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
 }
 
-/// Counts what controllers make.
+/// Counts the objects that controllers created.
 async fn made(client: &Client) -> usize {
     let mut made = 0;
     for (api_version, kind) in [
@@ -137,13 +138,13 @@ async fn play(case: Case, controllers: &str) {
         }
         sleep(Duration::from_secs(1)).await;
     }
-    // The objects themselves are valid: something of each kind has to get through.
+    // The objects themselves are valid: some values of each kind must be accepted.
     assert!(accepted > 0, "{kind}: none of {names} values is accepted");
     sleep(Duration::from_secs(90)).await;
-    // Two objects of each name, each with two others at most: a replica set and a revision, slices and endpoints.
+    // Two objects of each name, each with at most two dependents: a replica set and a revision, slices and endpoints.
     let (made, most) = (made(&client).await, 6 * names + MAX_PODS + MAX_JOBS);
     assert!(made <= most, "{kind}: {made} objects came of {names} values");
-    // What is deleted is looked at once more.
+    // Deleted objects are reconciled once more.
     for found in api.list_metadata(&ListParams::default()).await.unwrap() {
         let name = found.metadata.name.unwrap_or_default();
         if name.starts_with('x') {
@@ -155,7 +156,7 @@ async fn play(case: Case, controllers: &str) {
     assert!(!running.is_finished(), "{kind}: the controllers have ended");
 }
 
-/// One test for each kind, with the controllers that look at it.
+/// One test for each kind, with its controllers.
 macro_rules! extremes {
     ($($case:ident: $controllers:literal;)+) => {
         mod of {
@@ -199,12 +200,12 @@ extremes! {
     priority_class: "kube-scheduler";
 }
 
-/// The pods that one step of a controller makes at most.
+/// Maximum number of pods that one step of a controller creates.
 const STEP: i64 = 500;
-/// The pods that there is room for: more than one step.
+/// Quota of pods: more than one step.
 const MAX_HUGE_PODS: i64 = STEP + 20;
 
-/// Creates a workload of two billion pods, and returns how many there were after each step.
+/// Creates a workload of two billion pods, and returns the number of pods after each step.
 async fn steps(api_version: &str, kind: &str, controllers: &str, spec: Value, count: &str) -> Vec<i64> {
     let (cluster, panics, _running) = watched_cluster(controllers);
     let client = cluster.admin();
@@ -239,7 +240,7 @@ async fn two_billion_pods_are_made_step_by_step() {
         let grown = steps.iter().scan(0, |before, now| Some(now - std::mem::replace(before, *now)));
         assert!(grown.max() <= Some(STEP) && steps.iter().max() > Some(&STEP), "{kind}: {steps:?}");
     }
-    // A deployment leaves it to its replica set.
+    // The replica set of a deployment creates the pods.
     let controllers = "deployment-controller,replicaset-controller";
     let steps = steps("apps/v1", "Deployment", controllers, replicated, "replicas").await;
     assert!((STEP..=MAX_HUGE_PODS).contains(steps.iter().max().unwrap()), "Deployment: {steps:?}");

@@ -1,4 +1,4 @@
-//! Jobs whose pods fail in ways that matter, or whose success is a part of the whole.
+//! Jobs with pod failure policies and success policies.
 
 use crate::workloads::{api, create, pods, set_status};
 use crate::{cluster, eventually};
@@ -27,7 +27,7 @@ async fn waiting(client: &Client, index: &str) -> Option<Pod> {
     })
 }
 
-/// Has the pod of an index end with this exit code, once there is one.
+/// Waits for the pod of an index, and ends it with this exit code.
 async fn exit(client: &Client, index: &str, code: i32) {
     eventually(&format!("a pod of {index}"), || async { waiting(client, index).await.is_some() }).await;
     let pod = waiting(client, index).await.unwrap();

@@ -1,7 +1,7 @@
-//! Of several replicas one acts, whatever happens to it, to the lease and to the API server.
+//! Only one of several replicas is active, under faults of the replica, the lease and the API server.
 //!
-//! Each replica works without a pause: a secret changes several times a second. The server looks at each write that is
-//! not about the lease, when it arrives: the lease has to say that its sender leads.
+//! Each replica writes continuously: a secret changes several times a second. The server checks each write other than
+//! to the lease when it arrives: its sender must be the holder of the lease.
 
 use crate::cluster_of;
 use flyball::{
@@ -50,15 +50,15 @@ fn operator() -> Operator {
     Operator::new("beats").leader_election(LeaderElection::default()).controller(controller)
 }
 
-/// Wakes nobody: the beat keeps its own time.
+/// Triggers no reconcile: the beat runs on a timer.
 fn mute() -> Predicate<Secret> {
     Predicate::never()
 }
 
-/// What passes between one replica and the server.
+/// The connection of one replica to the server.
 #[derive(Default)]
 struct Wire {
-    /// Requests whose path contains this are held up.
+    /// Requests whose path contains this are blocked.
     held: Mutex<Option<&'static str>>,
     released: Notify,
 }
@@ -84,13 +84,13 @@ impl Wire {
     }
 }
 
-/// A write that is not about the lease.
+/// A write other than to the lease.
 #[derive(Clone, Debug)]
 struct Write {
     at: Instant,
     by: String,
     path: String,
-    /// Who led by the lease when it arrived.
+    /// The holder of the lease when it arrived.
     leader: String,
 }
 
@@ -100,14 +100,14 @@ struct Stage {
     admin: Client,
     seed: u64,
     faults: Faults,
-    /// What the replicas may do.
+    /// The API groups in the replicas' roles.
     groups: &'static [&'static str],
     writes: Arc<Mutex<Vec<Write>>>,
 }
 
 struct Replica {
     wire: Arc<Wire>,
-    /// How far this machine's time of day is off, in seconds.
+    /// Offset of this machine's wall clock, in seconds.
     off: Arc<AtomicI64>,
     stop: Option<oneshot::Sender<()>>,
     running: JoinHandle<Result<(), RunError>>,
@@ -180,7 +180,7 @@ impl Stage {
                 sleep(Duration::from_micros(rng.below(5000))).await;
                 let path = request.uri().path().to_owned();
                 wire.pass(&path).await;
-                // Events about the lease tell of its loss as well, and harm nobody.
+                // Events about the lease also report its loss, and are harmless.
                 if request.method() != Method::GET && !path.contains("/leases") && !path.contains("/events") {
                     let lease = leases.get_opt("beats").await?;
                     let leader = lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
@@ -192,7 +192,7 @@ impl Stage {
         Client::new(service_fn(pass), "default")
     }
 
-    /// Takes the writes that arrived since the last call, and checks that none came from who did not lead.
+    /// Takes the writes since the last call, and checks that all of them came from the leader.
     fn writes(&self) -> Vec<Write> {
         let writes = std::mem::take(&mut *self.writes.lock().unwrap());
         for write in writes.iter().filter(|write| !write.path.contains("/free")) {
@@ -201,7 +201,7 @@ impl Stage {
         writes
     }
 
-    /// Returns who wrote since the last call.
+    /// Returns the writers since the last call.
     fn writers(&self) -> Vec<String> {
         let mut writers: Vec<String> = self.writes().into_iter().map(|write| write.by).collect();
         writers.sort();
@@ -209,7 +209,7 @@ impl Stage {
         writers
     }
 
-    /// Waits until this replica writes, and returns how long that took.
+    /// Waits until this replica writes, and returns the duration.
     async fn taken_over(&self, name: &str) -> Duration {
         let began = Instant::now();
         loop {
@@ -222,7 +222,7 @@ impl Stage {
     }
 }
 
-/// Plays a story in paused time, and so for several seeds within a moment.
+/// Plays a story in paused time, for several seeds.
 fn play<F: Future<Output = ()>>(seeds: u64, story: impl Fn(u64) -> F) {
     for seed in 0..seeds {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -242,7 +242,7 @@ fn of_replicas_started_at_once_one_acts_and_another_follows_when_it_is_killed() 
     play(10, |seed| async move {
         let stage = Stage::new(seed, FAULTS).await;
         let names = ["one", "two", "three"];
-        // With half as many tries, four rounds of faults in a row cost a leader its lease, which happens.
+        // With half as many tries, a leader would lose its lease after four consecutive faults, which occurs.
         let often = LeaderElection { retry_period: SECOND, ..LeaderElection::default() };
         let start = |name| (name, stage.start_with(name, |operator| operator.leader_election(often.clone())));
         let mut replicas: Vec<_> = names.map(start).into();
@@ -275,7 +275,7 @@ fn a_clean_stop_drains_and_lets_another_lead_within_a_second() {
         let acquired = stage.lease().await["spec"]["acquireTime"].clone();
         let stopped = Instant::now();
         first.stop().await.unwrap();
-        assert!(stopped.elapsed() < SECOND, "nothing was under way");
+        assert!(stopped.elapsed() < SECOND, "no write was in progress");
         assert!(stage.taken_over("two").await < SECOND);
         let lease = stage.lease().await;
         assert!(lease["spec"]["holderIdentity"].as_str().unwrap().starts_with("two_"));
@@ -298,7 +298,7 @@ fn who_waits_has_filled_caches() {
         let (first, second) = stage.leader_and_successor().await;
         sleep(20 * SECOND).await;
         assert_eq!(stage.writers(), ["one"]);
-        // It has all that it needs: no list has to come before it acts.
+        // Its caches are filled: no list is needed before it acts.
         second.wire.hold("/api/v1/configmaps");
         first.running.abort();
         assert!(stage.taken_over("two").await < 20 * SECOND);
@@ -311,7 +311,7 @@ fn a_leader_that_cannot_renew_writes_nothing_more_and_ends() {
         let stage = Stage::new(seed, Faults::default()).await;
         let (first, _second) = stage.leader_and_successor().await;
         sleep(20 * SECOND).await;
-        // Its other requests pass: nothing but the gate keeps it from writing.
+        // Its other requests pass: only the write gate blocks its writes.
         first.wire.hold("/leases");
         let held = Instant::now();
         let ended = first.running.await.unwrap();
@@ -329,7 +329,7 @@ fn a_leader_that_was_paused_beyond_its_lease_writes_nothing_when_it_wakes() {
         let first = stage.start("one");
         sleep(20 * SECOND).await;
         assert_eq!(stage.writers(), ["one"]);
-        // To the paused process no time passes, while another one takes the lease.
+        // Time stands still for the paused process, while another one acquires the lease.
         stage.patch(json!({"holderIdentity": "another", "leaseTransitions": 1})).await;
         advance(20 * SECOND).await;
         let ended = first.running.await.unwrap();
@@ -353,10 +353,10 @@ fn an_outage_longer_than_the_renew_deadline_ends_the_leader_and_nobody_else() {
         let (leader, follower, name) = if leads == ["one"] { (first, second, "two") } else { (second, first, "one") };
         assert!(is_lost(&leader.running.await.unwrap()) && !follower.running.is_finished());
         follower.wire.release();
-        // Its watches need the longest of their waits to come back; the lease is looked at every few seconds.
+        // Its watches recover after their maximum backoff; the lease is checked every few seconds.
         assert!(stage.taken_over(name).await < 60 * SECOND);
 
-        // An outage that is shorter changes nothing.
+        // A shorter outage has no effect.
         follower.wire.hold("/");
         sleep(7 * SECOND).await;
         follower.wire.release();
@@ -392,7 +392,7 @@ fn what_others_do_to_the_lease_makes_no_second_leader() {
         let (first, second) = stage.leader_and_successor().await;
         sleep(10 * SECOND).await;
 
-        // Who annotates it makes the next renewal a conflict.
+        // An annotation of the lease causes a conflict in the next renewal.
         for n in 0..20 {
             let patch = Patch::Merge(json!({"metadata": {"annotations": {"n": n.to_string()}}}));
             stage.leases().patch("beats", &PatchParams::default(), &patch).await.unwrap();
@@ -401,7 +401,7 @@ fn what_others_do_to_the_lease_makes_no_second_leader() {
         assert_eq!(stage.writers(), ["one"]);
         assert_eq!(stage.lease().await["metadata"]["annotations"]["n"], "19");
 
-        // If it is deleted, the leader makes it anew; who knew it waits.
+        // If it is deleted, the leader recreates it; followers wait.
         stage.leases().delete("beats", &DeleteParams::default()).await.unwrap();
         sleep(SECOND).await;
         assert!(stage.lease().await["spec"]["holderIdentity"].as_str().unwrap().starts_with("one_"));
@@ -409,7 +409,7 @@ fn what_others_do_to_the_lease_makes_no_second_leader() {
         let by_two: Vec<_> = std::mem::take(&mut *stage.writes.lock().unwrap());
         assert!(by_two.iter().all(|write| write.by == "one"));
 
-        // If it is given away, the leader ends at once, and all others wait for whoever it was given to.
+        // If another holder is set, the leader ends at once, and all others wait for that holder.
         stage.patch(json!({"holderIdentity": "nobody"})).await;
         let given = Instant::now();
         assert!(is_lost(&first.running.await.unwrap()));
@@ -436,7 +436,7 @@ fn some_things_need_no_leader() {
                     Task::new(who, move |cx| async move {
                         told.lock().unwrap().push(format!("{who} {secret} begins"));
                         cx.stopped().await;
-                        // Both may write to the end.
+                        // Both may write until the end.
                         let map = json!({"metadata": {"name": format!("{who}-{secret}")}});
                         let maps: Api<ConfigMap> = Api::default_namespaced(cx.client().clone());
                         maps.create(&PostParams::default(), &serde_json::from_value(map)?).await?;
@@ -511,7 +511,7 @@ fn the_roles_in_the_manifests_are_enough() {
         let replica = stage.start("one");
         assert!(stage.taken_over("one").await < SECOND);
         sleep(5 * SECOND).await;
-        // By its watch of the lease it hears at once that another one has it.
+        // The watch of the lease reports the new holder at once.
         stage.patch(json!({"holderIdentity": "another"})).await;
         let given = Instant::now();
         assert!(is_lost(&replica.running.await.unwrap()) && given.elapsed() < SECOND / 2);

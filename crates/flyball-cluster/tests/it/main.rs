@@ -68,7 +68,7 @@ async fn namespace(client: &Client, name: &str) {
     Api::all(client.clone()).create(&PostParams::default(), &object).await.unwrap();
 }
 
-/// Creates a config map owned by others, each given with whether it blocks their deletion; returns its UID.
+/// Creates a config map with owners, each with its `blockOwnerDeletion`; returns its UID.
 async fn config_map(client: &Client, name: &str, owners: &[(&str, &str, bool)]) -> String {
     let owners: Vec<_> = owners
         .iter()
@@ -83,7 +83,7 @@ async fn config_map(client: &Client, name: &str, owners: &[(&str, &str, bool)]) 
     made.metadata.uid.unwrap()
 }
 
-/// Waits until something holds, for a minute of simulated time.
+/// Waits for a condition, for up to a minute of simulated time.
 async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
     let wait = async {
         while !holds().await {
@@ -93,7 +93,7 @@ async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut(
     timeout(Duration::from_secs(60), wait).await.unwrap_or_else(|_| panic!("{what} does not come to pass"));
 }
 
-/// The longest that a step asks again for what controllers bring about, in simulated time.
+/// Maximum simulated time for which a step polls for effects of controllers.
 const MAX_WAIT: Duration = Duration::from_secs(90);
 
 #[test]

@@ -1,4 +1,4 @@
-//! What an operator tells of itself, and to whom.
+//! The metrics endpoint of an operator, and its authorization.
 
 use crate::eventually;
 use flyball::{Action, Context, Controller, MetricsServer, Operator, Reconcile, Result};
@@ -63,7 +63,7 @@ async fn protected_metrics_are_shown_to_those_whom_the_cluster_lets_read_them() 
     })
     .await;
 
-    // The operator has what its manifests say, and nothing else.
+    // The operator has only the permissions of its manifests.
     let operator = |address| {
         let metrics = MetricsServer { address, secure: true, ..MetricsServer::default() };
         Operator::new("metered").controller(Controller::new(Maps)).metrics_server(metrics)
@@ -98,9 +98,9 @@ async fn protected_metrics_are_shown_to_those_whom_the_cluster_lets_read_them() 
     let (refused, why) = ask("https", &guest, "/metrics").await.unwrap();
     assert_eq!(refused, 403);
     assert!(why.starts_with("system:serviceaccount:default:guest may not get /metrics"), "{why}");
-    assert_eq!(ask("http", &reader, "/metrics").await, None, "nothing is told in the clear");
+    assert_eq!(ask("http", &reader, "/metrics").await, None, "plain HTTP is rejected");
 
-    // Latency, traffic, errors and saturation, without a line of the operator's own.
+    // Latency, traffic, errors and saturation, without code in the operator.
     let (_, text) = ask("https", &reader, "/metrics").await.unwrap();
     for series in [
         "flyball_latency_seconds_bucket",

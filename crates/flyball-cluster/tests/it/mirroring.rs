@@ -1,4 +1,4 @@
-//! Endpoints that somebody wrote by hand, as slices.
+//! Mirroring of user-created endpoints to slices.
 
 use crate::{cluster, eventually, namespace};
 use k8s_openapi::api::core::v1::{Endpoints, Service};
@@ -44,7 +44,7 @@ async fn endpoints_of_a_service_without_selector_are_mirrored() {
     );
     assert_eq!(json!(slice.ports), json!([{"name": "", "port": 5432, "protocol": "TCP"}]));
 
-    // A change shows in the same slice, and a selector ends the mirroring.
+    // A change updates the same slice, and a selector ends the mirroring.
     let change = json!({"subsets": [{"addresses": [{"ip": "10.0.0.3"}], "ports": [{"port": 5432}]}]});
     all.patch("db", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
     eventually("the other address", || async {

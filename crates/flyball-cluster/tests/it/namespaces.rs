@@ -1,4 +1,4 @@
-//! The life of namespaces.
+//! The lifecycle of namespaces.
 
 use crate::{cluster, eventually, namespace};
 use futures_util::TryStreamExt;

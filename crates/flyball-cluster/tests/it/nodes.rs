@@ -1,4 +1,4 @@
-//! The scheduler and simulated nodes: pods find their nodes, run there, fail there and go.
+//! The scheduler and simulated nodes: pods are scheduled, run, fail and are deleted.
 
 use crate::workloads::{api, create};
 use crate::{cluster, eventually};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Returns a client, once pods can be made.
+/// Returns a client, once pods can be created.
 async fn client_of(cluster: Cluster) -> Client {
     let client = cluster.admin();
     eventually("a service account", || async { api::<ServiceAccount>(&client).get("default").await.is_ok() }).await;
@@ -51,7 +51,7 @@ async fn node_of(client: &Client, name: &str) -> Option<String> {
     pod(client, name).await.spec.unwrap().node_name
 }
 
-/// Waits until the scheduler has said why a pod has no node.
+/// Waits for the scheduler's reason why a pod is unschedulable.
 async fn refusal(client: &Client, name: &str) -> String {
     let said = || async {
         let pod = pod(client, name).await;
@@ -145,7 +145,7 @@ async fn a_pod_tells_what_a_kubelet_tells() {
     eventually("a ready pod", || async { is_ready(&pod(&client, "p").await) }).await;
     let ready = pod(&client, "p").await;
     let why = condition(&ready, "Ready").map(|condition| (&condition.reason, &condition.message));
-    assert_eq!(why, Some((&None, &None)), "what it is not any more is not told");
+    assert_eq!(why, Some((&None, &None)), "outdated conditions are removed");
     let status = ready.status.unwrap();
     assert_eq!((status.host_ip.as_deref(), status.pod_ip.as_deref()), (Some("172.16.0.1"), Some("10.64.0.1")));
     assert_eq!(
@@ -210,7 +210,7 @@ async fn pods_go_where_they_may() {
     let why = "1 node(s) had untolerated taint(s), 2 Insufficient cpu";
     assert_eq!(said, format!("0/3 nodes are available: {why}. {}", preemption(1, 2)));
     assert_eq!(reasons(&client, "f").await, ["FailedScheduling"]);
-    // What was in the way goes.
+    // The blocking pod is deleted.
     api::<Pod>(&client).delete("b", &DeleteParams::default()).await.unwrap();
     eventually("a node", || async { node_of(&client, "f").await.as_deref() == Some("spare-1") }).await;
     let scheduled = pod(&client, "f").await;
@@ -251,7 +251,7 @@ async fn pods_keep_to_and_off_one_another() {
         {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "spread"}}},
     ]});
     assert_eq!(set("spread", 9, spread).await, [3, 3, 3]);
-    // Where four are together, there is least left.
+    // A node with four of them has the least resources left.
     assert_eq!(set("plain", 8, json!({})).await, [4, 4]);
     let pending = api::<Pod>(&client).list(&ListParams::default().labels("app=apart")).await.unwrap().items;
     let left = pending.iter().find(|pod| pod.spec.as_ref().unwrap().node_name.is_none()).unwrap();
@@ -427,7 +427,7 @@ async fn pods_of_a_node_that_goes_are_replaced() {
     nodes.delete("n-1", &DeleteParams::default()).await.unwrap();
     sleep(Duration::from_secs(50)).await;
     eventually("six ready pods", || async { ready().await == 6 && on("n-1").await == 0 }).await;
-    // One that falls silent keeps its pods for five minutes.
+    // A node without heartbeat keeps its pods for five minutes.
     let down = Patch::Merge(json!({"metadata": {"annotations": {"flyball.dev/down": "true"}}}));
     nodes.patch("n-2", &PatchParams::default(), &down).await.unwrap();
     sleep(Duration::from_secs(30)).await;
@@ -438,7 +438,7 @@ async fn pods_of_a_node_that_goes_are_replaced() {
     assert_eq!((ready().await, gone), (6, 3));
     let up = Patch::Merge(json!({"metadata": {"annotations": {"flyball.dev/down": null}}}));
     nodes.patch("n-2", &PatchParams::default(), &up).await.unwrap();
-    eventually("no more pods that go", || async { pods(&client).await.len() == 6 }).await;
+    eventually("no more terminating pods", || async { pods(&client).await.len() == 6 }).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! The policies of an operator, kept by the server alone: no process of the operator runs here.
+//! The policies of an operator, which the server enforces alone: the operator does not run here.
 
 use crate::cluster;
 use flyball::Operator;
@@ -23,7 +23,7 @@ struct WidgetSpec {
 fn operator() -> Operator {
     let mut crd = Widget::crd();
     let schema = crd.spec.versions[0].schema.as_mut().unwrap().open_api_v3_schema.as_mut().unwrap();
-    // A kind of which the type knows a part only.
+    // A kind whose Rust type has only a part of the fields.
     schema.properties.as_mut().unwrap().get_mut("spec").unwrap().x_kubernetes_preserve_unknown_fields = Some(true);
     let widgets = Policy::<Widget>::new()
         .variable("most", "int(namespaceObject.metadata.?labels[?'most'].orValue('10'))")
@@ -43,7 +43,7 @@ fn operator() -> Operator {
     Operator::new("widget-operator").crd(crd).policy(widgets)
 }
 
-/// Applies the manifests of an operator, until one is refused.
+/// Applies the manifests of an operator, until one is rejected.
 async fn apply(client: &Client, manifests: &[Value]) -> kube::Result<()> {
     for manifest in manifests {
         let object: DynamicObject = serde_json::from_value(manifest.clone()).unwrap();
@@ -54,7 +54,7 @@ async fn apply(client: &Client, manifests: &[Value]) -> kube::Result<()> {
     Ok(())
 }
 
-/// Whoever applies manifests, with the rights of an administrator of policies only.
+/// Creates a client for installation, with permissions on policies only.
 async fn installer(cluster: &Cluster, verbs: &[&str]) -> Client {
     let rules = json!([{
         "apiGroups": ["admissionregistration.k8s.io"],
@@ -100,8 +100,8 @@ async fn defaults_are_set_and_unknown_fields_stay() {
 
     let given = widget("b", json!({"size": 5, "parts": []}));
     let made = widgets.create(&PostParams::default(), &given).await.unwrap();
-    assert_eq!(made.data["spec"], json!({"size": 5, "parts": []}), "what is there stays");
-    // Nobody can take a default away.
+    assert_eq!(made.data["spec"], json!({"size": 5, "parts": []}), "existing objects remain");
+    // A default cannot be removed.
     let patch = Patch::Merge(json!({"spec": {"parts": null}}));
     let patched = widgets.patch("b", &PatchParams::default(), &patch).await.unwrap();
     assert_eq!(patched.data["spec"]["parts"], json!(["5", "lid"]));
@@ -127,7 +127,7 @@ async fn what_breaks_a_rule_is_refused_with_message_and_reason() {
     widgets.create(&PostParams::default(), &widget("a", json!({"size": 4}))).await.unwrap();
     let (code, reason, message) = update(widget("a", json!({"size": 2}))).await;
     assert_eq!((code, reason.as_str(), message), (403, "Forbidden", says("widgets do not shrink")));
-    // An expression that fails refuses as well.
+    // A failing expression rejects the request as well.
     let labels = json!({"metadata": {"labels": {"most": "many"}}});
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(cluster.admin());
     namespaces.patch("default", &PatchParams::default(), &Patch::Merge(labels)).await.unwrap();
@@ -193,7 +193,7 @@ async fn the_volume_of_an_application_does_not_shrink() {
     assert!(refused.contains("denied request: the database's volume cannot become smaller"), "{refused}");
 }
 
-/// What a real server's status shows of these expressions.
+/// The warnings in a real server's status for these expressions.
 #[tokio::test(start_paused = true)]
 async fn expressions_are_checked_against_the_kinds_that_they_are_about() {
     let cluster = cluster();

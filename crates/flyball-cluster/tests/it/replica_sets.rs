@@ -1,4 +1,4 @@
-//! Replica sets: what they make, what they delete, and in what order; after the unit tests of Kubernetes' own.
+//! Replica sets: creations, deletions and their order, following the unit tests of Kubernetes.
 
 use crate::workloads::{api, create, pods, set_status, template};
 use crate::{cluster, eventually};
@@ -34,7 +34,7 @@ async fn what_is_missing_is_made_and_owned() {
             (&owner, Some(true), Some(true))
         );
     }
-    // What has failed does not count.
+    // Failed pods do not count.
     let failed = pods(&client).await.remove(0);
     set_status(&client, &failed, json!({"phase": "Failed"})).await;
     eventually("one more", || async { pods(&client).await.len() == 4 }).await;
@@ -42,7 +42,7 @@ async fn what_is_missing_is_made_and_owned() {
     assert_eq!((status.replicas, status.ready_replicas), (3, None));
 }
 
-/// A pod as a set may find it, and how it differs from one that is to stay longest.
+/// Creates a pod that differs in some properties from the one that is deleted last.
 async fn pod(client: &Client, name: &str, node: Option<&str>, cost: Option<&str>, status: Value) {
     let annotations = cost.map(|cost| json!({"controller.kubernetes.io/pod-deletion-cost": cost}));
     let spec = json!({"nodeName": node, "containers": [{"name": "c", "image": "i"}]});
@@ -62,14 +62,14 @@ fn ready(since: &str, restarts: i32) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn victims_are_ranked() {
-    // Nobody is to care that the nodes do not exist.
+    // The nodes do not exist, so no other controllers run.
     let cluster = Cluster::new(Options::simulated(simulated_clock(), 1));
     let (client, controllers) = (cluster.admin(), [Controller::ReplicaSet, Controller::ServiceAccount]);
     tokio::spawn(async move { cluster.run(&controllers.into_iter().collect()).await });
     sleep(Duration::from_secs(1)).await;
     let long = "2025-01-01T00:00:00Z";
     let bound = Some("alone");
-    // In the order in which they are to go. Those made earlier differ in nothing but what their names say.
+    // In the order of deletion. The names of pods that were created earlier state the only difference.
     pod(&client, "b-pending", bound, None, json!({"phase": "Pending"})).await;
     pod(&client, "d-not-ready", Some("d"), None, json!({"phase": "Running"})).await;
     pod(&client, "e-cheap", Some("e"), Some("-5"), ready(long, 0)).await;

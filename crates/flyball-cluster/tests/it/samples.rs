@@ -1,4 +1,4 @@
-//! The small sample operators, each in the life of one of its objects.
+//! The small sample operators, each with the lifecycle of one object.
 
 use demovolume::api::demovolume_v1::DemoVolume;
 use demovolume::controllers::demovolume::controller;
@@ -34,7 +34,7 @@ where
 async fn a_demo_volume_has_a_bound_claim_of_its_size() {
     let operator = || Operator::new("sample").crd(DemoVolume::crd()).controller(controller());
     let mut test = Test::of(operator).nodes(1).start().await;
-    sleep(Duration::from_secs(5)).await; // the newest default class is the one that counts
+    sleep(Duration::from_secs(5)).await; // the newest default class applies
     test.apply(CLASS).await;
     let (volumes, claims) = (test.api::<DemoVolume>(), test.api::<PersistentVolumeClaim>());
     let volume = |name: &str, size: i64| json!({"metadata": {"name": name}, "spec": {"name": "films", "size": size}});
@@ -69,7 +69,7 @@ async fn a_visitors_site_comes_in_order_rolls_and_scales() {
     sites.create(&PostParams::default(), &serde_json::from_value(site).unwrap()).await.unwrap();
 
     test.eventually("a ready site", async || ready(&sites).await).await;
-    // Nobody changes services once they are made, so their versions tell in which order that was.
+    // Services are not changed after their creation, so their versions have the order of creation.
     let services = async || test.api::<Service>().list(&ListParams::default()).await.unwrap().items;
     let made = |service: &Service| service.resource_version().and_then(|version| version.parse::<u64>().ok());
     let mut order = services().await;

@@ -1,4 +1,4 @@
-//! What controllers do in a namespace that is going.
+//! Controllers in a terminating namespace.
 
 use crate::{cluster_of, eventually, namespace};
 use flyball::{Action, Context, Controller, Operator, Reconcile, Result, Rng};
@@ -35,7 +35,7 @@ async fn a_namespace_that_is_going_causes_no_storm() {
     let (admin, trace) = (cluster.admin(), Trace::default());
     namespace(&admin, "going").await;
     let secrets: Api<Secret> = Api::namespaced(admin.clone(), "going");
-    // The finalizer holds the namespace; the page comes to the operator when the namespace is going already.
+    // The finalizer blocks the namespace; the operator receives the page when the namespace is already terminating.
     let page = json!({"metadata": {"name": "page", "finalizers": ["example.com/hold"]}, "type": "example.com/page"});
     secrets.create(&PostParams::default(), &serde_json::from_value(page).unwrap()).await.unwrap();
     let namespaces: Api<Namespace> = Api::all(admin.clone());

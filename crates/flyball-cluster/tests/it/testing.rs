@@ -1,4 +1,4 @@
-//! What tests of operators stand on.
+//! Tests of the test harness for operators.
 
 use demovolume::api::demovolume_v1::DemoVolume;
 use demovolume::controllers::demovolume::controller;
@@ -84,7 +84,7 @@ async fn a_crash_in_the_middle_of_faults_leaves_nothing_undone() {
     }
 }
 
-/// Has another process run a test of this binary, with a variable that names a file.
+/// Runs a test of this binary in another process, with an environment variable that names a file.
 fn run(test: &str, variable: &str, file: &Path) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test]).env(variable, file).output().unwrap()
@@ -107,12 +107,12 @@ async fn a_test_runs_unchanged_on_a_cluster_elsewhere() {
     let told = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success() && told.contains("1 passed"), "{told}\n{}", String::from_utf8_lossy(&ran.stderr));
     std::fs::remove_file(&kubeconfig).unwrap();
-    // It was there: the definition stays.
+    // The definition existed before, and is kept.
     let definitions: Api<CustomResourceDefinition> = Api::all(admin);
     assert!(definitions.get_opt(DemoVolume::crd_name()).await.unwrap().is_some());
 }
 
-/// Does what the closure does, once for each config map that is labeled.
+/// Calls the closure once for each labeled config map.
 struct Does<F>(F);
 
 impl<F> Reconcile for Does<F>
@@ -135,7 +135,7 @@ trait AsyncDoes {
 
 struct MakesASecret;
 
-/// Where `MakesASecret` makes it.
+/// The line in which `MakesASecret` creates the secret.
 const LINE: u32 = line!() + 6;
 
 impl AsyncDoes for MakesASecret {
@@ -205,8 +205,7 @@ async fn chaos_crashes_change_nothing_of_a_sample_operator() {
     assert!(crashes >= 8, "{crashes}");
 }
 
-/// Makes another secret each time that it does not see its label, which it sets afterwards: one too many after a crash
-/// in between.
+/// Creates a secret if its label is absent, and then sets the label: a crash in between causes a duplicate.
 struct MakesOneEachTime;
 
 impl AsyncDoes for MakesOneEachTime {
@@ -233,7 +232,7 @@ async fn an_operator_that_forgets_what_it_did_is_found_out() {
     explore_crashes(|| Test::of(operator), async |test| test.apply(WATCHED).await).await;
 }
 
-/// Adds to a number outside of the cluster each time that it does not see its label, which it sets afterwards.
+/// Increments a number outside of the cluster if its label is absent, and then sets the label.
 struct AddsOutside(Arc<Mutex<u32>>);
 
 impl AsyncDoes for AddsOutside {
@@ -268,7 +267,7 @@ async fn what_is_done_twice_outside_of_the_cluster_is_found_out() {
     .await;
 }
 
-/// Permits this with config maps.
+/// Creates a rule with these verbs on config maps.
 fn may(verbs: &[&str]) -> PolicyRule {
     PolicyRule {
         api_groups: Some(vec![String::new()]),
@@ -287,7 +286,7 @@ async fn chaos_an_outage_changes_nothing_of_a_sample_operator() {
 
 const TEN_MINUTES: Duration = Duration::from_secs(600);
 
-/// Makes its child anew when it is seen for the first time since the operator was started.
+/// Recreates its child in the first reconcile after each start of the operator.
 #[derive(Default)]
 struct BeginsAnew(Mutex<bool>);
 
@@ -297,7 +296,7 @@ impl AsyncDoes for BeginsAnew {
             return Ok(());
         }
         let maps: Api<ConfigMap> = Api::namespaced(cx.client().clone(), &object.namespace().unwrap_or_default());
-        // The first time it is not there.
+        // The first time it does not exist.
         let _ = maps.delete("child", &DeleteParams::default()).await;
         let child = serde_json::from_value(json!({"metadata": {"name": "child"}}))?;
         maps.create(&PostParams::default(), &child).await?;
@@ -306,7 +305,9 @@ impl AsyncDoes for BeginsAnew {
 }
 
 #[tokio::test(start_paused = true)]
-#[should_panic(expected = "after the operator came back:\n  configmaps child was replaced by another one of its name")]
+#[should_panic(
+    expected = "after the restart of the operator:\n  configmaps child was replaced by another one of its name"
+)]
 async fn an_operator_that_begins_anew_is_found_out() {
     let operator = || {
         Operator::new("op").controller(Controller::new(Does(BeginsAnew::default())).allows(may(&["create", "delete"])))
@@ -337,7 +338,7 @@ fn what_an_operator_bears_is_told() {
     assert_eq!(lines[1..], [outage("volumes", 0, true), outage("op", 0, false), outage("sample", 3, true)]);
 }
 
-/// How many seeds are played unless `FLYBALL_SEEDS` says so.
+/// Default number of seeds, see `FLYBALL_SEEDS`.
 const SEEDS: u64 = 40;
 
 #[tokio::test(start_paused = true)]
@@ -432,7 +433,7 @@ async fn create_in_other(test: &Test, name: &str) -> kube::Result<ConfigMap> {
     Api::namespaced(test.client(), "other").create(&PostParams::default(), &map).await
 }
 
-/// A program that panics when a container is to be started.
+/// A program that panics when it starts a container.
 struct PanickingProgram;
 
 impl Program for PanickingProgram {
@@ -450,9 +451,7 @@ impl Program for PanickingProgram {
 }
 
 #[tokio::test(start_paused = true)]
-#[should_panic(
-    expected = "or the control plane, panicked (Test::expect_panics takes that as expected):\n  control plane, "
-)]
+#[should_panic(expected = "or the control plane, panicked (Test::expect_panics accepts it):\n  control plane, ")]
 async fn a_panic_of_the_control_plane_fails_the_test() {
     let test = Test::of(|| Operator::new("op")).nodes(1).program(PanickingProgram).start().await;
     test.apply("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: a}]}}").await;
@@ -465,7 +464,7 @@ async fn an_account_may_do_what_its_rules_say_in_the_namespace_of_the_test() {
     test.apply(OTHER).await;
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "get"]}]);
     let client = test.account("tenant", &serde_json::from_value::<Vec<PolicyRule>>(rules).unwrap()).await;
-    // Whoever it is, it stays so for a while.
+    // The leader remains the same for a while.
     tokio::time::sleep(Duration::from_secs(3600)).await;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), test.namespace());
     let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
@@ -562,7 +561,7 @@ async fn an_operator_that_always_passes_its_deadline_has_not_come_to_rest() {
     test.assert_converges().await;
 }
 
-/// Fails each other time.
+/// Fails every other time.
 #[derive(Default)]
 struct Alternates(Mutex<bool>);
 
@@ -588,7 +587,7 @@ async fn an_operator_that_fails_each_other_time_has_not_come_to_rest() {
     test.assert_converges().await;
 }
 
-/// Waits, whenever it is asked.
+/// Returns an error that waits, in each reconcile.
 struct Waits;
 
 impl AsyncDoes for Waits {
@@ -608,7 +607,7 @@ async fn errors_that_wait_for_a_change_do_not_repeat() {
 }
 
 #[tokio::test(start_paused = true)]
-#[should_panic(expected = "still fails when nothing changes any more")]
+#[should_panic(expected = "still fails without further changes")]
 async fn a_test_that_ends_while_errors_repeat_fails() {
     let test = Test::of(fails).start().await;
     test.apply(WATCHED).await;
@@ -638,7 +637,7 @@ async fn errors_that_are_expected_or_over_do_not_fail_the_test() {
     test.assert_idempotent().await;
 }
 
-/// Writes where the closure says.
+/// Writes to the place that the closure returns.
 struct Meddles;
 
 impl AsyncDoes for Meddles {
@@ -674,7 +673,7 @@ async fn changes_of_neighbors_that_are_declared_are_expected_and_belong_to_the_s
     test.apply(WATCHED).await;
     test.assert_converges().await;
 
-    // It is the test's own.
+    // The test created the object.
     let test = Test::of(meddles).start().await;
     test.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs, namespace: default}}").await;
     test.apply(WATCHED).await;

@@ -44,7 +44,7 @@ async fn a_token_secret_is_filled_and_goes_with_its_account() {
     assert_eq!((data[0], data[1]), (("ca.crt", &b"a certificate"[..]), ("namespace", &b"ns"[..])));
     let token = std::str::from_utf8(data[2].1).unwrap();
 
-    // Its bearer is the account, as long as the secret holds it.
+    // It authenticates the account, as long as the secret contains it.
     let asked = async || {
         let request = Request::get("/apis/authentication.k8s.io/v1").header("authorization", format!("Bearer {token}"));
         cluster.server().handle(request.body(Full::new(Bytes::new())).unwrap()).await.status().as_u16()
@@ -65,7 +65,7 @@ async fn token_secrets_of_accounts_that_are_not_there_are_deleted() {
         let secrets = secret(&client, "t", account, uid).await;
         eventually("the end of the secret", || async { secrets.get_opt("t").await.unwrap().is_none() }).await;
     }
-    // Other secrets are left alone, whatever they name.
+    // Secrets of other types are not changed.
     let opaque = json!({"metadata": {"name": "o", "annotations": {"kubernetes.io/service-account.name": "none"}}});
     let secrets = Api::<Secret>::namespaced(client.clone(), "ns");
     secrets.create(&PostParams::default(), &serde_json::from_value(opaque).unwrap()).await.unwrap();

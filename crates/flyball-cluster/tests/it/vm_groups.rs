@@ -1,4 +1,4 @@
-//! Groups of virtual machines: what an operator does outside of the cluster bears as much as what it does in it.
+//! Groups of virtual machines: faults in an operator's external calls, and in its requests to the API server.
 
 use flyball::Operator;
 use flyball_cluster::testing::{Setup, Test, explore_crashes};
@@ -15,7 +15,7 @@ use vmgroup::vsphere::{Client, Site, Timing};
 
 const GROUP: &str = include_str!("../../../../samples/vmgroup/vg-1.yaml");
 
-/// The vCenter of the run that is being played.
+/// The vCenter of the current run.
 struct Vcenter(RefCell<Simulator>);
 
 impl Vcenter {
@@ -23,7 +23,7 @@ impl Vcenter {
         Self(RefCell::new(Simulator::new(Options::default())))
     }
 
-    /// Begins a run, in which there are no machines yet.
+    /// Starts a run without machines.
     fn setup(&self) -> Setup {
         let [clone, power, destroy] = [3, 1, 1].map(Duration::from_secs);
         let tasks = TaskTimes { clone, power, destroy };
@@ -37,7 +37,7 @@ impl Vcenter {
         })
     }
 
-    /// Returns what is there, in order. Names are left out, for they come of UIDs.
+    /// Returns folders and machines, in order. Names are omitted, since they depend on UIDs.
     fn inventory(&self) -> (Vec<String>, Vec<SimulatedVm>) {
         let simulator = self.0.borrow();
         let mut machines = simulator.vms();

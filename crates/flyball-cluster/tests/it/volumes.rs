@@ -1,4 +1,4 @@
-//! Volumes that are made for claims, and what becomes of them.
+//! Dynamically provisioned volumes and their lifecycle.
 
 use crate::workloads::{api, create};
 use crate::{cluster, eventually};
@@ -92,7 +92,7 @@ async fn simulated_nodes_bring_a_default_class() {
     eventually("a class", || async { classes.get_opt("standard").await.unwrap().is_some() }).await;
     let class = classes.get("standard").await.unwrap();
     assert_eq!(class.annotations()["storageclass.kubernetes.io/is-default-class"], "true");
-    // The claim came before the class, and gets it all the same.
+    // The claim was created before the class, and still gets it.
     let of =
         || async { api::<PersistentVolumeClaim>(&client).get("c").await.unwrap().spec.unwrap().storage_class_name };
     eventually("the default class", || async { of().await.as_deref() == Some("standard") }).await;

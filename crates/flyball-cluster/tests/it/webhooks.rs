@@ -1,4 +1,4 @@
-//! The webhooks of an operator, asked by the server.
+//! The webhooks of an operator, called by the server.
 
 use crate::{cluster_of, eventually};
 use flyball::WebhookServer;
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// What does not fit into v1beta1.
+/// Annotation with the data that v1beta1 has no field for.
 const MODE: &str = "example.com/mode";
 
 #[derive(CustomResource, Clone, Debug, Deserialize, PartialEq, Serialize, JsonSchema)]
@@ -107,7 +107,7 @@ fn operator() -> Operator {
     Operator::new("widget-operator").crd(crd).webhook(webhook())
 }
 
-/// Creates an object of whatever kind.
+/// Creates an object of any kind.
 async fn create(client: &Client, object: Value) {
     let object: DynamicObject = serde_json::from_value(object).unwrap();
     let resource = ApiResource::from_gvk(&object.types.as_ref().unwrap().try_into().unwrap());
@@ -118,7 +118,7 @@ async fn create(client: &Client, object: Value) {
     api.create(&PostParams::default(), &object).await.unwrap();
 }
 
-/// Creates what an operator needs.
+/// Applies the manifests of an operator.
 async fn install(client: &Client, operator: &Operator) {
     for manifest in operator.manifests() {
         create(client, manifest).await;
@@ -129,7 +129,7 @@ async fn install(client: &Client, operator: &Operator) {
     .await;
 }
 
-/// A cluster with the operator, all in this process.
+/// Creates a cluster with the operator, in this process.
 async fn simulated() -> Client {
     let webhooks = LocalWebhooks::default();
     let options = Options { webhooks: Arc::new(webhooks.clone()), ..Options::simulated(simulated_clock(), 1) };
@@ -195,7 +195,7 @@ async fn deletions_are_asked_about_but_never_the_loss_of_a_finalizer() {
 
 #[tokio::test(start_paused = true)]
 async fn defaults_are_set_and_unknown_fields_stay() {
-    // A kind of which the type knows a part only.
+    // A kind whose Rust type has only a part of the fields.
     let webhooks = LocalWebhooks::default();
     let options = Options { webhooks: Arc::new(webhooks.clone()), ..Options::simulated(simulated_clock(), 1) };
     let client = cluster_of(options).admin();
@@ -246,7 +246,7 @@ async fn what_is_written_in_one_version_is_read_in_the_other() {
     assert!(code == 500 && message.contains("13 was unknown in v1beta1"), "{code} {message}");
 }
 
-/// Takes as long to say yes as a config map says, in milliseconds.
+/// Allows a request after the delay in the config map, in milliseconds.
 struct Late;
 
 impl Validator<ConfigMap> for Late {
@@ -257,8 +257,8 @@ impl Validator<ConfigMap> for Late {
     }
 }
 
-/// Creates config maps about which an operator is asked that answers sooner or later, as the seed says; returns how
-/// long it took it, how long the client waited, and what was said.
+/// Creates config maps with a webhook whose delay depends on the seed; returns the delay, the client's waiting time,
+/// and the result.
 async fn answered_late(seed: u64, optional: bool) -> Vec<(u64, u64, String)> {
     let webhooks = LocalWebhooks::default();
     let options = Options { webhooks: Arc::new(webhooks.clone()), ..Options::simulated(simulated_clock(), seed) };
@@ -273,7 +273,7 @@ async fn answered_late(seed: u64, optional: bool) -> Vec<(u64, u64, String)> {
     let admin = client.clone();
     tokio::spawn(async move { operator.run(admin, pending()).await.unwrap() });
     sleep(Duration::from_secs(1)).await;
-    // The operator is in default, and not asked about config maps there.
+    // The operator runs in default, and its webhook does not apply there.
     create(&client, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})).await;
     let (maps, rng): (Api<ConfigMap>, _) = (Api::namespaced(client, "other"), Rng::from_seed(seed));
     let drawn = (0..12).map(|_| rng.below(2000)).chain([999, 1000, 60_000]);
@@ -333,7 +333,7 @@ proptest! {
     }
 }
 
-/// A clock that goes as the machine's does, moved.
+/// A clock with an offset to the machine's.
 fn at(address: SocketAddr) -> WebhookServer {
     WebhookServer { address: Some(address), ..WebhookServer::default() }
 }
@@ -343,7 +343,7 @@ fn moved(by: &Arc<AtomicI64>) -> Clock {
     Clock::new(move || system.now() + SignedDuration::from_hours(by.load(Ordering::Relaxed)))
 }
 
-/// Lets a minute of tokio's time pass, in which replicas look after their certificates.
+/// Advances tokio's time by a minute, in which replicas check their certificates.
 async fn minute() {
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(61)).await;
@@ -351,7 +351,7 @@ async fn minute() {
     sleep(Duration::from_millis(100)).await;
 }
 
-/// Reads the authorities that the API server is told of, at each of the places.
+/// Reads the CA bundles of all webhook configurations.
 async fn bundles(client: &Client) -> Vec<String> {
     let read = async |kind: (&str, &str), name: &str, path: &str| {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(kind.0, "v1", kind.1));
@@ -385,7 +385,8 @@ async fn certificates_change_without_a_call_that_fails() {
     let admin = cluster.admin();
     install_with_rights(&cluster, &operator()).await;
 
-    // So far back that all certificates are good today, by the machine's clock, which the server verifies by.
+    // The offset is large enough that all certificates are valid today by the machine's clock, with which the server
+    // verifies them.
     let hours = Arc::new(AtomicI64::new(-250 * 24));
     for address in addresses {
         let operator = operator().clock(moved(&hours)).webhook_server(at(address)).namespace("default");
@@ -418,7 +419,7 @@ async fn certificates_change_without_a_call_that_fails() {
     let both = bundles(&admin).await;
     assert!(
         both[0].len() > alone[0].len() && both.iter().all(|bundle| *bundle == both[0]),
-        "both authorities are known"
+        "both authorities are in the bundle"
     );
 }
 
@@ -435,7 +436,7 @@ async fn an_overwritten_bundle_is_restored_within_seconds() {
     let operator = operator().webhook_server(at(address)).namespace("default");
     tokio::spawn(async move { operator.run(client, pending()).await.unwrap() });
     eventually("all bundles", || async { bundles(&admin).await.iter().all(|bundle| !bundle.is_empty()) }).await;
-    // The look that follows the operator's own writes is over.
+    // The check after the operator's own writes is complete.
     minute().await;
     let good = bundles(&admin).await;
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(
@@ -454,12 +455,12 @@ async fn an_overwritten_bundle_is_restored_within_seconds() {
         tokio::time::advance(Duration::from_secs(1)).await;
     }
     tokio::time::resume();
-    // Sooner than the period would have it.
+    // Earlier than the next period.
     let restored = eventually("the bundle", || async { bundles(&admin).await == good });
     tokio::time::timeout(Duration::from_secs(20), restored).await.unwrap();
 }
 
-/// Installs an operator, and lets the user of its name do what its roles say and nothing else.
+/// Installs an operator, and creates a client with only the permissions of its roles.
 async fn install_with_rights(cluster: &Cluster, operator: &Operator) {
     let admin = cluster.admin();
     let server = cluster.clone();

@@ -1,4 +1,4 @@
-//! Workloads: what their controllers make of them, with pods whose status the test sets as a kubelet would.
+//! Controllers of workloads, with pods whose status the test sets as a kubelet does.
 
 use crate::{cluster, eventually};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
@@ -43,7 +43,7 @@ pub(crate) async fn set_status(client: &Client, pod: &Pod, status: Value) {
     api::<Pod>(client).patch_status(name, &PatchParams::default(), &patch).await.unwrap();
 }
 
-/// Has all pods become ready.
+/// Sets all pods to ready.
 pub(crate) async fn run(client: &Client) {
     let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
     for pod in pods(client).await {
@@ -154,18 +154,18 @@ async fn a_quota_counts_what_is_there_and_not_what_was_tried() {
         let status = quotas.get("q").await.unwrap().status.unwrap_or_default();
         status.used.and_then(|used| used.get(name).map(|amount| amount.0.clone())).unwrap_or_default()
     };
-    eventually("the certificate is counted", || async { used("configmaps").await == "1" }).await;
+    eventually("the config map with the certificate counts", || async { used("configmaps").await == "1" }).await;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), other);
     let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "m"}})).unwrap();
     maps.create(&PostParams::default(), &map).await.unwrap();
-    // Admission charges each attempt, and the last piece of the quota is left after all of them.
+    // Admission charges each attempt, and one object of quota remains after all of them.
     for _ in 0..5 {
         assert!(
             maps.create(&PostParams::default(), &map).await.is_err_and(|error| error.to_string().contains("exist"))
         );
-        eventually("the attempt is given back", || async { used("configmaps").await == "2" }).await;
+        eventually("the attempt is released", || async { used("configmaps").await == "2" }).await;
     }
-    // Deletion, by a finalizer that goes, by the garbage collector and of a kind that is not watched.
+    // Deletion by removing a finalizer, by the garbage collector, and of a kind that is not watched.
     let held = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/held"]}}));
     maps.patch("m", &PatchParams::default(), &held).await.unwrap();
     maps.delete("m", &DeleteParams::default()).await.unwrap();
@@ -173,7 +173,7 @@ async fn a_quota_counts_what_is_there_and_not_what_was_tried() {
     assert_eq!(used("configmaps").await, "2");
     let released = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     maps.patch("m", &PatchParams::default(), &released).await.unwrap();
-    eventually("a deleted object is given back", || async { used("configmaps").await == "1" }).await;
+    eventually("the usage of a deleted object is released", || async { used("configmaps").await == "1" }).await;
     let leases: Api<Lease> = Api::namespaced(client.clone(), other);
     let owner = leases
         .create(&PostParams::default(), &serde_json::from_value(json!({"metadata": {"name": "owner"}})).unwrap())
@@ -188,12 +188,12 @@ async fn a_quota_counts_what_is_there_and_not_what_was_tried() {
     eventually("both count", || async { (used(counted).await, used("secrets").await) == ("1".into(), "1".into()) })
         .await;
     leases.delete("owner", &DeleteParams::background()).await.unwrap();
-    eventually("both are given back", || async {
+    eventually("the usage of both is released", || async {
         (used(counted).await, used("secrets").await) == ("0".into(), "0".into())
     })
     .await;
-    // What goes with its namespace takes its quota along.
+    // The quota is deleted with its namespace.
     maps.create(&PostParams::default(), &map).await.unwrap();
     Api::<Namespace>::all(client.clone()).delete(other, &DeleteParams::default()).await.unwrap();
-    eventually("the namespace has gone", || async { quotas.get_opt("q").await.unwrap().is_none() }).await;
+    eventually("the namespace was deleted", || async { quotas.get_opt("q").await.unwrap().is_none() }).await;
 }

@@ -1,4 +1,4 @@
-//! The sample operators, and a tenant who may write only their custom resources in one namespace.
+//! The sample operators, with a tenant who may write only their custom resources in one namespace.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod payloads;
@@ -24,16 +24,16 @@ use vmgroup::converge::Groups;
 use vmgroup::simulator::Simulator;
 use vmgroup::vsphere::{Client, Site, Timing};
 
-/// How many payloads all suites send together, at the least.
+/// Minimum number of payloads of all suites together.
 const MIN_PAYLOADS: usize = 1000;
-/// How many neighbors there are before the payloads, and how many afterwards.
+/// Number of neighbors before the payloads, and of those during them.
 const NEIGHBORS: usize = 20;
-/// How long resources may take to go: the external systems of some take their time.
+/// Timeout of deletions: some involve slow external systems.
 const MAX_DELETION: Duration = Duration::from_secs(3600);
-/// How long the payloads are reconciled.
+/// Time for the reconciliation of the payloads.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// An operator, and a good spec for each of its definitions.
+/// An operator, and a valid spec for each of its definitions.
 struct Sample {
     make: fn() -> Operator,
     definitions: Vec<(CustomResourceDefinition, Value)>,
@@ -116,8 +116,8 @@ fn is_settled(object: &DynamicObject) -> bool {
     !object.data["status"].is_null()
 }
 
-/// Sends an operator everything that its definitions' schemas make one think of, lets the neighbors be served, and
-/// deletes all of it.
+/// Sends all payloads for the schemas of an operator's definitions, checks that neighbors are served, and deletes all
+/// objects.
 async fn harms_nobody(sample: Sample) {
     let test = Test::of(sample.make).start().await;
     let kinds: Vec<ApiResource> = sample.definitions.iter().map(|(definition, _)| kind_of(definition)).collect();
@@ -165,7 +165,7 @@ async fn harms_nobody(sample: Sample) {
     let begun = Instant::now();
     for kind in &kinds {
         let api = suite.api(kind);
-        // One was made with a finalizer that nobody takes away.
+        // One was created with a finalizer that is never removed.
         let is_held = |object: &DynamicObject| object.finalizers().iter().any(|finalizer| finalizer == "example.com/a");
         while let Some(left) = api.list(&ListParams::default()).await.unwrap().iter().find(|object| !is_held(object)) {
             let finalizers = left.finalizers();

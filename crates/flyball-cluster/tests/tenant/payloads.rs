@@ -1,12 +1,12 @@
-//! Custom resources that a tenant sends, made from the schema of their definition: each field in turn gets everything
-//! that is extreme.
+//! Custom resources of a tenant, generated from the schema of their definition: each field in turn gets all extreme
+//! values.
 //!
-//! It knows no operator. Nothing is drawn: the same definition gives the same resources.
+//! It is independent of operators and deterministic: the same definition results in the same resources.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
-/// Texts that mean something to templates, shells, paths, YAML, selectors or URLs, or are no text that one expects.
+/// Texts with a special meaning in templates, shells, paths, YAML, selectors or URLs, and unusual texts.
 const TEXTS: [&str; 52] = [
     "",
     " ",
@@ -62,7 +62,7 @@ const TEXTS: [&str; 52] = [
     "http://[::1]:99999/../",
 ];
 
-/// Numbers at the ends of their types, and beyond them.
+/// Numbers at and beyond the limits of their types.
 const NUMBERS: [i64; 15] = [
     0,
     1,
@@ -81,11 +81,11 @@ const NUMBERS: [i64; 15] = [
     i64::MIN,
 ];
 
-/// Names of objects; most are refused.
+/// Names of objects; most are invalid.
 const NAMES: [&str; 12] =
     ["0", "00", "a.b.c", "a--b", "kube-root-ca.crt", "default", "tenant", "-a", "a/b", "..", "A", "a%2fb"];
 
-/// Returns resources of a definition, each of which differs from a good one in one field or in its metadata.
+/// Returns resources of a definition, each of which differs from a valid one in one field or in its metadata.
 pub(crate) fn of(definition: &CustomResourceDefinition, good: &Value) -> Vec<Value> {
     let version = definition.spec.versions.iter().find(|version| version.storage).expect("one is stored");
     let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
@@ -136,7 +136,7 @@ pub(crate) fn of(definition: &CustomResourceDefinition, good: &Value) -> Vec<Val
     all
 }
 
-/// Finds the fields of a schema that hold something else than fields.
+/// Finds the leaf fields of a schema.
 fn leaves(schema: &Value, path: &str, into: &mut Vec<(String, String)>) {
     match schema["properties"].as_object() {
         Some(fields) => fields.iter().for_each(|(name, field)| leaves(field, &format!("{path}/{name}"), into)),
@@ -144,7 +144,7 @@ fn leaves(schema: &Value, path: &str, into: &mut Vec<(String, String)>) {
     }
 }
 
-/// Returns what a field of a type is sent, other types included.
+/// Returns the values for a field of a type, including those of other types.
 fn values(kind: &str) -> Vec<Value> {
     let mut all =
         vec![json!(null), json!([]), json!({}), json!(["a"]), json!({"a": "b"}), json!(true), json!(1.5), nested(60)];
@@ -168,7 +168,7 @@ fn nested(depth: usize) -> Value {
     (0..depth).fold(json!("a"), |inner, _| json!({"a": [inner]}))
 }
 
-/// Sets a field, and makes the objects on the way to it.
+/// Sets a field, and creates its parent objects.
 fn set(spec: &mut Value, path: &str, value: Value) {
     let mut at = spec;
     for field in path.split('/').skip(1) {

@@ -1,9 +1,9 @@
-//! A tenant: somebody who may write the custom resources of one namespace, and nothing else. Included by the suites of
+//! A tenant: a user who may write the custom resources of one namespace, and nothing else. Included by the suites of
 //! several crates.
 //!
-//! [`Suite`] makes the account, and what it must not get at; looks at how its neighbors are served; and compares
-//! afterwards. It knows no operator and no payload.
-#![expect(clippy::print_stdout, reason = "a test says what it saw")]
+//! [`Suite`] creates the account, and the data that it must not access; measures the latency of its neighbors; and
+//! compares the state afterwards. It is independent of operators and payloads.
+#![expect(clippy::print_stdout, reason = "a test prints its measurements")]
 
 use flyball_cluster::testing::Test;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
@@ -21,16 +21,16 @@ pub(crate) const CANARY: &str = "CANARY-4711";
 /// The same in base64, as far as it does not depend on what follows.
 const ENCODED_CANARY: &str = "Q0FOQVJZLTQ3MT";
 
-/// How long a neighbor is waited for.
+/// Timeout for a neighbor.
 const MAX_WAIT: Duration = Duration::from_secs(600);
-/// How often a neighbor is looked at.
+/// Polling interval of a neighbor.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// A tenant of a test's cluster.
 pub(crate) struct Suite<'t> {
     test: &'t Test,
     client: Client,
-    /// All objects of other namespaces and of none, by their resource versions.
+    /// All cluster-scoped objects and those of other namespaces, with their resource versions.
     outside: BTreeMap<String, String>,
 }
 
@@ -47,17 +47,17 @@ impl<'t> Suite<'t> {
             .map(|kind| decode(json!({"apiGroups": [kind.group], "resources": [kind.plural], "verbs": ["*"]})))
             .collect();
         let client = test.account("mallory", &rules).await;
-        // What a tenant writes may be refused by the API server each time that the operator tries it.
+        // The API server may reject the operator's writes for a tenant's objects in each reconcile.
         test.expect_errors("");
         let mut suite = Self { test, client, outside: BTreeMap::new() };
         suite.assert_is_limited(kinds, other).await;
-        // The cluster puts something into each namespace itself.
+        // The cluster creates default objects in each namespace.
         sleep(Duration::from_secs(10)).await;
         suite.outside = suite.look_outside().await;
         suite
     }
 
-    /// Returns objects of a kind in the tenant's namespace, as the tenant gets at them.
+    /// Returns objects of a kind in the tenant's namespace, with the tenant's client.
     pub(crate) fn api(&self, kind: &ApiResource) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), self.test.namespace(), kind)
     }
@@ -81,7 +81,7 @@ impl<'t> Suite<'t> {
         }
     }
 
-    /// Makes neighbors one after the other, and returns how long each waits until it is done.
+    /// Creates neighbors one after the other, and returns the time until each is reconciled.
     pub(crate) async fn latencies(
         &self,
         kind: &ApiResource,
@@ -109,8 +109,8 @@ impl<'t> Suite<'t> {
         Latencies { latencies, requests }
     }
 
-    /// Asserts that nothing panicked, nothing of another namespace was read into this one, and nothing changed outside
-    /// of it but what the chart, role or operator names by itself.
+    /// Asserts that nothing panicked, that no data of another namespace was copied into this one, and that nothing
+    /// changed outside of it except objects that the chart, role or operator names.
     pub(crate) async fn assert_harmless(&self, is_expected: impl Fn(&str) -> bool) {
         assert_eq!(self.test.expect_panics(), Vec::<String>::new());
         let after = self.look_outside().await;
@@ -131,7 +131,7 @@ impl<'t> Suite<'t> {
         }
     }
 
-    /// Returns what is outside of the tenant's namespace, and in which version.
+    /// Returns the objects outside of the tenant's namespace, with their versions.
     async fn look_outside(&self) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         let own = Some(self.test.namespace());
@@ -151,8 +151,8 @@ impl<'t> Suite<'t> {
     }
 }
 
-/// How long neighbors waited: in the time of the simulation, which stands still while something is computed, and in
-/// requests that the operator made meanwhile, theirs and those of others.
+/// Latency of neighbors: in simulated time, which excludes computation, and in the number of the operator's requests
+/// meanwhile, for all objects.
 #[derive(Default)]
 pub(crate) struct Latencies {
     latencies: Vec<Duration>,
@@ -170,7 +170,7 @@ impl Latencies {
         self.requests.extend(other.requests);
     }
 
-    /// Says what there was before an attack and during it.
+    /// Prints the latencies before and during an attack.
     pub(crate) fn print(before: &Self, during: &Self, payloads: usize, what: &str) {
         let count = before.latencies.len();
         let [(before, requests), (during, requests_during)] = [before.p99(), during.p99()];

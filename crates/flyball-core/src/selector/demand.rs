@@ -1,15 +1,15 @@
-//! Selectors made ready to be asked often: what they demand of one label or field, taken together.
+//! Selectors compiled for frequent matching: the requirements of each label or field are combined.
 //!
-//! A client may write thousands of requirements, and a watch asks its selector about each change. Asked this way, a
-//! selector costs no more than the labels of the object do, however long it is.
+//! A client may send thousands of requirements, and a watch matches its selector against each change. The cost of
+//! matching a compiled selector depends on the number of labels of the object, not on the length of the selector.
 
 use super::{LabelSelector, Operator, Requirement};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All that is demanded of one value.
+/// The combined requirements of one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// The values of which it must be one.
+    /// The allowed values.
     allowed: Option<BTreeSet<String>>,
     refused: BTreeSet<String>,
     must_be_there: bool,
@@ -19,7 +19,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Demands that it equals a value, or that it does not.
+    /// Requires that it equals a value, or that it differs from it.
     pub fn equal(&mut self, value: &str, negated: bool) {
         if negated {
             self.refused.insert(value.to_owned());
@@ -36,7 +36,7 @@ impl Demand {
     }
 
     fn add(&mut self, requirement: &Requirement) {
-        // A bound that is no number holds for none.
+        // A bound that is not a number matches no value.
         let bound = || requirement.values.first().and_then(|bound| bound.parse::<i64>().ok());
         match requirement.operator {
             Operator::In => self.allow(&requirement.values),
@@ -48,12 +48,12 @@ impl Demand {
         }
     }
 
-    /// Returns true if only what is there can do.
+    /// Returns true if the value must exist.
     fn needs_one(&self) -> bool {
         self.allowed.is_some() || self.must_be_there || self.above.is_some() || self.below.is_some()
     }
 
-    /// Returns true if a value does, or that there is none.
+    /// Returns true if a value, or its absence, meets the requirements.
     pub fn holds(&self, value: Option<&str>) -> bool {
         let Some(value) = value else { return !self.needs_one() };
         let number = || value.parse::<i64>().ok();

@@ -21,7 +21,7 @@ pub struct FieldTerm {
 }
 
 impl FieldSelector {
-    /// Reads a selector as it stands in a query.
+    /// Parses the selector of a query.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut parts = split_terms(text);
         parts.sort_unstable();
@@ -47,12 +47,12 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// Demands a value of a field besides what is demanded already.
+    /// Adds the requirement that a field equals a value.
     pub fn require(&mut self, field: &str, value: &str) {
         self.terms.push(FieldTerm { field: field.into(), value: value.into(), negated: false });
     }
 
-    /// Returns the value that a field must equal, if one is demanded.
+    /// Returns the value that a field must equal, if there is such a term.
     pub fn required(&self, field: &str) -> Option<&str> {
         self.terms.iter().find(|term| !term.negated && term.field == field).map(|term| term.value.as_str())
     }

@@ -13,7 +13,7 @@ pub struct LabelSelector {
     pub requirements: Vec<Requirement>,
 }
 
-/// One demand on one label.
+/// One requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     /// Key of the label.
@@ -26,7 +26,7 @@ pub struct Requirement {
 
 /// The comparison of a label's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each name says it")]
+#[expect(missing_docs, reason = "the names are self-explanatory")]
 pub enum Operator {
     In,
     NotIn,
@@ -37,12 +37,12 @@ pub enum Operator {
 }
 
 impl LabelSelector {
-    /// Reads a selector as it stands in a query.
+    /// Parses the selector of a query.
     pub fn parse(text: &str) -> Result<Self, Error> {
         Parser { tokens: tokens(text), at: 0 }.parse().map_err(Error)
     }
 
-    /// Reads a `metav1.LabelSelector`, whose form has been validated; what is malformed selects nothing.
+    /// Reads a `metav1.LabelSelector`, which has been validated; a malformed one selects nothing.
     pub fn from_value(selector: &Value) -> Self {
         let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
         let mut requirements: Vec<Requirement> = Vec::new();
@@ -100,7 +100,7 @@ impl Requirement {
         matches!((value.parse(), bound), (Ok(value), Some(bound)) if holds(value, bound))
     }
 
-    /// Refuses keys and values that no label can have.
+    /// Rejects keys and values that are not valid in labels.
     fn checked(self, text_operator: &str) -> Result<Self, String> {
         let mut errors = Vec::new();
         let key = names::qualified_name(&self.key);

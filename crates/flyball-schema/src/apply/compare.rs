@@ -23,7 +23,7 @@ impl Comparison {
         Self { removed: delta.removed.below, given: delta.given.below }
     }
 
-    /// Leaves paths out, with all that is below them.
+    /// Excludes paths, with all paths below them.
     pub(super) fn without(self, ignored: &FieldSet) -> Self {
         if ignored.is_empty() {
             return self;
@@ -58,7 +58,7 @@ impl Delta {
         }
     }
 
-    /// Compares two values as one atom; returns whether they were taken as single values.
+    /// Compares two values of one type; returns true if they are single values.
     fn visit(&mut self, atom: Atom<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
         match atom {
             Atom::Scalar(_) => {}

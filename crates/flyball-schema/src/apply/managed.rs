@@ -14,7 +14,7 @@ pub(super) struct Entry {
     pub(super) manager: Manager,
     /// Version in which the fields are named.
     pub(super) api_version: String,
-    /// When the manager last changed the object; unknown where it only came to own what was there.
+    /// Time of the manager's last change; `None` if it only became the owner of existing fields.
     pub(super) time: Option<String>,
     pub(super) fields: FieldSet,
 }
@@ -22,11 +22,11 @@ pub(super) struct Entry {
 /// A field manager: the same name as applier, as updater and on a subresource is three managers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Manager {
-    /// Its kind of write.
+    /// Kind of write.
     pub operation: Operation,
     /// Its name.
     pub name: String,
-    /// Version it writes in; an applier is the same one in all versions.
+    /// Version that it writes in; `None` for an applier, which is the same in all versions.
     pub api_version: Option<String>,
     /// Subresource it writes to, empty for the object itself.
     pub subresource: String,
@@ -35,9 +35,9 @@ pub struct Manager {
 /// The kind of write of a manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
-    /// By server-side apply: what it no longer sends, it gives up.
+    /// Server-side apply: the manager gives up fields that it no longer sends.
     Apply,
-    /// By any other write.
+    /// Any other write.
     Update,
 }
 
@@ -47,7 +47,7 @@ impl Manager {
         Self { operation: Operation::Apply, name: name.into(), api_version: None, subresource: subresource.into() }
     }
 
-    /// An updater; one that gives no name is `unknown`.
+    /// An updater; one without a name is `unknown`.
     pub fn updater(name: &str, api_version: &str, subresource: &str) -> Self {
         let name = if name.is_empty() { "unknown" } else { name };
         Self {
@@ -109,8 +109,8 @@ impl ManagedFields {
 
     /// Returns the managers at the start of a write.
     ///
-    /// A client may edit managedFields by hand: `[]` and `[{}]` strip them, a sound list takes their place, and what
-    /// is absent or malformed leaves those of the live object. On a subresource the client has no say.
+    /// A client may edit managedFields by hand: `[]` and `[{}]` clear them, a valid list replaces them, and an absent
+    /// or malformed one keeps those of the live object. On a subresource the client's are ignored.
     pub fn for_write(live: Option<&Value>, sent: Option<&Value>, subresource: bool) -> Self {
         let stored = || Self::decode(live).unwrap_or_default();
         let sent = match sent {
@@ -124,7 +124,7 @@ impl ManagedFields {
         Self::decode(Some(&sent)).filter(|managed| !managed.0.is_empty()).unwrap_or_else(stored)
     }
 
-    /// Writes `metadata.managedFields`; `None` if nobody owns anything.
+    /// Writes `metadata.managedFields`; `None` if no field has an owner.
     pub fn encode(self) -> Option<Value> {
         let mut entries: Vec<Entry> = self.0.into_values().collect();
         entries.sort_by(|a, b| {
@@ -141,7 +141,7 @@ impl ManagedFields {
         (!entries.is_empty()).then_some(Value::Array(entries))
     }
 
-    /// Returns true if nobody owns anything.
+    /// Returns true if no field has an owner.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -150,7 +150,7 @@ impl ManagedFields {
         self.0.get(manager)
     }
 
-    /// Forgets a manager and what it owns.
+    /// Removes a manager and its ownership.
     pub fn remove(&mut self, manager: &Manager) {
         self.remove_entry(manager);
     }

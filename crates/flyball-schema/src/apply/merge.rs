@@ -1,4 +1,4 @@
-//! One value out of two: what an applier wants, on top of what is there.
+//! Merges the configuration of an applier into the live object.
 
 use super::compare::zip;
 use super::path::PathElement;
@@ -42,7 +42,7 @@ pub(super) fn merge(ty: Type<'_>, live: Option<&Value>, wanted: Option<&Value>) 
 fn merge_lists(list: &ListAtom<'_>, live: &[Value], wanted: &[Value]) -> Vec<Value> {
     let live = named(list, live);
     let wanted = named(list, wanted);
-    // A live item that stands twice has no content to merge with: which of them would it be?
+    // A live item that occurs twice is not merged, since the match is ambiguous.
     let mut in_live: BTreeMap<&PathElement, Option<&Value>> = BTreeMap::new();
     for (name, item) in &live {
         in_live.entry(name).and_modify(|seen| *seen = None).or_insert(Some(item));
@@ -95,7 +95,7 @@ fn merge_lists(list: &ListAtom<'_>, live: &[Value], wanted: &[Value]) -> Vec<Val
     out
 }
 
-/// Names the items of a list, passing over those that have no name.
+/// Returns the items of a list with their names, without those that have no name.
 fn named<'v>(list: &ListAtom<'_>, items: &'v [Value]) -> Vec<(PathElement, &'v Value)> {
     items.iter().filter_map(|item| Some((list.element(item).ok()?, item))).collect()
 }

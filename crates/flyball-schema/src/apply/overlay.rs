@@ -1,11 +1,11 @@
-//! Lays the apply configuration of a mutating policy over an object.
+//! Merges the apply configuration of a mutating policy into an object.
 
 use super::path::PathElement;
 use super::types::{Atom, Misfit, Type};
 use crate::schema::{ListKind, Node};
 use serde_json::Value;
 
-/// Why a patch cannot be laid over an object.
+/// An error of merging a patch into an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OverlayError {
     /// The patch does not fit the schema.
@@ -14,12 +14,12 @@ pub enum OverlayError {
     /// The object does not fit the schema.
     #[error("failed to convert original object to typed object: {0}")]
     Live(Misfit),
-    /// The patch replaces what is one value as a whole; it would take away what it does not name.
+    /// The patch changes an atomic value; this would remove the parts that it does not name.
     #[error("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {0}")]
     Atomic(String),
 }
 
-/// Merges a patch into an object of a schema as server-side apply does, but without owners: nothing is taken away.
+/// Merges a patch into an object of a schema as server-side apply does, but without owners: no field is removed.
 ///
 /// See <https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/>.
 pub fn overlay(schema: Node<'_>, live: &Value, patch: &Value) -> Result<Value, OverlayError> {

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// A step from a value to one that it holds.
 ///
-/// The order is that of structured-merge-diff, which the order of conflicts in an answer follows.
+/// The order is that of structured-merge-diff, and defines the order of conflicts in a response.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathElement {
     /// A field of a struct or a key of a map: `f:name`.
@@ -21,12 +21,12 @@ pub enum PathElement {
 
 /// A value that can identify the item of a list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "each name says it")]
+#[expect(missing_docs, reason = "the names are self-explanatory")]
 pub enum Scalar {
     Number(Number),
     Text(Box<str>),
     Bool(bool),
-    /// A list or map as JSON; only managedFields that a client made up hold one.
+    /// A list or map as JSON; it occurs only in managedFields that a client wrote by hand.
     Json(Box<str>),
     Null,
 }
@@ -100,7 +100,7 @@ impl PathElement {
         Self::Field(name.into())
     }
 
-    /// Reads an element as it stands in managedFields; `None` if it is malformed.
+    /// Parses an element of managedFields; `None` if it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, rest) = text.split_at_checked(2)?;
         match kind {
@@ -115,7 +115,7 @@ impl PathElement {
         }
     }
 
-    /// Writes the element as it stands in managedFields.
+    /// Formats the element as in managedFields.
     pub fn encode(&self) -> String {
         match self {
             Self::Field(name) => format!("f:{name}"),

@@ -1,4 +1,4 @@
-//! Sets of paths into an object: what one manager owns, what two objects differ in.
+//! Sets of paths into an object, such as the fields of a manager or the differences of two objects.
 
 use super::path::PathElement;
 use serde_json::{Map, Value};
@@ -16,7 +16,7 @@ pub struct FieldSet(BTreeMap<PathElement, Branch>);
 pub struct Branch {
     /// The path that ends here is in the set.
     pub member: bool,
-    /// The paths that go on from here.
+    /// The paths below the element.
     pub below: FieldSet,
 }
 
@@ -46,7 +46,7 @@ impl FieldSet {
         self.0.iter()
     }
 
-    /// Returns what the set holds at and below an element.
+    /// Returns the part of the set at and below an element.
     pub fn branch(&self, element: &PathElement) -> Option<&Branch> {
         self.0.get(element)
     }
@@ -123,7 +123,7 @@ impl FieldSet {
         Self(combined.filter(|(_, branch)| !branch.is_empty()).collect())
     }
 
-    /// Calls `visit` with every path, those that end at a level before those that go on from it.
+    /// Calls `visit` with every path; paths that end at a level come before longer ones.
     pub fn each(&self, visit: &mut impl FnMut(&[PathElement])) {
         self.each_below(&mut Vec::new(), visit);
     }
@@ -162,7 +162,7 @@ impl FieldSet {
             }
             let nothing_below = below.as_object()?.is_empty();
             let branch = Branch { member: nothing_below || below.get(".").is_some(), below: Self::decode(below)? };
-            // An element of a kind that a later release may add is passed over, as the real server does.
+            // Elements of unknown kinds are skipped, as in the real server: a later release may add kinds.
             if let Some(element) = PathElement::parse(key) {
                 set.put(element, branch);
             } else if key.as_bytes().get(1) != Some(&b':') || matches!(key.as_bytes()[0], b'f' | b'k' | b'v' | b'i') {

@@ -1,4 +1,4 @@
-//! Apply as lists of operations: who sends what, and what the object and its owners are then.
+//! Server-side apply as lists of operations, with the resulting object and its owners.
 
 use super::*;
 use crate::openapi;
@@ -19,7 +19,7 @@ impl Versions for OneVersion {
     }
 }
 
-/// An object on a server that knows nothing but apply.
+/// An object on a server that supports apply and update only.
 struct World {
     kind: OneVersion,
     live: Value,
@@ -231,8 +231,8 @@ fn the_same_value_again_changes_nothing() {
     assert_eq!(w.managed, managed);
 }
 
-/// Creates specs without empty lists and maps, and not empty themselves: those, as in the real algebra, own nothing and
-/// so are not told from absent ones.
+/// Creates specs that are not empty, without empty lists and maps: as in the real algebra, empty values own no fields
+/// and are equivalent to absent ones.
 fn arbitrary_spec() -> impl Strategy<Value = Value> {
     let labels = proptest::collection::btree_map("[ab]", "[xy]", 1..3);
     let tags = proptest::collection::btree_set("[abc]", 1..4);
@@ -250,7 +250,7 @@ fn arbitrary_spec() -> impl Strategy<Value = Value> {
     )
 }
 
-/// Returns true if all that is wanted is there; nothing is needed for what is wanted empty.
+/// Returns true if the live value contains the wanted one; empty values match absent ones.
 fn holds(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (Value::Null, wanted) => *wanted == json!({}) || *wanted == json!([]),
@@ -262,7 +262,7 @@ fn holds(live: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// Leaves out what is null or empty, which a server drops or not as the kind demands.
+/// Removes null and empty values, which a server drops or keeps depending on the kind.
 fn bare(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -273,7 +273,7 @@ fn bare(value: &Value) -> Value {
     }
 }
 
-/// Returns who owns what, whenever they came to.
+/// Returns the managers and their fields, without times.
 fn owners(managed: &ManagedFields) -> Vec<(Manager, FieldSet)> {
     managed.0.values().map(|entry| (entry.manager.clone(), entry.fields.clone())).collect()
 }
@@ -290,11 +290,11 @@ proptest! {
             } else {
                 w.apply(name, spec.clone(), true).unwrap();
                 prop_assert!(holds(&w.live, &json!({"spec": spec})), "{} lacks {}", w.live, spec);
-                // What one has just applied by force, it can apply again without, and nothing changes.
+                // A forced apply can be repeated without force, and changes nothing.
                 let (live, owners) = (w.live.clone(), owners(&w.managed));
                 w.apply(name, spec, false).unwrap();
                 prop_assert_eq!(bare(&w.live), bare(&live));
-                // An object that nobody owns anything of gets a manager for what was there before.
+                // An object without managers gets a manager for its previous fields.
                 prop_assert!(owners.is_empty() || super::tests::owners(&w.managed) == owners);
             }
             let encoded = w.managed.clone().encode();

@@ -1,4 +1,4 @@
-//! Merge rules of values: a schema as server-side apply sees it.
+//! Merge rules of values: the view of server-side apply on a schema.
 
 use super::path::{PathElement, Scalar as KeyValue};
 use super::set::{Branch, FieldSet};
@@ -16,7 +16,7 @@ pub(super) enum Type<'a> {
     Schema(Node<'a>),
     /// Below a schema that keeps unknown fields: maps merge, lists are one value.
     Deduced,
-    /// Inside a list of anything: all is one value.
+    /// Inside a list of any values: all is one value.
     Atomic,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct MapAtom<'a> {
     rest: Option<Type<'a>>,
 }
 
-/// Why a value does not fit its schema, with the path to it in front.
+/// The mismatch of a value and its schema, prefixed with the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
     path: String,
@@ -123,10 +123,10 @@ impl<'a> Type<'a> {
         }
     }
 
-    /// Refuses a value that the schema has no place for.
+    /// Rejects a value that does not match the schema.
     pub(super) fn check(self, value: &Value, duplicates: bool) -> Result<(), Misfit> {
         match (self.atom(Some(value)), value) {
-            // What has no schema has a place for all.
+            // Without a schema, all values are valid.
             _ if matches!(self, Type::Deduced | Type::Atomic) => Ok(()),
             (_, Value::Null) => Ok(()),
             (Atom::Scalar(scalar), value) => scalar.check(value),
@@ -157,7 +157,7 @@ impl<'a> Type<'a> {
         }
     }
 
-    /// Returns the paths of all that a value holds.
+    /// Returns the paths of all parts of a value.
     pub(super) fn fields(self, value: &Value) -> Branch {
         match (self.atom(Some(value)), value) {
             (Atom::Scalar(_), _) => Branch::MEMBER,
@@ -187,7 +187,7 @@ impl<'a> Type<'a> {
         }
     }
 
-    /// Adds the fields of structs that a set has something below of.
+    /// Adds the fields of structs that have descendants in the set.
     pub(super) fn with_named_fields(self, set: &FieldSet) -> FieldSet {
         let (map, list) = (self.map(), self.list());
         let mut out = FieldSet::new();
@@ -204,7 +204,7 @@ impl<'a> Type<'a> {
         out
     }
 
-    /// Folds a set into what the schema is today: what lies below a value that has become atomic becomes that value.
+    /// Adapts a set to the current schema: paths below a value that has become atomic are replaced by that value.
     pub(super) fn reconcile(self, branch: &Branch) -> Branch {
         let atom = self.atom(None);
         let atomic = match &atom {
@@ -241,7 +241,7 @@ fn default(node: Node<'_>, name: &str) -> Option<Value> {
 }
 
 impl<'a> ListAtom<'a> {
-    /// Names an item of a set or map list; `Err` says why it has no name.
+    /// Returns the name of an item of a set or map list; `Err` is the reason why it has none.
     pub(super) fn element(&self, item: &Value) -> Result<PathElement, String> {
         let ListKind::Map(keys) = self.kind else {
             return match item {

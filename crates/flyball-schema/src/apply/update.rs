@@ -18,34 +18,34 @@ pub trait Versions {
     /// Returns the schema of a version; `None` if it is no longer served.
     fn schema(&self, api_version: &str) -> Option<Node<'_>>;
 
-    /// Converts an object, as a whole: nothing that the version does not know is left out. `None` if the version is no
-    /// longer served; an error says why the object cannot be converted.
+    /// Converts an object, and keeps fields that are unknown in the version. `None` if the version is no longer served;
+    /// an error is the reason why the conversion failed.
     fn convert<'v>(&self, object: &'v Value, api_version: &str) -> Result<Option<Cow<'v, Value>>, String>;
 }
 
-/// The objects of one kind, as one version sees them.
+/// The objects of one kind, in one version.
 #[derive(Clone, Copy)]
 pub struct Objects<'a> {
     /// The versions of the kind.
     pub versions: &'a dyn Versions,
-    /// Version of the objects that are handed in.
+    /// Version of the given objects.
     pub api_version: &'a str,
-    /// Fields that nobody can own through this endpoint, with all that is below them: the status, for most.
+    /// Fields without owners at this endpoint, with all fields below them; for most kinds, the status.
     pub ignored: &'a FieldSet,
-    /// An object of which nothing is set: what whoever was first is taken to have begun with.
+    /// An object without any fields, the previous state of a created object.
     pub empty: &'a Value,
 }
 
 /// The result of an apply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Applied {
-    /// The object as it is now; `None` if it is as it was.
+    /// The new object; `None` if it is unchanged.
     pub object: Option<Value>,
     /// The managers and their fields.
     pub managed: ManagedFields,
 }
 
-/// Why an apply was refused.
+/// The reason of a rejected apply.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// The applied configuration does not fit the schema.
@@ -54,7 +54,7 @@ pub enum Error {
     /// The stored object does not fit the schema.
     #[error("{0}")]
     Live(Misfit),
-    /// Others own fields that the applier wants otherwise.
+    /// Other managers own fields for which the applier has different values.
     #[error("conflicts with {} fields of other managers", .0.len())]
     Conflicts(Vec<Conflict>),
     /// The version is not one of the kind's.
@@ -91,7 +91,7 @@ impl Conflict {
     }
 }
 
-/// Metadata that the server owns, or that says which object it is: no manager does.
+/// Metadata that the server sets or that identifies the object: it has no manager.
 static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
     let mut set = FieldSet::new();
     for field in ["apiVersion", "kind", "metadata"] {
@@ -114,7 +114,7 @@ static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
     set
 });
 
-/// The most updaters that an object keeps apart; the oldest are then counted as one.
+/// Maximum number of updaters of an object; the oldest are merged into one.
 const MAX_UPDATERS: usize = 10;
 
 impl Objects<'_> {
@@ -126,7 +126,7 @@ impl Objects<'_> {
         self.versions.schema(api_version).map(Type::Schema)
     }
 
-    /// Returns an object of one version as another shows it; `None` if that one is no longer served.
+    /// Converts an object from one version to another; `None` if that version is no longer served.
     fn convert<'v>(
         &self,
         object: &'v Value,
@@ -147,11 +147,11 @@ impl Objects<'_> {
         self.ty()?.check(object, true).map_err(Error::Live)
     }
 
-    /// Records what a plain write changed from `live` to `new`, at a time if that is to be noted: that now belongs to
-    /// `manager`, and to nobody else.
+    /// Records the changes of a plain write from `live` to `new`, optionally with a time: the changed fields now belong
+    /// to `manager` alone.
     ///
-    /// Both objects come without managedFields; `live` is `{}` for a create. An object that nobody ever owned anything
-    /// of stays so.
+    /// Both objects come without managedFields; `live` is `{}` for a create. An object without managers remains
+    /// without.
     pub fn update(
         &self,
         live: &Value,
@@ -185,8 +185,8 @@ impl Objects<'_> {
         Ok(managed)
     }
 
-    /// Merges what `manager` wants into `live`, and takes away what it wanted before, no longer does and nobody else
-    /// owns.
+    /// Merges the configuration of `manager` into `live`, and removes fields of its previous configuration that it no
+    /// longer contains and that no other manager owns.
     pub fn apply(
         &self,
         live: &Value,
@@ -200,7 +200,7 @@ impl Objects<'_> {
         ty.check(wanted, false).map_err(Error::Patch)?;
         ty.check(live, true).map_err(Error::Live)?;
         let managed = if managed.is_empty() && !is_new(live) {
-            // Whatever is there was made before anyone applied, and must not be taken for unowned.
+            // Fields from before the first apply must not count as fields without owners.
             let before = Manager::updater("before-first-apply", self.api_version, &manager.subresource);
             cap(self.record(self.empty, live, managed, before, now)?)
         } else {
@@ -208,7 +208,7 @@ impl Objects<'_> {
         };
         match self.apply_once(ty, live, wanted, managed.clone(), &manager, force, now) {
             Err(Error::Conflicts(conflicts)) if manager.name == "kubectl" => {
-                // `kubectl apply` without --server-side noted what it sent; that much is kubectl's own to change.
+                // Client-side `kubectl apply` recorded its configuration; kubectl may change those fields.
                 let Some(noted) = self.last_applied(ty, live) else { return Err(Error::Conflicts(conflicts)) };
                 let foreign: Vec<Conflict> =
                     conflicts.into_iter().filter(|conflict| !noted.contains(&conflict.path)).collect();
@@ -263,7 +263,7 @@ impl Objects<'_> {
         Ok(Applied { object: changed.then_some(object), managed })
     }
 
-    /// Folds what managers own into what the schema is today.
+    /// Adapts the fields of managers to the current schema.
     fn reconcile(&self, live: &Value, managed: ManagedFields) -> Result<ManagedFields, Error> {
         let mut types: BTreeMap<String, Option<Type<'_>>> = BTreeMap::new();
         let mut entries = ManagedFields::default();
@@ -272,7 +272,7 @@ impl Objects<'_> {
                 let seen = self.convert(live, self.api_version, &entry.api_version)?;
                 types.insert(entry.api_version.clone(), seen.map(|(_, ty)| ty));
             }
-            // A version that is gone takes its entries along.
+            // Entries of versions that are no longer served are dropped.
             let Some(ty) = types[&entry.api_version] else { continue };
             entry.fields = ty.reconcile(&Branch { member: false, below: entry.fields }).below;
             entries.put(entry);
@@ -329,7 +329,7 @@ impl Objects<'_> {
         let Some((before, ty)) = before else { return Ok(merged) };
         let mut pruned = remove(ty, &before, &ty.with_named_fields(&last.fields));
 
-        // What others own comes back, version by version, the applier's last one first.
+        // Fields of other managers are restored version by version, starting with the applier's last one.
         let mut owned: BTreeMap<&str, FieldSet> = BTreeMap::new();
         for entry in managed.0.values() {
             let fields = owned.entry(&entry.api_version).or_default();
@@ -342,7 +342,7 @@ impl Objects<'_> {
                 .map_err(Error::during("failed add back owned items"))?;
         }
 
-        // What neither side named comes back too: only what the applier itself had given is its to take away.
+        // Fields that neither set names are restored as well: an applier can only remove fields that it owned.
         let gone = ty
             .with_named_fields(&ty.fields(&before).below)
             .difference(&ty.with_named_fields(&ty.fields(&pruned).below));
@@ -374,7 +374,7 @@ impl Objects<'_> {
         Ok(made.unwrap_or(pruned))
     }
 
-    /// Returns the fields that `kubectl apply` noted in its annotation and that still are as it noted them.
+    /// Returns the fields of the annotation of `kubectl apply` that have not changed since.
     fn last_applied(&self, ty: Type<'_>, live: &Value) -> Option<FieldSet> {
         let annotations = live.get("metadata")?.get("annotations")?;
         let noted: Value = serde_json::from_str(annotations.get(LAST_APPLIED)?.as_str()?).ok()?;
@@ -386,23 +386,23 @@ impl Objects<'_> {
     }
 }
 
-/// Returns true if an object is yet to be made.
+/// Returns true if the object does not exist yet.
 fn is_new(live: &Value) -> bool {
     live.get("metadata").and_then(|metadata| metadata.get("uid")).is_none()
 }
 
-/// The annotation in which `kubectl apply` notes what it sent.
+/// The annotation in which `kubectl apply` records its configuration.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 impl Manager {
-    /// Orders managers as the answer to a conflicting apply lists them.
+    /// Orders managers as in the response to a conflicting apply.
     fn cmp_in_conflicts(&self, other: &Self) -> std::cmp::Ordering {
         let key = |m: &Self| (m.name.clone(), m.operation, m.api_version.clone(), m.subresource.clone());
         key(self).cmp(&key(other))
     }
 }
 
-/// Counts the oldest updaters as one, version by version, once there are too many.
+/// Merges the oldest updaters of each version into one if there are too many.
 fn cap(mut managed: ManagedFields) -> ManagedFields {
     let mut oldest: Vec<(String, Manager, String)> = managed
         .0

@@ -53,7 +53,7 @@ fn fields(properties: Value) -> Map<String, Value> {
     schema
 }
 
-/// Describes a type of these fields that has a name.
+/// Describes a named type with these fields.
 fn named(name: &str, properties: Value) -> Map<String, Value> {
     let mut schema = fields(properties);
     schema.insert(TYPE_NAME.into(), format!("kubernetes.{name}").into());
@@ -70,11 +70,11 @@ pub fn namespace() -> Type<'static> {
     Type::Object { schema: &NAMESPACE, whole: false }
 }
 
-/// Reads the schema of a kind out of an OpenAPI document of version 3, with nothing left to look up; `None` if the
-/// document has no such kind.
+/// Reads the schema of a kind from an OpenAPI v3 document and resolves its references; `None` if the document has no
+/// such kind.
 ///
-/// What expressions cannot see is not in it: what has no type, as quantities have none, and lists and maps of that. A
-/// schema within itself is an object without fields.
+/// Values without a type, such as quantities, are omitted, as are lists and maps of them: expressions have no access to
+/// them. A recursive schema ends in an object without fields.
 pub fn published(document: &Value, group: &str, version: &str, kind: &str) -> Option<Map<String, Value>> {
     let schemas = document.pointer("/components/schemas")?.as_object()?;
     let wanted = json!({"group": group, "version": version, "kind": kind});
@@ -93,12 +93,12 @@ pub fn object(schema: &Map<String, Value>) -> Type<'_> {
 
 struct Published<'d> {
     schemas: &'d Map<String, Value>,
-    /// The names of the schemas that are being read, from the outermost on.
+    /// The names of the schemas that are being read, outermost first.
     within: Vec<&'d str>,
 }
 
 impl<'d> Published<'d> {
-    /// Returns what expressions see of a schema, or `None`.
+    /// Returns the part of a schema that is visible to expressions, if any.
     fn visible(&mut self, schema: &'d Value) -> Option<Schema> {
         if let Some(name) = referred(schema) {
             if self.within.contains(&name) {
@@ -141,7 +141,7 @@ impl<'d> Published<'d> {
     }
 }
 
-/// Returns the name of the schema that one stands for, by itself or with a description or a default beside it.
+/// Returns the name of the schema that one refers to, alone or beside a description or a default.
 fn referred(schema: &Value) -> Option<&str> {
     match schema["$ref"].as_str() {
         Some(path) => path.rsplit('/').next(),

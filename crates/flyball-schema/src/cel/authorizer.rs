@@ -1,7 +1,7 @@
-//! `authorizer`: what an expression may ask about who may do what.
+//! `authorizer`: authorization checks in expressions.
 //!
-//! A question is built up method by method (`authorizer.group('').resource('pods').check('get')`) and put to whoever
-//! decides when it is complete. See
+//! A check is built method by method (`authorizer.group('').resource('pods').check('get')`), and sent to the authorizer
+//! when it is complete. See
 //! <https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-authorizer-library>.
 
 use super::typing::{BOOL, STRING, Type};
@@ -12,10 +12,10 @@ use kube_cel::cel::{Context, ExecutionError, ResolveResult};
 use std::fmt;
 use std::sync::Arc;
 
-/// A question about who may do what.
+/// An authorization check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// A path that is no resource.
+    /// Non-resource path.
     pub path: Option<String>,
     /// Group of the resource.
     pub group: String,
@@ -29,14 +29,14 @@ pub struct Question {
     pub name: String,
     /// The operation.
     pub verb: String,
-    /// The service account that asks, by namespace and name; else whoever sent the request does.
+    /// The service account to check, by namespace and name; `None` for the user of the request.
     pub account: Option<(String, String)>,
 }
 
-/// Decides a question; the text says why.
+/// Decides a check; the text is the reason.
 pub type Decide = dyn Fn(&Question) -> (bool, String) + Send + Sync;
 
-/// A question under construction.
+/// The stages of a check under construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Authorizer,
@@ -62,13 +62,13 @@ const GROUP: &str = "kubernetes.authorization.GroupCheck";
 const RESOURCE: &str = "kubernetes.authorization.ResourceCheck";
 const DECISION: &str = "kubernetes.authorization.Decision";
 
-/// The variable of the question about the request itself: a part of another one, by its name.
+/// The variable of the check of the request itself, a field of `authorizer`.
 pub(super) const REQUEST_RESOURCE: &str = "authorizer.requestResource";
 
 /// The type of `authorizer`.
 pub const TYPE: Type<'_> = Type::Plain(AUTHORIZER);
 
-/// Returns true if a type is one of those that questions are built of.
+/// Returns true if a type is one of the authorizer library.
 pub(super) fn is_own(ty: &Type<'_>) -> bool {
     matches!(ty, Type::Plain(name) if name.starts_with("kubernetes.authorization."))
 }
@@ -78,7 +78,7 @@ pub(super) fn field<'s>(of: &Type<'_>, name: &str) -> Option<Type<'s>> {
     (of.is(AUTHORIZER) && name == "requestResource").then_some(Type::Plain(RESOURCE))
 }
 
-/// Returns the type of a method of a question or a decision; `None` if there is no such method.
+/// Returns the type of a method of a check or a decision; `None` if there is no such method.
 pub(super) fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) -> Option<Type<'s>> {
     let Type::Plain(target) = target else { return None };
     let (count, made) = match (*target, name) {
@@ -97,7 +97,7 @@ pub(super) fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) 
     (texts && arguments.len() == count).then_some(made)
 }
 
-/// A question that is being built up.
+/// A check under construction.
 #[derive(Clone)]
 struct Asking {
     stage: Stage,
@@ -143,7 +143,7 @@ pub(super) fn authorizer(decide: Arc<Decide>) -> Cel {
     Cel::Opaque(Arc::new(Asking { stage: Stage::Authorizer, question: Question::default(), decide }))
 }
 
-/// Creates the value of `authorizer.requestResource`: a question about what a request is sent to, without its verb.
+/// Creates the value of `authorizer.requestResource`: a check of the request's resource, without its verb.
 pub(super) fn request_resource(question: Question, decide: Arc<Decide>) -> Cel {
     Cel::Opaque(Arc::new(Asking { stage: Stage::Resource, question, decide }))
 }
@@ -162,7 +162,7 @@ fn decided(this: &Cel) -> Result<&Decided, ExecutionError> {
     }
 }
 
-/// Advances a question from one stage to the next.
+/// Advances a check from one stage to the next.
 fn step(this: &Cel, from: Stage, to: Stage, change: impl FnOnce(&mut Question)) -> ResolveResult {
     let mut asking = asking(this)?.clone();
     if asking.stage != from {
@@ -173,17 +173,17 @@ fn step(this: &Cel, from: Stage, to: Stage, change: impl FnOnce(&mut Question)) 
     Ok(Cel::Opaque(Arc::new(asking)))
 }
 
-/// Changes the resource of a question.
+/// Changes the resource of a check.
 fn with(this: &Cel, change: impl FnOnce(&mut Question)) -> ResolveResult {
     step(this, Stage::Resource, Stage::Resource, change)
 }
 
-/// Refuses what a question cannot be about, in the words of the real server.
+/// Rejects invalid arguments, with the messages of the real server.
 fn need(fine: bool, function: &str, why: &str) -> Result<(), ExecutionError> {
     if fine { Ok(()) } else { Err(ExecutionError::function_error(function, why)) }
 }
 
-/// Adds the methods of questions and decisions.
+/// Adds the methods of checks and decisions.
 pub(super) fn add(context: &mut Context<'_>) {
     type Text = Arc<String>;
     let text = |text: Text| String::clone(&text);
@@ -207,7 +207,8 @@ pub(super) fn add(context: &mut Context<'_>) {
     context.add_function("name", move |This(this): This<Cel>, name: Text| {
         with(&this, |question| question.name = text(name))
     });
-    // Who decides here looks at no selectors: what they leave out is allowed if all is, as upstream's RBAC has it.
+    // Selectors have no effect on the decision, as in upstream's RBAC: a restricted request is allowed if the
+    // unrestricted one is.
     for selector in ["fieldSelector", "labelSelector"] {
         context.add_function(selector, |This(this): This<Cel>, _: Text| with(&this, |_| {}));
     }

@@ -5,10 +5,10 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The most that all expressions for one write may cost: two policies that each come to their own limit, and some.
+/// Maximum cost of all expressions of one write: more than two policies that each reach their own limit.
 const TOTAL: u64 = 25_000_000;
 
-/// The cost budget of all expressions that look at one write.
+/// The cost budget of all expressions of one write.
 #[derive(Debug)]
 pub struct TotalBudget(AtomicU64);
 
@@ -55,7 +55,7 @@ impl Budget {
         Self { left: Cell::new(Some(cost)), patterns: RefCell::default(), total: None }
     }
 
-    /// The same, within the total budget of a write.
+    /// Limits this budget by the total budget of a write.
     #[must_use]
     pub fn within(self, total: &Arc<TotalBudget>) -> Self {
         if total.is_exceeded() {
@@ -64,17 +64,17 @@ impl Budget {
         Self { total: Some(total.clone()), ..self }
     }
 
-    /// Returns true if nothing is left.
+    /// Returns true if the budget is used up.
     pub(crate) fn is_spent(&self) -> bool {
         self.left.get() == Some(0)
     }
 
-    /// Returns true if nothing more is to be run.
+    /// Returns true if no further expression may run.
     pub(crate) fn is_stopped(&self) -> bool {
         self.left.get().is_none()
     }
 
-    /// Lets nothing more be run.
+    /// Prevents further runs.
     pub(crate) fn stop(&self) {
         self.left.set(None);
     }

@@ -1,7 +1,7 @@
-//! Finds what is wrong with an expression before it runs: fields that the schema does not have, operators that do not
-//! take such values, functions that do not exist.
+//! Type checking of expressions before they run: fields that are not in the schema, operators and functions without an
+//! overload for their operands, functions that do not exist.
 //!
-//! What is not known for sure passes: an expression is refused only for what the real server refuses too.
+//! Unknown types pass: an expression is rejected only if the real server rejects it too.
 
 use super::authorizer;
 use super::cost::{self, Estimate, Size, Spot};
@@ -17,20 +17,20 @@ use kube_cel::cel::common::ast::{
 /// The result of checking a valid expression.
 #[derive(Clone, Debug)]
 pub struct Checked<'s> {
-    /// The type of what comes of it.
+    /// The type of the result.
     pub made: Type<'s>,
-    /// The most that it may cost.
+    /// The maximum cost.
     pub cost: u64,
 }
 
-/// Checks what comes of an expression about values of a schema; `Err` says all that is wrong with it, as `cel-go` does.
+/// Checks an expression on values of a schema; `Err` lists all errors, as `cel-go` does.
 pub fn check<'s>(text: &str, schema: &'s Schema, whole: bool, optional_old: bool) -> Result<Checked<'s>, String> {
     let own = Type::of(schema, whole);
     let old = if optional_old { own.clone().optional() } else { own.clone() };
     run(text, Some(Spot::Schema { schema, whole }), &[("self", own), ("oldSelf", old)])
 }
 
-/// Checks an expression about variables of which no more is known than their types.
+/// Checks an expression on variables of known types without a schema.
 pub fn check_among<'s>(text: &str, variables: &[(&str, Type<'s>)]) -> Result<Type<'s>, String> {
     run(text, None, variables).map(|checked| checked.made)
 }
@@ -45,7 +45,7 @@ fn run<'s>(text: &str, root: Option<Spot<'s>>, variables: &[(&str, Type<'s>)]) -
     if shown.is_empty() { Ok(Checked { made: seen.ty, cost: seen.cost }) } else { Err(shown.join("\n")) }
 }
 
-/// Shows where in a text something is wrong.
+/// Formats an error with its position in the source.
 fn point_at(source: &str, at: usize, why: &str) -> String {
     let before: String = source.char_indices().take_while(|(i, _)| *i < at).map(|(_, c)| c).collect();
     let line = before.matches('\n').count();
@@ -54,7 +54,7 @@ fn point_at(source: &str, at: usize, why: &str) -> String {
 }
 
 struct Checker<'s> {
-    /// The schema that the expression is about.
+    /// The schema of `self`.
     root: Option<Spot<'s>>,
     scope: Vec<(String, Estimate<'s>)>,
     places: Places,
@@ -71,7 +71,7 @@ impl<'s> Checker<'s> {
         self.scope.iter().rev().find(|(known, _)| known == name).map(|(_, seen)| seen.clone())
     }
 
-    /// A place within that of a value; the real server takes what has none for the whole.
+    /// A place below that of a value; as in the real server, a value without a place counts as the root.
     fn within(&self, of: Option<Spot<'s>>, step: impl Fn(Spot<'s>) -> Spot<'s>) -> Option<Spot<'s>> {
         of.map(step).or(self.root)
     }
@@ -133,7 +133,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// A part of a list, a map or an object, which may be written as one that is left out if it is absent.
+    /// An entry of a list, a map or an object literal; an optional one is omitted if its value is absent.
     fn visit_part(&mut self, at: &IdedExpr, optional: bool) -> Estimate<'s> {
         let seen = self.visit(at);
         match seen.ty {
@@ -142,7 +142,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// An object that is written out, as mutations make them.
+    /// An object literal, as in mutations.
     fn object(&mut self, of: &StructExpr) -> Estimate<'s> {
         let is_patch = of.type_name == "JSONPatch";
         let is_known = is_patch || of.type_name == "Object" || of.type_name.starts_with("Object.");
@@ -342,11 +342,11 @@ impl<'s> Checker<'s> {
             }
             _ => None,
         });
-        // In the order of the text: an operator stands after its first operand, a function before its arguments.
+        // In source order: an operator follows its first operand, a function precedes its arguments.
         let (before, after) = call.args.split_at(usize::from(is_operator).min(call.args.len()));
         let target = call.target.as_ref().filter(|_| namespace.is_none()).map(|target| self.visit(target));
         let mut arguments: Vec<Estimate<'s>> = before.iter().map(|argument| self.visit(argument)).collect();
-        // What a macro made stands nowhere.
+        // Expressions that a macro created have no position.
         let made = call.args.iter().any(|argument| matches!(&argument.expr, Expr::Ident(name) if is_accumulator(name)));
         let place = match is_operator {
             _ if made => 0,
@@ -388,7 +388,7 @@ impl<'s> Checker<'s> {
     }
 }
 
-/// Returns the cost of all parts together, and the size of each.
+/// Returns the total cost of all parts, and their common size.
 fn gathered(parts: &[Estimate<'_>], base: u64) -> (u64, Option<Size>) {
     let cost = parts.iter().fold(base, |sum, part| sum.saturating_add(part.cost));
     let each = parts.iter().map(Estimate::size).reduce(Size::or);
@@ -507,7 +507,7 @@ mod tests {
             "a": {"type": "integer"},
         }});
         let cost = |text: &str| check(text, schema.as_object().unwrap(), false, false).unwrap().cost;
-        // Select and name; the pattern's eight characters times those of the text.
+        // Select and name, and the pattern's eight characters times the text's.
         assert_eq!(cost("self.s.matches('^[a-z]+$')"), 2 + 103 * 2);
         assert_eq!(cost("self.a < 10"), 3);
         assert_eq!(cost("self.s.contains('x')"), 2 + 103);

@@ -1,21 +1,21 @@
 //! Estimates the maximum cost of an expression before it runs.
 //!
-//! A rule is refused that could take too long on the largest object that its schema allows. The measure is that of the
-//! real server. See
+//! A rule is rejected if it could take too long on the largest object that its schema allows. The cost model is that of
+//! the real server. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#resource-use-by-validation-functions>.
 
 use super::typing::{Schema, Type, field};
 use kube_cel::cel::common::ast::{Expr, IdedExpr, LiteralValue};
 use serde_json::Value;
 
-/// The largest request that there may be, in bytes.
+/// Maximum size of a request, in bytes.
 const MAX_REQUEST: u64 = 3 * 1024 * 1024;
-/// The cost of passing over one character.
+/// The cost of traversing one character.
 const PER_CHARACTER: f64 = 0.1;
 /// The cost of one character of a regular expression.
 const PER_PATTERN_CHARACTER: f64 = 0.25;
 
-/// Bounds of how many characters, bytes or entries a value has.
+/// Bounds of the number of characters, bytes or entries of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) min: u64,
@@ -65,7 +65,7 @@ pub(super) fn of_match(text: &str, pattern: &str) -> u64 {
     scaled(chars(text) + 1, PER_CHARACTER).saturating_mul(scaled(chars(pattern), PER_PATTERN_CHARACTER))
 }
 
-/// A place in the schema of what an expression is about.
+/// A place in the schema of an expression's variable.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Spot<'s> {
     Schema {
@@ -73,11 +73,11 @@ pub(super) enum Spot<'s> {
         whole: bool,
     },
     Metadata,
-    /// A text of no bound.
+    /// A text without a length limit.
     Text,
     /// The key of a map.
     Key,
-    /// One that the schema does not have.
+    /// A place outside the schema.
     Nowhere,
 }
 
@@ -99,7 +99,7 @@ impl<'s> Spot<'s> {
         Self::Schema { schema, whole: schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) }
     }
 
-    /// The items of a list, the values of a map.
+    /// Descends into the items of a list or the values of a map.
     pub(super) fn items(self) -> Self {
         let Self::Schema { schema, .. } = self else { return Self::Nowhere };
         let inner = |name: &str| schema.get(name).and_then(Value::as_object);
@@ -134,7 +134,7 @@ fn is_int_or_string(schema: &Schema) -> bool {
     schema.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true))
 }
 
-/// The most characters or entries that a value of a schema has.
+/// Returns the maximum number of characters or entries of a value of a schema.
 fn max_elements(schema: &Schema) -> u64 {
     let inner = |name: &str| schema.get(name).and_then(Value::as_object);
     // A character of text takes up to four bytes.
@@ -162,7 +162,7 @@ fn max_elements(schema: &Schema) -> u64 {
     }
 }
 
-/// The fewest bytes that a value of a schema takes.
+/// Returns the minimum size of a value of a schema, in bytes.
 fn min_bytes(schema: &Schema) -> u64 {
     if is_int_or_string(schema) {
         return 1;
@@ -188,7 +188,7 @@ fn min_bytes(schema: &Schema) -> u64 {
     }
 }
 
-/// Returns how many values of a schema fit into one object.
+/// Returns the maximum number of values of a schema in one object.
 pub fn cardinality(schema: &Schema) -> u64 {
     MAX_REQUEST / (min_bytes(schema) + 1)
 }
@@ -219,13 +219,13 @@ impl<'s> Estimate<'s> {
     }
 }
 
-/// The size of a value of which all have the same.
+/// The size of a value of a fixed-size type.
 fn scalar(ty: &Type<'_>) -> Option<Size> {
     let fixed = ["bool", "double", "duration", "int", "timestamp", "uint"].iter().any(|name| ty.is(name));
     fixed.then_some(Size::exactly(1))
 }
 
-/// The size of what a text says outright.
+/// The size of a literal.
 pub(super) fn literal(of: &LiteralValue) -> Size {
     Size::exactly(match of {
         LiteralValue::String(text) => text.inner().chars().count() as u64,
@@ -340,7 +340,7 @@ fn own(
         ("cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver", None, [of, ..]) => {
             (over(of.size()), None)
         }
-        // Addresses have 4 or 16 bytes, and both are passed over.
+        // Addresses have 4 or 16 bytes, and both are traversed.
         ("containsIP" | "containsCIDR", Some(_), [of, ..]) => {
             let masked = if name == "containsCIDR" { over(Size::exactly(16)) + 1 } else { 0 };
             let parsed = if of.ty.is("string") { over(of.size()) } else { 0 };

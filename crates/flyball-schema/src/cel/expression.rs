@@ -9,7 +9,7 @@ use kube_cel::cel::objects::{Key, Map as CelMap, Value as Cel};
 use std::fmt;
 use std::sync::Arc;
 
-/// An expression, ready to run.
+/// A compiled expression.
 pub struct Expression {
     text: String,
     program: Result<Program, String>,
@@ -30,7 +30,7 @@ impl Scope {
         self.set(name, Cel::Map(CelMap { map: Arc::new(fields.collect()) }));
     }
 
-    /// Lets expressions ask who may do what: anything, and about what the request is sent to.
+    /// Sets `authorizer`, and `authorizer.requestResource` for the resource of the request.
     pub fn set_authorizer(&mut self, request: Question, decide: Arc<Decide>) {
         self.set("authorizer", authorizer(decide.clone()));
         self.set(REQUEST_RESOURCE, request_resource(request, decide));
@@ -54,12 +54,12 @@ impl Expression {
         Self { text: text.to_owned(), program: compile(text) }
     }
 
-    /// Returns the expression as it was written.
+    /// Returns the source of the expression.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Works the expression out, at the cost of a budget; an error names it, unless the budget is at its end.
+    /// Evaluates the expression, and charges the budget; an error names the expression, unless the budget is used up.
     pub fn run(&self, scope: &Scope, budget: &Budget) -> Result<Cel, String> {
         match &self.program {
             Ok(program) => program.run(&scope.0, budget).map_err(|why| match why.as_str() {

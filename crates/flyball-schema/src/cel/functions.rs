@@ -2,11 +2,11 @@
 
 use super::typing::{BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, TYPE, Type, UINT};
 
-/// Namespaces of functions; no variable has such a name.
+/// Namespaces of functions; these names are reserved, and no variable has them.
 pub(super) const NAMESPACES: [&str; 10] =
     ["base64", "cidr", "format", "ip", "jsonpatch", "lists", "optional", "regex", "sets", "strings"];
 
-/// Returns what comes of an operator; `None` if it does not take such values.
+/// Returns the result type of an operator; `None` if it does not accept the operands.
 pub(super) fn operator<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s>> {
     let (a, b) = match arguments {
         [a] if name == "!_" => return (a.is_dyn() || a.is("bool")).then_some(BOOL),
@@ -51,7 +51,7 @@ pub(super) fn operator<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s
     }
 }
 
-/// Returns the type of the entry at an index or key; `None` if there can be none.
+/// Returns the type of the entry at an index or key; `None` if indexing is not possible.
 pub(super) fn entry<'s>(of: &Type<'s>, at: &Type<'s>) -> Option<Type<'s>> {
     match of {
         Type::List(items) => (at.is_dyn() || at.is("int")).then(|| (**items).clone()),
@@ -62,8 +62,7 @@ pub(super) fn entry<'s>(of: &Type<'s>, at: &Type<'s>) -> Option<Type<'s>> {
     }
 }
 
-/// Returns the result type of arithmetic on a value and an unknown one: it is known where one overload alone takes
-/// them.
+/// Returns the result type of arithmetic on a value and an unknown one: it is known if only one overload accepts them.
 fn beside_unknown<'s>(name: &str, known: &Type<'s>, is_first: bool) -> Option<Type<'s>> {
     match (name, known) {
         (_, Type::Dyn) => Some(Type::Dyn),
@@ -150,7 +149,7 @@ pub(super) fn function<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s
     (name != "size" || !arguments.iter().any(lengthless)).then(|| result(name))
 }
 
-/// The functions whose results are known by their names; those of others depend on what they are given.
+/// Returns the result type of a function whose result does not depend on its arguments.
 fn result<'s>(name: &str) -> Type<'s> {
     match name {
         "bool"
@@ -196,7 +195,7 @@ fn result<'s>(name: &str) -> Type<'s> {
     }
 }
 
-/// Returns true if a function exists at all, whatever it takes.
+/// Returns true if a function of this name exists.
 pub(super) fn is_function(name: &str) -> bool {
     const OTHERS: [&str; 45] = [
         "allowed",

@@ -1,4 +1,4 @@
-//! Texts that functions of the library cannot read, refused in Go's words before the library sees them.
+//! Validates text arguments before library functions parse them, with Go's error messages.
 
 use super::memory::library;
 use super::netip;
@@ -46,7 +46,7 @@ fn ip(text: &str) -> Option<String> {
 }
 
 fn cidr(text: &str) -> Option<String> {
-    // The real server says it twice.
+    // The real server's message repeats it.
     const UNREAD: &str = "network address parse error during conversion from string";
     match netip::prefix(text) {
         Err(why) => Some(format!("{UNREAD}: {UNREAD}: {why}")),

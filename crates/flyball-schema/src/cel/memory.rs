@@ -1,9 +1,9 @@
-//! Bounds the memory that one run of an expression builds.
+//! Limits the memory that one run of an expression allocates.
 //!
-//! Prices are those of the real server, where a value is shared by all that hold it. The interpreter copies values, and
-//! some functions make much of little. So each value that an expression puts into a list, a map or a longer text is
-//! charged with its size; functions whose result may be far larger than what they are given charge before they begin.
-//! Lists that loops build grow in place, where the interpreter would copy them in every round.
+//! The cost model is that of the real server, where values are shared. The interpreter copies values, and some
+//! functions have results that are much larger than their arguments. So each value that an expression puts into a list,
+//! a map or a longer text is charged with its size, and functions with large results are charged before they run. Lists
+//! that loops build grow in place, where the interpreter would copy them in every iteration.
 
 use super::{meter, patterns};
 use kube_cel::KubeCelExt;
@@ -18,9 +18,9 @@ use kube_cel::cel::{Context, ExecutionError, FunctionContext, ResolveResult};
 use parking_lot::Mutex;
 use std::sync::{Arc, LazyLock};
 
-/// Bytes that one run of an expression may build.
+/// Maximum number of bytes that one run of an expression may allocate.
 const MAX_BYTES: usize = 64 << 20;
-/// Bytes that a value takes besides its text and its entries.
+/// Size of a value in bytes, without its text and its entries.
 const VALUE_BYTES: usize = 64;
 
 /// Charges the size of its argument, and returns it.
@@ -61,7 +61,7 @@ pub(super) fn bound(of: IdedExpr) -> IdedExpr {
             ..list
         }),
         Expr::Map(map) => Expr::Map(MapExpr { entries: map.entries.into_iter().map(entry).collect() }),
-        // What is paid for is named there, and not worked out.
+        // The arguments of the payment are not evaluated.
         Expr::Call(call) if call.func_name == meter::PAY => Expr::Call(call),
         Expr::Call(call) => {
             let grows = call.func_name == ADD && !call.args.iter().any(is_literal_number);
@@ -101,7 +101,7 @@ fn entry(at: IdedEntryExpr) -> IdedEntryExpr {
     IdedEntryExpr { id: at.id, expr }
 }
 
-/// Turns `sum + [item]`, which a round of a loop comes to, into a list that grows in place.
+/// Turns `sum + [item]`, the step of a loop, into a list that grows in place.
 fn step(of: IdedExpr, sum: &str) -> IdedExpr {
     let is_sum = |of: &IdedExpr| matches!(&of.expr, Expr::Ident(name) if name == sum);
     let IdedExpr { id, expr } = of;
@@ -128,7 +128,7 @@ fn step(of: IdedExpr, sum: &str) -> IdedExpr {
     IdedExpr { id, expr }
 }
 
-/// Ends the growth of a loop's list where its result is made of it.
+/// Ends the growth of a loop's list in the result expression.
 fn collected(of: IdedExpr, sum: &str) -> IdedExpr {
     match of.expr {
         Expr::Ident(name) if name == sum => call(COLLECTED, vec![node(Expr::Ident(name))]),
@@ -157,7 +157,7 @@ fn call(name: &str, args: Vec<IdedExpr>) -> IdedExpr {
     node(Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args }))
 }
 
-/// Returns how many bytes a value takes.
+/// Returns the size of a value in bytes.
 fn size(of: &Cel) -> usize {
     let inner = match of {
         Cel::String(text) => text.len(),
@@ -173,7 +173,7 @@ fn size_of_key(of: &Key) -> usize {
     VALUE_BYTES + if let Key::String(text) = of { text.len() } else { 0 }
 }
 
-/// The functions as the library has them.
+/// The unwrapped functions of the library.
 static LIBRARY: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
 
 /// Calls a function of the library on values.
@@ -198,7 +198,7 @@ fn occurrences(of: &str, within: &str, limit: Option<&Cel>) -> usize {
     within.matches(of).take(most).count()
 }
 
-/// Returns how many bytes the result of a function takes at most, as far as they are more than those it is given.
+/// Returns the maximum size of a function's result in bytes, as far as it exceeds the size of the arguments.
 fn size_of_result(name: &str, target: &Cel, arguments: &[Cel]) -> usize {
     match (name, target, arguments) {
         ("replace", Cel::String(text), [Cel::String(from), Cel::String(to), limit @ ..]) => {
@@ -207,7 +207,7 @@ fn size_of_result(name: &str, target: &Cel, arguments: &[Cel]) -> usize {
         ("split", Cel::String(text), [Cel::String(by), limit @ ..]) => {
             (occurrences(by, text, limit.first()) + 1).saturating_mul(VALUE_BYTES).saturating_add(text.len())
         }
-        // A match of nothing at each place.
+        // The empty text matches at each position.
         ("findAll", Cel::String(text), [_, Cel::Int(most)]) if *most >= 0 => {
             let most = usize::try_from(*most).unwrap_or(usize::MAX);
             most.min(text.len() + 1).saturating_mul(VALUE_BYTES).saturating_add(text.len())
@@ -217,7 +217,7 @@ fn size_of_result(name: &str, target: &Cel, arguments: &[Cel]) -> usize {
             size(target).saturating_add(items.len().saturating_mul(between.len()))
         }
         ("format", Cel::String(text), [arguments]) => {
-            // A number is written with as many digits as are asked for.
+            // A number is printed with the requested number of digits.
             let digits = text.split("%.").skip(1).map(|rest| {
                 let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
                 rest[..end].parse().unwrap_or(0)
@@ -251,7 +251,7 @@ pub(super) fn add(context: &mut Context<'_>) {
         Ok(Cel::List(Arc::new(items)))
     });
     context.add_function("matches", |This(text): This<Cel>, Arguments(of): Arguments| -> ResolveResult {
-        // As a function, the text is the first of two arguments.
+        // In a function call, the text is the first of two arguments.
         let (Cel::String(text), Some(Cel::String(pattern))) = (&text, of.last()) else {
             return Err(ExecutionError::NoSuchOverload);
         };
@@ -338,7 +338,7 @@ mod tests {
             format!("{}.size() > 0", halves(10)),
             format!("{list}.size() > 0"),
             format!("{map}.size() > 0"),
-            // An error on one side does not hide that the other has built too much.
+            // An error on one side does not hide the exceeded limit on the other.
             "self.l.exists(x, self.l.map(y, self.s).size() < 0 || x < 0)".to_owned(),
         ] {
             assert_eq!(run(&large, &object), Err(EXCEEDED.to_owned()), "{}", &large[..large.len().min(100)]);
@@ -367,14 +367,14 @@ mod tests {
         }
         let refused = run("self.s.matches('(\\\\pL{0,30}){0,30}')", &object);
         assert!(refused.as_ref().is_err_and(|why| why.contains("more than 60000: repeat less")), "{refused:?}");
-        // As many patterns of few states, of which no size is known before.
+        // Many patterns with few states, of unknown size.
         let texts: Vec<String> = (0..300).map(|n| format!("{n}{}", "x".repeat(297))).collect();
         let object = json!({"p": texts, "s": "x".repeat(100), "t": "x".repeat(100_000)});
         for dear in [
             "self.p.all(a, self.p.all(b, a.matches('(x*)*y|' + b) || true))",
             "self.p.all(a, self.p.all(b, 'x'.matches('(x*)*y|' + a + b) || true))",
             "self.p.all(a, self.p.all(b, 'x'.find('(x*)*y|' + a + b) == ''))",
-            // One pattern of which many states are active at each character.
+            // One pattern with many active states at each character.
             "self.t.matches('(x?){900}(x?){900}y')",
         ] {
             assert_eq!(run(dear, &object), Err(EXCEEDED.to_owned()), "{dear}");
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "what is measured is time")]
+    #[expect(clippy::disallowed_methods, reason = "the test measures time")]
     fn lists_of_loops_take_linear_time() {
         let time = |n: u64| {
             let object = json!({"l": (0..n).collect::<Vec<_>>()});
@@ -402,7 +402,7 @@ mod tests {
             (0..3).map(|_| run()).min().unwrap()
         };
         let (short, long) = (time(1000), time(16_000));
-        // In quadratic time it would be 256 times as long.
+        // Quadratic time would be 256 times as long.
         assert!(long < short * 80, "{short:?} for 1,000 items, {long:?} for 16,000");
     }
 }

@@ -1,10 +1,10 @@
-//! Meters the cost of an expression while it runs, so that none runs for long.
+//! Meters the cost of an expression while it runs, to limit its run time.
 //!
-//! The interpreter does not count. So an expression is made ready with places at which it pays, before each stretch
-//! that is worked out as a whole: all of it but the bodies of loops, the branches of choices and the right sides of
-//! `&&` and `||`, which are stretches of their own. Prices are those of the real server; where a size is not known
-//! before the value is made, the least is paid. So what is refused here is refused there too, and every round of a loop
-//! is paid for. See <https://kubernetes.io/docs/reference/using-api/cel/#resource-constraints>.
+//! The interpreter does not count. So metering inserts calls that charge the cost before each basic block: the whole
+//! expression except the bodies of loops, the branches of conditionals and the right sides of `&&` and `||`, which are
+//! blocks of their own. Costs are those of the real server; if a size is unknown before evaluation, the minimum is
+//! charged. So each expression that is rejected here is rejected there too, and every iteration of a loop is charged.
+//! See <https://kubernetes.io/docs/reference/using-api/cel/#resource-constraints>.
 
 use super::cost::{self, Estimate, Size};
 use super::functions::NAMESPACES;
@@ -20,20 +20,20 @@ use kube_cel::cel::objects::Value as Cel;
 use kube_cel::cel::{Context, ExecutionError, FunctionContext};
 use std::cell::Cell;
 
-/// The most that one run of an expression may cost.
+/// Maximum cost of one run of an expression.
 const PER_CALL: u64 = 1_000_000;
 
-/// Error of a run that costs more.
+/// Error of a run that exceeds the limit.
 pub(crate) const EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
 
-/// Error of several runs that together cost more than their budget.
+/// Error of several runs that together exceed their budget.
 pub const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
 thread_local! {
-    /// Cost of the run on this thread so far; an expression runs from its begin to its end on one thread.
+    /// Cost so far of the run on this thread; an expression runs on one thread from start to end.
     static SPENT: Cell<u64> = const { Cell::new(0) };
-    /// Bytes that the run has built so far.
+    /// Bytes that the run has allocated so far.
     static BUILT: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -45,7 +45,7 @@ pub(super) fn measure(ready: &IdedExpr, context: &Context<'_>) -> (Result<Cel, E
     (made, SPENT.replace(0))
 }
 
-/// Charges bytes that a run builds; one that builds too many goes on with nothing.
+/// Charges bytes that a run allocates; a run that exceeds the limit fails.
 pub(super) fn charge(bytes: usize, limit: usize) -> Result<(), ExecutionError> {
     let built = BUILT.get().saturating_add(bytes);
     BUILT.set(built);
@@ -56,22 +56,22 @@ pub(super) fn charge(bytes: usize, limit: usize) -> Result<(), ExecutionError> {
     Ok(())
 }
 
-/// Pays for something whose price is known only now.
+/// Charges a cost that is known only at run time.
 pub(super) fn pay(price: u64) -> Result<(), ExecutionError> {
     let spent = SPENT.get().saturating_add(price);
     SPENT.set(spent);
     if is_exceeded(spent) { Err(ExecutionError::function_error(PAY, EXCEEDED)) } else { Ok(()) }
 }
 
-/// Returns true if a run costs more than any may.
+/// Returns true if a cost exceeds the limit of one run.
 pub(super) fn is_exceeded(cost: u64) -> bool {
     cost > PER_CALL
 }
 
-/// The function by which an expression pays: a price that is known, and calls whose prices depend on their arguments.
+/// The function that charges a fixed cost, and the costs of calls that depend on their arguments.
 pub(super) const PAY: &str = "@pay";
 
-/// Adds the function by which expressions pay.
+/// Adds the function that charges costs.
 pub(super) fn add(context: &mut Context<'_>) {
     context.add_function(PAY, |call: &FunctionContext<'_, '_>| -> Result<bool, ExecutionError> {
         let exceeded = || ExecutionError::function_error(PAY, EXCEEDED);
@@ -98,11 +98,11 @@ pub(super) fn meter(of: IdedExpr) -> IdedExpr {
     bill.paid(of)
 }
 
-/// The cost of a stretch of an expression.
+/// The cost of a basic block of an expression.
 #[derive(Default)]
 struct Bill {
     fixed: u64,
-    /// Calls whose prices depend on their arguments.
+    /// Calls with costs that depend on their arguments.
     calls: Vec<IdedExpr>,
 }
 
@@ -120,7 +120,7 @@ impl Bill {
         node(Expr::Call(CallExpr { func_name: CONDITIONAL.into(), target: None, args: vec![pay, of, nothing] }))
     }
 
-    /// Adds up what is worked out in any case, and lets the rest pay for itself.
+    /// Adds up the costs of the parts that are always evaluated, and meters the other parts separately.
     fn walk(&mut self, of: IdedExpr) -> IdedExpr {
         let IdedExpr { id, expr } = of;
         let expr = match expr {
@@ -147,7 +147,7 @@ impl Bill {
                 let binds = of.iter_var == "@unused";
                 let iter_range = if binds { of.iter_range } else { self.walk(of.iter_range) };
                 let accu_init = self.walk(of.accu_init);
-                // What is looked at before each round is paid for with the round.
+                // The loop condition is charged with each iteration.
                 let mut round = Bill::default();
                 let loop_cond = round.walk(of.loop_cond);
                 let loop_step = round.walk(of.loop_step);
@@ -197,13 +197,13 @@ impl Bill {
             self.fixed += match call.func_name.as_str() {
                 _ if is_own => 0,
                 "check" if call.target.is_some() => 350_000,
-                // These pay when they are called.
+                // These charge when they are called.
                 "matches" | "find" | "findAll" => 0,
                 name if depends_on_size(name) => 0,
                 _ => 1,
             };
         }
-        // What an index is looked up by costs nothing besides, if it is but looked up itself.
+        // An index that is itself a plain lookup has no additional cost.
         if matches!(call.func_name.as_str(), INDEX | OPT_INDEX) && call.args.get(1).is_some_and(is_path) {
             let mut args = call.args.into_iter();
             let of = args.next().map(|of| self.walk(of));
@@ -218,7 +218,7 @@ impl Bill {
     }
 }
 
-/// Returns true if a function is dearer the larger its arguments are.
+/// Returns true if the cost of a function depends on the size of its arguments.
 fn depends_on_size(name: &str) -> bool {
     matches!(
         name,
@@ -263,7 +263,7 @@ fn operands(call: &CallExpr) -> impl Iterator<Item = &IdedExpr> {
     call.target.as_deref().into_iter().chain(&call.args)
 }
 
-/// Returns true if a part is but a way to a value that is there, which costs nothing to be gone twice.
+/// Returns true if an expression is a plain path to an existing value, which can be evaluated twice without cost.
 fn is_path(of: &IdedExpr) -> bool {
     match &of.expr {
         Expr::Ident(_) => true,
@@ -281,7 +281,7 @@ fn is_namespace(of: &IdedExpr) -> bool {
     matches!(&of.expr, Expr::Ident(name) if NAMESPACES.contains(&name.as_str()))
 }
 
-/// The name that stands for both a position and a value.
+/// Returns true if a variable holds both a position and a value.
 fn is_pair(name: &str) -> bool {
     name.starts_with("@pair")
 }
@@ -307,7 +307,7 @@ fn price_of(call: &CallExpr, context: &Context<'_>) -> u64 {
     cost::of_call(&call.func_name, target.as_ref(), &arguments, &call.args, in_sets).0
 }
 
-/// Returns the type and size of a value, as far as they are known without evaluation.
+/// Returns the type and size of an expression, as far as they are known without evaluation.
 fn estimate(of: &IdedExpr, context: &Context<'_>) -> Estimate<'static> {
     let (ty, size) = match &of.expr {
         Expr::Literal(literal) => {
@@ -345,7 +345,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::sync::Arc;
 
-    /// Runs an expression about `self`.
+    /// Runs an expression on `self`.
     fn run(expression: &str, object: &Value, budget: &Budget) -> Result<bool, String> {
         let mut context = BASE.new_inner_scope();
         context.add_variable_from_value("self", to_cel(None, object));
@@ -370,7 +370,7 @@ mod tests {
             ("self.a < 10 ? self.a == 1 : self.s.contains('x')", 3 + 3),
             ("self.s.matches('^x{9}$')", 2 + 11 * 2),
             ("3 in self.l", 2 + 3),
-            // The list; each round its condition, what was found so far and what is asked; and what was found in all.
+            // The list; for each iteration the condition, the accumulator and the predicate; and the result.
             ("self.l.all(x, x > 0)", 2 + 3 * (2 + 1 + 2) + 1),
         ];
         for (expression, price) in cases {

@@ -6,10 +6,10 @@ use base64::Engine;
 use kube_cel::cel::objects::{Key, Value as Cel};
 use serde_json::{Map, Number, Value};
 
-/// The most bytes that an expression makes, roughly: it may name the same value many times over.
+/// Approximate maximum size of the result of an expression in bytes: it may contain the same value many times.
 const MAX_BYTES: usize = 8 << 20;
 
-/// Refuses what is nested too deep, or comes to too much, as JSON.
+/// Rejects values that are nested too deep, or too large, as JSON.
 fn measure(value: &Cel, levels: usize, room: &mut usize) -> Result<(), String> {
     let mut take = |bytes: usize| {
         *room = room.checked_sub(bytes).ok_or("the expression makes too large an object")?;
@@ -33,8 +33,8 @@ fn measure(value: &Cel, levels: usize, room: &mut usize) -> Result<(), String> {
     }
 }
 
-/// Turns what an expression made into JSON; `Err` says what has no form in JSON, or which object stands where another
-/// should.
+/// Converts the result of an expression into JSON; `Err` names a value without JSON form, or an object of the wrong
+/// type.
 pub fn to_json(value: &Cel) -> Result<Value, String> {
     measure(value, MAX_DEPTH, &mut { MAX_BYTES })?;
     let root = type_name(value).unwrap_or_default().to_owned();

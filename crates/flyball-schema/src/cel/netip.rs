@@ -1,9 +1,9 @@
-//! Addresses as Go's `net/netip` reads them, with its words for those that it cannot read.
+//! Parser of IP addresses that follows Go's `net/netip`, with its error messages.
 
 use flyball_core::field::go_quote;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Reads an address; what follows a percent sign is its zone, which is left out.
+/// Parses an address; the zone after a percent sign is dropped.
 pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     let wrong = |what: &str, at: Option<&str>| {
         let at = at.map(|at| format!(" (at {})", go_quote(at))).unwrap_or_default();

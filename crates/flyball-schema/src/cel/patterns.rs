@@ -1,7 +1,7 @@
 //! Regular expressions of expressions: compiled once for all runs of a budget, and charged for the work that they take.
 //!
-//! The price of a match has the length of the pattern, not its states. So compiling a pattern costs by its states, and
-//! work costs by the states that are visited; what common patterns take is free.
+//! The cost of a match in the real server depends on the length of the pattern, not on its states. So compiling a
+//! pattern is charged by its states, and matching by the states that are visited; the work of common patterns is free.
 
 use super::meter;
 use crate::matching::{Matcher, Pattern};
@@ -11,13 +11,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// States whose compilation is free in a budget.
+/// Number of states that a budget compiles for free.
 const FREE_STATES: u64 = 2000;
 /// Cost of compiling a state.
 const STATE_COST: u64 = 4;
-/// States that a pattern counts for besides its own.
+/// States that are charged for each pattern besides its own.
 const PATTERN_STATES: u64 = 20;
-/// States and patterns that are kept.
+/// Maximum number of cached states and patterns.
 const MAX_KEPT_STATES: u64 = 200_000;
 const MAX_KEPT: usize = 1000;
 /// Visits of states that are free in a budget, and how many cost as much as one unit.
@@ -34,7 +34,7 @@ thread_local! {
 /// The compiled patterns of a budget.
 #[derive(Debug)]
 pub(super) struct Patterns {
-    /// Each with its states.
+    /// Compiled patterns with their numbers of states.
     compiled: BTreeMap<Box<str>, (Arc<Pattern>, u64)>,
     matcher: Matcher,
     kept_states: u64,
@@ -61,8 +61,8 @@ impl Patterns {
         CURRENT.replace(self)
     }
 
-    /// Compiles a pattern, with its states, or returns Go's error message. Pays for a match with a text, and for the
-    /// compilation.
+    /// Returns a compiled pattern with its number of states, or Go's error message. Charges a match with a text, and
+    /// the compilation.
     fn compile(&mut self, function: &str, text: &str, pattern: &str) -> Result<(Arc<Pattern>, u64), ExecutionError> {
         meter::pay(super::cost::of_match(text, pattern))?;
         if let Some(known) = self.compiled.get(pattern) {
@@ -91,7 +91,7 @@ impl Patterns {
     }
 }
 
-/// Takes an amount from what is free; returns the rest.
+/// Deducts an amount from a free allowance; returns the rest.
 fn beyond(free: &mut u64, amount: u64) -> u64 {
     let rest = amount.saturating_sub(*free);
     *free = free.saturating_sub(amount);

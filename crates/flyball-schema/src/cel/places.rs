@@ -1,10 +1,10 @@
 //! Positions of the parts of an expression in its text, which the parser does not report.
 //!
-//! Whoever walks the syntax tree in the order of the text asks for each part as it comes by.
+//! A traversal of the syntax tree in source order requests the position of each part in turn.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// The places of names and operators that have not come by yet, in bytes.
+/// The byte positions of names and operators that have not been visited yet.
 #[derive(Debug, Default)]
 pub(super) struct Places(BTreeMap<String, VecDeque<usize>>);
 
@@ -32,7 +32,7 @@ impl Places {
         let mut places = Self::default();
         let mut at = 0;
         let mut dot = None;
-        // Whether what came last is a value, after which `-` and `[` mean something else.
+        // True after a value, where `-` and `[` have another meaning.
         let mut value = false;
         while let Some(c) = text[at..].chars().next() {
             let rest = &text[at..];
@@ -65,7 +65,7 @@ impl Places {
             } else if c == '.' {
                 dot = Some(at);
             } else if c == '?' && !value {
-                // Part of `.?`, `[?` or `{?`, which are no choices.
+                // Part of `.?`, `[?` or `{?`, which are not conditionals.
             } else if c == '?' && dot.is_some() {
                 // The field's name follows.
             } else if let Some((sign, name)) = OPERATORS.iter().find(|(sign, _)| rest.starts_with(sign)) {
@@ -86,13 +86,13 @@ impl Places {
         self.0.entry(part).or_default().push_back(at);
     }
 
-    /// Returns the place of the next part of this name.
+    /// Returns the position of the next part with this name.
     pub(super) fn next(&mut self, part: &str) -> usize {
         self.0.get_mut(part).and_then(VecDeque::pop_front).unwrap_or_default()
     }
 }
 
-/// Returns how long a quoted text is.
+/// Returns the length of a quoted text.
 fn quoted(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {

@@ -1,4 +1,4 @@
-//! An expression, parsed and made ready to run.
+//! Compiled expressions.
 
 use super::budget::Budget;
 use super::location::located;
@@ -14,30 +14,30 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// A parsed expression.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// As it was written, but for the language's own macros.
+    /// The syntax tree of the source, with the standard macros expanded.
     written: IdedExpr,
-    /// In the words that the interpreter knows.
+    /// The syntax tree for the interpreter.
     ready: IdedExpr,
-    /// Bytes of stack that a walk through it takes at most.
+    /// Maximum stack size in bytes of a traversal.
     stack: usize,
 }
 
-/// Characters of an expression.
+/// Maximum number of characters of an expression.
 const MAX_CHARS: usize = 100_000;
-/// Nesting depth of an expression; the operands of an operator nest in each other.
-/// Whoever writes an expression must not be able to end the process.
+/// Maximum nesting depth of an expression; the operands of an operator nest in each other. No expression may overflow
+/// the stack of the process.
 const MAX_DEPTH: usize = 250;
-/// Errors that are reported.
+/// Maximum number of reported errors.
 const MAX_ERRORS: usize = 100;
-/// Bytes of stack for the parser: several times what an expression at these limits takes of it without
-/// optimizations, which is more than most threads have in all. Only what it touches is ever taken.
+/// Stack size of the parser in bytes: several times the usage of an expression at these limits without optimizations,
+/// which exceeds the stack of most threads. Untouched pages use no memory.
 const PARSER_STACK_BYTES: usize = 64 << 20;
-/// Bytes of stack for the interpreter, for each level of nesting: twice what it takes without optimizations.
+/// Stack size of the interpreter for each level of nesting in bytes: twice its usage without optimizations.
 const STACK_BYTES_PER_LEVEL: usize = 48 << 10;
 
-/// Returns true if an expression nests too deep, before anything is asked to parse it.
+/// Returns true if an expression nests too deep for the parser.
 fn too_deep(expression: &str) -> bool {
-    /// A pair of brackets: how many choices stand in it so far, and how many operators since the last of them.
+    /// A pair of brackets: the number of conditionals in it so far, and of operators since the last of them.
     #[derive(Default)]
     struct Level {
         choices: usize,
@@ -61,7 +61,7 @@ fn too_deep(expression: &str) -> bool {
                 above = above.saturating_sub(1 + level.choices + level.operators);
             }
             (None, ',') => level = Level::default(),
-            // What these join, the parser lays out as a tree as low as may be.
+            // The parser balances the tree of the operands of these operators.
             (None, '&' | '|') => level.operators = 0,
             (None, '?' | ':') => level = Level { choices: level.choices + 1, operators: 0 },
             (None, '!' | '-' | '+' | '*' | '/' | '%' | '<' | '>' | '=' | '.') => level.operators += 1,
@@ -94,7 +94,7 @@ fn depth(of: &IdedExpr) -> usize {
     }
 }
 
-/// Compiles an expression; `Err` says what is wrong with it.
+/// Compiles an expression; `Err` lists its errors.
 pub fn compile(expression: &str) -> Result<Program, String> {
     let size = expression.chars().count();
     if size > MAX_CHARS {
@@ -105,7 +105,7 @@ pub fn compile(expression: &str) -> Result<Program, String> {
     if too_deep(expression) {
         return Err(format!("ERROR: <input>:-1:0: expression recursion limit exceeded: {MAX_DEPTH}"));
     }
-    // The parser is another's code and its input a user's: a panic in it is a refusal like any other.
+    // The parser is third-party code with untrusted input: a panic in it is a compile error.
     let parse = || {
         let parser = Parser::new().max_recursion_depth(MAX_DEPTH as u16).enable_optional_syntax(true);
         let written = parser.parse(expression)?;
@@ -128,7 +128,7 @@ pub fn compile(expression: &str) -> Result<Program, String> {
 }
 
 impl Program {
-    /// Returns the syntax tree as it was written.
+    /// Returns the syntax tree of the source.
     pub(super) fn expression(&self) -> &IdedExpr {
         &self.written
     }
@@ -143,7 +143,7 @@ impl Program {
         self.written.references()
     }
 
-    /// Runs the program, at the cost of a budget; an error says why in the words of the real server.
+    /// Runs the program and charges the budget; errors have the messages of the real server.
     pub(crate) fn run(&self, context: &Context<'_>, budget: &Budget) -> Result<Cel, String> {
         if budget.is_stopped() {
             return Err(meter::OUT_OF_BUDGET.into());

@@ -1,4 +1,4 @@
-//! Rewrites expressions into those that the interpreter knows: optional fields, macros of two variables, objects.
+//! Rewrites expressions that the interpreter does not support: optional fields, macros of two variables, objects.
 //!
 //! See <https://kubernetes.io/docs/reference/using-api/cel/#cel-options-language-features-and-libraries>.
 
@@ -16,7 +16,7 @@ use kube_cel::cel::{Context, ExecutionError, ResolveResult};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-/// The macros that name both a position and a value.
+/// Returns true for macros with variables for both position and value.
 pub(super) fn is_two_variable_macro(call: &CallExpr) -> bool {
     let arguments = match call.func_name.as_str() {
         "all" | "exists" | "existsOne" | "exists_one" => 3..=3,
@@ -26,7 +26,7 @@ pub(super) fn is_two_variable_macro(call: &CallExpr) -> bool {
     call.target.is_some() && arguments.contains(&call.args.len()) && names(call, 2).is_some()
 }
 
-/// The macros that name an optional value.
+/// Returns true for macros with a variable for an optional value.
 pub(super) fn is_optional_macro(call: &CallExpr) -> bool {
     matches!(call.func_name.as_str(), "optMap" | "optFlatMap")
         && call.target.is_some()
@@ -34,7 +34,7 @@ pub(super) fn is_optional_macro(call: &CallExpr) -> bool {
         && names(call, 1).is_some()
 }
 
-/// The variables that a macro names.
+/// Returns the variables that a macro declares.
 pub(super) fn names(call: &CallExpr, count: usize) -> Option<Vec<&str>> {
     let mut found = Vec::with_capacity(count);
     for argument in call.args.get(..count)? {
@@ -44,7 +44,7 @@ pub(super) fn names(call: &CallExpr, count: usize) -> Option<Vec<&str>> {
     Some(found)
 }
 
-/// Returns true if a variable is meant that is named as if it were a field.
+/// Returns true for the variable whose name has the form of a field access.
 fn is_request_resource(select: &SelectExpr) -> bool {
     let Expr::Ident(name) = &select.operand.expr else { return false };
     !select.test && REQUEST_RESOURCE.strip_prefix(name.as_str()) == Some(&format!(".{}", select.field))
@@ -60,7 +60,7 @@ pub(super) fn rewrite(at: IdedExpr) -> IdedExpr {
             match (is_optional(&operand), select.test) {
                 (true, false) => call(OPT_INDEX, [operand, text(&select.field)]),
                 (true, true) => method("hasValue", node(call(OPT_INDEX, [operand, text(&select.field)])), []),
-                // The interpreter takes a field of what has none for false; an index it refuses.
+                // The interpreter evaluates a field of a value without fields to false, but rejects an index.
                 (false, false) => call(INDEX, [operand, text(&select.field)]),
                 (false, true) => Expr::Select(SelectExpr { operand: operand.into(), ..select }),
             }
@@ -118,7 +118,7 @@ fn entry(at: IdedEntryExpr) -> IdedEntryExpr {
     IdedEntryExpr { id: at.id, expr: EntryExpr::MapEntry(entry) }
 }
 
-/// Returns true if what an expression makes may be absent.
+/// Returns true if the result of an expression is optional.
 fn is_optional(of: &IdedExpr) -> bool {
     match &of.expr {
         Expr::Call(call) if call.func_name == OPT_INDEX => true,
@@ -180,7 +180,7 @@ fn two_variables(id: u64, of: CallExpr) -> Expr {
     }))
 }
 
-/// Turns `x.optMap(v, e)` into a choice.
+/// Turns `x.optMap(v, e)` into a conditional.
 fn optional(of: CallExpr) -> Expr {
     let CallExpr { func_name, target, mut args } = of;
     let (Some(target), Some(body)) = (target, args.pop()) else { return Expr::Unspecified };
@@ -234,7 +234,7 @@ fn method<const N: usize>(name: &str, target: IdedExpr, args: [IdedExpr; N]) -> 
     Expr::Call(CallExpr { func_name: name.to_owned(), target: Some(target.into()), args: args.into() })
 }
 
-/// The key under which an object that was written out tells its type.
+/// The key of the type name in an object literal.
 pub(super) static TYPE_NAME: LazyLock<Arc<String>> = LazyLock::new(|| Arc::new("@type".to_owned()));
 
 /// The pairs of position and value in a list, of key and value in a map.
@@ -254,7 +254,7 @@ pub(super) fn add(context: &mut Context<'_>) {
                 Ok(Cel::List(Arc::new(pairs.collect())))
             }
             Some(Cel::Map(map)) => {
-                // Hash order is no order.
+                // Sorted, since hash order is random.
                 let mut entries: Vec<(&Key, &Cel)> = map.map.iter().collect();
                 entries.sort_by_key(|(key, _)| *key);
                 let pairs = entries.into_iter().map(|(key, value)| pair(from_key(key), value.clone()));

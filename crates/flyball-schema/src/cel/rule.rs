@@ -5,7 +5,7 @@ use flyball_core::field::Path;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// An entry of `x-kubernetes-validations`, ready to run.
+/// A compiled entry of `x-kubernetes-validations`.
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// The expression that must be true.
@@ -34,7 +34,7 @@ impl Rule {
             text: text("rule"),
             program,
             message: text("message"),
-            // An old value that may be missing is known to rules alone.
+            // `optionalOldSelf` applies to the rule alone.
             message_expression: compile(&text("messageExpression"))
                 .ok()
                 .filter(|program| !optional_old_self || !program.references().has_variable("oldSelf"))
@@ -46,7 +46,7 @@ impl Rule {
         }
     }
 
-    /// Returns the message of a failure for which no expression gives one.
+    /// Returns the message of a failure without a message expression.
     pub(crate) fn static_message(&self) -> String {
         let message = self.message.trim();
         if message.is_empty() { format!("failed rule: {}", self.text.trim()) } else { message.to_owned() }

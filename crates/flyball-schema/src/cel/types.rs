@@ -1,4 +1,4 @@
-//! Types as values: `type(self.port) == int`, which the interpreter does not know.
+//! Types as values: `type(self.port) == int`, which the interpreter does not support.
 
 use chrono::SecondsFormat;
 use kube_cel::cel::extractors::{Arguments, This};
@@ -7,7 +7,7 @@ use kube_cel::cel::objects::{Opaque, Value as Cel};
 use kube_cel::cel::{Context, ExecutionError, FunctionContext, ResolveResult};
 use std::sync::Arc;
 
-/// The type of a value, as an expression sees it.
+/// The type of a value, as a value.
 #[derive(Debug, PartialEq, Eq)]
 struct Type(String);
 
@@ -43,7 +43,7 @@ fn type_of(of: &Cel) -> Cel {
     }
 }
 
-/// Writes a value as text: the interpreter has no truth in words, and another way to write times.
+/// Converts a value to text: the interpreter has no conversion of booleans, and another format of times.
 fn text_of(call: &FunctionContext<'_, '_>, of: Cel) -> ResolveResult {
     match of {
         Cel::Bool(is) => Ok(is.to_string().into()),
@@ -52,7 +52,7 @@ fn text_of(call: &FunctionContext<'_, '_>, of: Cel) -> ResolveResult {
     }
 }
 
-/// Reads truth from text, in the words that Go takes for it.
+/// Parses a boolean, with Go's spellings.
 fn truth_of(of: Cel) -> ResolveResult {
     match of {
         Cel::Bool(is) => Ok(is.into()),
@@ -65,7 +65,7 @@ fn truth_of(of: Cel) -> ResolveResult {
     }
 }
 
-/// Reads a number, or makes one of another; a text that is none is refused in the words of the real server.
+/// Converts a text or a number to a number; an invalid text fails with the message of the real server.
 fn number_of(name: &'static str, call: &FunctionContext<'_, '_>, of: Cel) -> ResolveResult {
     let Cel::String(text) = &of else {
         return match name {
@@ -83,7 +83,7 @@ fn number_of(name: &'static str, call: &FunctionContext<'_, '_>, of: Cel) -> Res
     read.ok_or_else(|| ExecutionError::function_error(name, why()))
 }
 
-/// Adds `type`, the names of types and conversions to what expressions may use.
+/// Adds `type`, the names of types and conversions.
 pub(super) fn add(context: &mut Context<'_>) {
     context.add_function("type", |Arguments(of): Arguments| -> ResolveResult {
         Ok(of.first().map_or(Cel::Null, type_of))

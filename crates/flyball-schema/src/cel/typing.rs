@@ -4,18 +4,18 @@ use serde_json::{Map, Value};
 use std::fmt;
 use std::sync::Arc;
 
-/// A schema as a CRD writes it.
+/// A schema in the form of a CRD.
 pub(super) type Schema = Map<String, Value>;
 
-/// The key in a schema of the server's own with the name of its type; those of CRDs have none.
+/// The key of the type name in built-in schemas; those of CRDs have none.
 pub(super) const TYPE_NAME: &str = "$name";
 
 /// The type of a value that an expression works with.
 #[derive(Clone, Debug)]
 pub enum Type<'s> {
-    /// Any, as far as is known.
+    /// Unknown: any type.
     Dyn,
-    /// A type that is told by its name alone.
+    /// A type that its name identifies.
     Plain(&'static str),
     /// A list of such values.
     List(Arc<Type<'s>>),
@@ -81,13 +81,12 @@ impl<'s> Type<'s> {
         matches!(self, Self::Plain(known) if *known == name)
     }
 
-    /// Returns true if nothing is known.
+    /// Returns true if the type is unknown.
     pub fn is_dyn(&self) -> bool {
         matches!(self, Self::Dyn)
     }
 
-    /// Returns the name that the type has where values are made, which differs from the one that stands in its place
-    /// where functions are chosen.
+    /// Returns the name of the type in object literals, which differs from its name in overload errors.
     pub fn declared_name(&self) -> String {
         match self {
             Self::Plain("duration") => "google.protobuf.Duration".into(),
@@ -100,7 +99,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// Returns true if one may stand where the other is wanted.
+    /// Returns true if one type is assignable to the other.
     pub(super) fn fits(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Dyn, _) | (_, Self::Dyn) => true,
@@ -131,7 +130,7 @@ impl<'s> Type<'s> {
     pub(super) fn join(self, other: Self) -> Self {
         match (&self, &other) {
             (Self::Dyn, _) | (_, Self::Dyn) => Self::Dyn,
-            // The literals of lists without items, and what is absent, are of any type that is wanted.
+            // Empty list literals and absent values match any expected type.
             (Self::List(inner) | Self::Optional(inner), _) if inner.is_dyn() => other,
             _ => self,
         }

@@ -1,11 +1,11 @@
-//! Why a value does not convert to a built-in type, where no text is decoded: strategic merge patches make values.
+//! Conversion of values to built-in types without decoding text, as after strategic merge patches.
 
 use super::{base64_error, json_type};
 use crate::schema::{Node, Presence, Shape, Text};
 use serde_json::{Number, Value};
 
-/// Returns the first mismatch between a value and its type, in the order of the type's fields; `None` where only
-/// decoding can find it.
+/// Returns the first mismatch between a value and its type, in the order of the type's fields; `None` if only decoding
+/// can detect it.
 pub fn misfit(node: Node<'_>, value: &Value) -> Option<String> {
     let go = || node.get().go.as_deref().unwrap_or("interface {}");
     match (&node.get().shape, value) {
@@ -50,7 +50,7 @@ pub fn misfit(node: Node<'_>, value: &Value) -> Option<String> {
         (Shape::Integer(bits), _) => Some(format!("unrecognized type: int{bits}")),
         (Shape::Number, Value::Number(_)) => None,
         (Shape::Number, _) => Some("unrecognized type: float64".into()),
-        // These read themselves from the text that is made of the value.
+        // These types decode themselves from the value's JSON text.
         (Shape::IntOrString, Value::String(_)) => None,
         (Shape::IntOrString, Value::Number(n)) => {
             let fits = n.as_i64().is_some_and(|n| i32::try_from(n).is_ok());
@@ -71,7 +71,7 @@ fn is_whole(n: &Number) -> bool {
     n.as_f64().is_none_or(|n| n.fract() == 0.0)
 }
 
-/// Writes a number as Go does in JSON: no more digits than tell it from its neighbors.
+/// Writes a number as Go does in JSON: with the fewest digits that identify it.
 fn digits(n: &Number) -> String {
     let Some(float) = n.as_f64().filter(|_| n.is_f64() && is_whole(n)) else { return n.to_string() };
     let short = format!("{float:e}");
@@ -86,7 +86,7 @@ fn digits(n: &Number) -> String {
     }
 }
 
-/// Turns numbers into those of Go's values: what is no 64-bit integer is a float.
+/// Converts numbers to Go's types: a number that is not a 64-bit integer is a float.
 pub fn as_go_numbers(value: &mut Value) {
     match value {
         Value::Number(n) if n.as_i64().is_none() => {
@@ -100,14 +100,14 @@ pub fn as_go_numbers(value: &mut Value) {
     }
 }
 
-/// Fits numbers into the types of their fields as Go's conversions do: what does not fit loses its upper bits.
+/// Fits numbers into the types of their fields as Go's conversions do: larger numbers lose their upper bits.
 pub fn fit_numbers(node: Node<'_>, value: &mut Value) {
     match (&node.get().shape, value) {
         (Shape::Integer(bits), Value::Number(n)) => {
             #[expect(clippy::cast_possible_truncation, reason = "that is the rule")]
             let whole = match (n.as_i64(), n.as_f64()) {
                 (Some(whole), _) => whole,
-                // What is beyond 64 bits is the least there is.
+                // A number beyond 64 bits becomes the minimum.
                 (None, Some(float)) if float.abs() >= 9_223_372_036_854_775_808.0 => i64::MIN,
                 (None, float) => float.unwrap_or_default() as i64,
             };
@@ -136,7 +136,7 @@ pub fn fit_numbers(node: Node<'_>, value: &mut Value) {
     }
 }
 
-/// Names the sort of a value as Go's reflection does.
+/// Returns the kind of a value as in Go's reflection.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "invalid",

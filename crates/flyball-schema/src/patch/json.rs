@@ -1,41 +1,41 @@
-//! JSON patch (RFC 6902), with the liberties that the real server takes.
+//! JSON patch (RFC 6902), with the deviations of the real server.
 //!
-//! They are: a replace of a missing field adds it, a negative index counts from the end, a test for null holds where
-//! there is nothing, an operation without a value takes null, an empty path means the whole document, and what stands
-//! before the first slash of a path is dropped.
+//! They are: a replace of a missing field adds it, a negative index counts from the end, a test for null succeeds if
+//! the field is absent, an operation without a value uses null, an empty path refers to the whole document, and text
+//! before the first slash of a path is ignored.
 //!
-//! What a patch makes is bounded while it is made: the depth of the document, the bytes that are copied, and the work.
-//! Whoever passes a document that is no deeper than `MAX_DEPTH` gets back one that is not, either.
+//! The patch is subject to limits while it is applied: on the depth of the document, the bytes that are copied, and the
+//! work. If the document is no deeper than `MAX_DEPTH`, neither is the result.
 
 use crate::extent::{Extent, MAX_DEPTH};
 use Error::{Misfit, TooLarge};
 use serde_json::{Map, Value};
 
-/// The most operations in one patch.
+/// Maximum number of operations in one patch.
 pub const MAX_OPERATIONS: usize = 10_000;
 
-/// The most steps of one path.
+/// Maximum number of steps in one path.
 pub const MAX_TOKENS: usize = 128;
 
-/// The most bytes that all copies of one patch make, as the real server has it.
+/// Maximum number of bytes that one patch copies, as in the real server.
 const MAX_COPIED_BYTES: usize = 3 << 20;
 
-/// The most values that one patch looks through in what it moves or copies, beside what it brings.
+/// Maximum number of existing values that one patch traverses in move and copy operations.
 const MAX_WORK: usize = 8 << 20;
 
-/// Items of a list that shift for the cost of one value that is looked at.
+/// Number of list items whose shift costs as much as one traversed value.
 const SHIFTS: usize = 8;
 
-/// Why a patch cannot be applied, in the words of the real server.
+/// An error of applying a patch, with the message of the real server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It goes beyond what one patch may do.
+    /// The patch exceeds a limit.
     #[error("{0}")]
     TooLarge(String),
-    /// It is malformed, or does not go with the document.
+    /// The patch is malformed, or does not match the document.
     #[error("{0}")]
     Misfit(String),
-    /// A test failed: the value at this path is another one.
+    /// A test failed: the value at this path differs.
     #[error("testing value {0} failed: test failed")]
     TestFailed(String),
 }
@@ -46,7 +46,7 @@ impl From<Error> for super::Error {
     }
 }
 
-/// Applies the operations of a patch one after the other; on failure the document is half patched and must be dropped.
+/// Applies the operations of a patch in order; on failure the document is partially patched and must be dropped.
 pub fn apply(document: &mut Value, operations: &[Value]) -> Result<(), Error> {
     if operations.len() > MAX_OPERATIONS {
         let message = format!("a JSON patch has at most {MAX_OPERATIONS} operations, not {}", operations.len());
@@ -98,14 +98,14 @@ fn step(document: &mut Value, operation: &Value, budget: &mut Budget) -> Result<
 
 /// The rest of the budget of a patch.
 struct Budget {
-    /// Bytes to copy.
+    /// Bytes that may be copied.
     bytes: usize,
-    /// Values to look at.
+    /// Values that may be traversed.
     work: usize,
 }
 
 impl Budget {
-    /// Charges for a value that is to stand at a path, and refuses one that would be too deep there.
+    /// Charges for a value that is placed at a path, and rejects one that would be nested too deep there.
     fn place(&mut self, path: &Pointer<'_>, extent: Extent) -> Result<(), Error> {
         let depth = path.tokens.len() + extent.depth;
         if depth > MAX_DEPTH {
@@ -149,7 +149,7 @@ impl<'p> Pointer<'p> {
         Ok(Self { text, tokens: tokens().map(|token| token.replace("~1", "/").replace("~0", "~")).collect() })
     }
 
-    /// Returns true if the whole document is meant.
+    /// Returns true if the pointer refers to the whole document.
     fn is_whole(&self) -> bool {
         self.text.is_empty()
     }
@@ -183,7 +183,7 @@ impl<'p> Pointer<'p> {
         })
     }
 
-    /// Finds what holds the last token.
+    /// Finds the parent of the last token.
     fn parent<'d>(&self, document: &'d mut Value, operation: &str) -> Result<(&'d mut Value, &str), Error> {
         let (last, before) = self.tokens.split_last().ok_or_else(|| self.missing(operation))?;
         let parent = before.iter().try_fold(document, |value, token| match value {
@@ -194,7 +194,7 @@ impl<'p> Pointer<'p> {
         Ok((parent.ok_or_else(|| self.missing(operation))?, last))
     }
 
-    /// Replaces the whole document; what is neither object nor list is not taken for one.
+    /// Replaces the whole document by an object or a list; other values are ignored.
     fn replace_whole(document: &mut Value, value: Value) {
         if value.is_object() || value.is_array() {
             *document = value;
@@ -211,7 +211,7 @@ impl<'p> Pointer<'p> {
             Value::Object(fields) => put(fields, last, value),
             Value::Array(items) => {
                 let length = items.len();
-                // A negative index names the place behind the last item as -1, as it would be after the addition.
+                // -1 is the position behind the last item: negative indexes count from the end after the addition.
                 let at = if last == "-" { Some(length) } else { index(last, length + 1) };
                 let at = at.filter(|at| *at <= length).ok_or_else(|| self.outside("add", last))?;
                 budget.work((length - at) / SHIFTS)?;
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn moves_cannot_pile_a_document_up_beyond_its_depth() {
-        // Each round hangs all that there is below a new chain.
+        // Each iteration moves the whole document below a new chain.
         let chain = |deep: usize| (0..deep).fold(json!({}), |inner, _| json!({"x": inner}));
         let round = [
             json!({"op": "add", "path": "/b", "value": chain(50)}),

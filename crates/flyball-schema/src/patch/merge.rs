@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// Lays a patch over a value: null removes, objects merge, all else replaces.
+/// Applies a patch to a value: null removes, objects merge, other values replace.
 pub fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();

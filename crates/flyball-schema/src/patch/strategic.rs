@@ -1,8 +1,8 @@
-//! Strategic merge patch: a merge patch that knows which lists merge, and by which key.
+//! Strategic merge patch: a merge patch that also merges lists by key.
 //!
 //! See
 //! <https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md>.
-//! Only built-in kinds have it: their schema says how each field is patched.
+//! Only built-in kinds support it: their schema holds the patch strategy of each field.
 
 use crate::decode::go_type;
 use crate::schema::{Node, Patch, Shape};
@@ -15,13 +15,13 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_PREFIX: &str = "$deleteFromPrimitiveList/";
 const ORDER_PREFIX: &str = "$setElementOrder/";
 
-/// Why a strategic merge patch cannot be applied, in the words of the real server.
+/// An error of applying a strategic merge patch, with the message of the real server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StrategicError {
-    /// A directive of the patch is malformed, whatever it is applied to.
+    /// A directive of the patch is malformed.
     #[error("{0}")]
     Directive(&'static str),
-    /// The patch does not go with the object.
+    /// The patch does not match the object.
     #[error("{0}")]
     Misfit(String),
 }
@@ -34,7 +34,7 @@ impl From<Error> for super::Error {
     }
 }
 
-/// Lays a patch over an object.
+/// Applies a patch to an object.
 pub fn strategic(
     node: Node<'_>,
     target: &mut Map<String, Value>,
@@ -45,7 +45,7 @@ pub fn strategic(
     Ok(())
 }
 
-/// Returns how a field is patched, and the schema of its value.
+/// Returns the patch strategy of a field, and the schema of its value.
 fn lookup<'a>(node: Option<Node<'a>>, name: &str) -> Result<(Option<Node<'a>>, Patch), Error> {
     let Some(node) = node else { return Ok((None, Patch::default())) };
     match &node.get().shape {
@@ -106,7 +106,7 @@ fn merge_maps(
     Ok(original)
 }
 
-/// Keeps only the keys that the patch says are to be kept.
+/// Keeps only the keys that the patch lists in `$retainKeys`.
 fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<(), Error> {
     let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let bad = || Error::Directive("invalid patch format of retainKeys");
@@ -119,7 +119,7 @@ fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>
     Ok(())
 }
 
-/// Merges the lists whose order the patch gives, and puts them in that order.
+/// Merges the lists for which the patch specifies an order, and sorts them by it.
 fn merge_ordered(
     node: Option<Node<'_>>,
     original: &mut Map<String, Value>,
@@ -159,14 +159,14 @@ fn merge_ordered(
     Ok(())
 }
 
-/// Refuses something that stands in the place of a list.
+/// Rejects a value that should be a list.
 fn no_list(given: &Value) -> Error {
     // Go has no name for the type of null.
     let given = if given.is_null() { "%!s(<nil>)" } else { go_type(given) };
     Error::Misfit(format!("expected a []interface {{}}, but received a {given}"))
 }
 
-/// Refuses a list whose items do not come in the order that the patch itself gives.
+/// Rejects a list whose items are not in the order that the patch specifies.
 fn check_order(wanted: &[Value], order: &[Value], how: &Patch) -> Result<(), Error> {
     let mut items = wanted.iter().filter(|item| item.get(DIRECTIVE).is_none()).peekable();
     if order.is_empty() {
@@ -189,7 +189,7 @@ fn check_order(wanted: &[Value], order: &[Value], how: &Patch) -> Result<(), Err
     )))
 }
 
-/// Returns what tells an item of a merged list from the others.
+/// Returns the identity of an item of a merged list.
 fn identity<'v>(item: &'v Value, how: &Patch) -> Result<&'v Value, Error> {
     match &how.key {
         None => Ok(item),
@@ -199,7 +199,7 @@ fn identity<'v>(item: &'v Value, how: &Patch) -> Result<&'v Value, Error> {
     }
 }
 
-/// Returns the positions of the items of a list by their merge keys; of several equal ones, the position of the first.
+/// The positions of the items of a list by their merge keys; of several equal ones, the position of the first.
 struct Positions<'v>(HashMap<&'v Value, usize>);
 
 impl<'v> Positions<'v> {
@@ -257,7 +257,7 @@ fn merge_lists(
         live.retain(|item| identity(item, how).map_or(true, |found| !gone.contains(found)));
         let items = node.and_then(Node::items);
         fresh.iter().try_for_each(|item| identity(item, how).map(drop))?;
-        // What is added is found again if it comes twice.
+        // Added items are recorded, so that a duplicate in the patch finds them.
         let mut known: HashMap<Value, usize> = HashMap::with_capacity(live.len() + fresh.len());
         for (at, item) in live.iter().enumerate() {
             if let Ok(found) = identity(item, how) {
@@ -288,7 +288,7 @@ fn merge_lists(
     Ok(arrange(named, others, &fresh, &before, how))
 }
 
-/// Parts the items that a list names from those that it does not.
+/// Splits items into those that a list names and the others.
 fn partition(items: Vec<Value>, by: &[Value], how: &Patch) -> Result<(Vec<Value>, Vec<Value>), Error> {
     items.iter().try_for_each(|item| identity(item, how).map(drop))?;
     let by = Positions::of(by, how);

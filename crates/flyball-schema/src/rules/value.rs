@@ -1,4 +1,4 @@
-//! The values that rules see of an object.
+//! The values of objects in rules.
 
 use crate::cel::{Cel, RESERVED, escape};
 use crate::schema::{ListKind, Node, Shape};
@@ -21,7 +21,7 @@ pub fn to_cel(node: Option<Node<'_>>, value: &Value) -> Cel {
         Value::Array(items) => {
             let inner = node.and_then(Node::items);
             let mut items: Vec<&Value> = items.iter().collect();
-            // Sets and maps are equal in any order; a list of theirs that is sorted compares so.
+            // Equality of sets and maps ignores the order, so their items are sorted.
             match node.map(|node| &node.get().shape) {
                 Some(Shape::List(list)) if list.kind == ListKind::Set => items.sort_by_key(|item| item.to_string()),
                 Some(Shape::List(list)) => {

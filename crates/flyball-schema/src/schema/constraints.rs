@@ -12,29 +12,29 @@ pub struct Constraints {
     pub ty: Option<Box<str>>,
     /// The `format` that it names.
     pub format: Option<Box<str>>,
-    /// The least number.
+    /// The minimum.
     pub minimum: Option<Bound>,
-    /// The greatest number.
+    /// The maximum.
     pub maximum: Option<Bound>,
     /// The number must be a multiple of this one.
     pub multiple_of: Option<Number>,
-    /// The fewest characters.
+    /// Minimum number of characters.
     pub min_length: Option<u64>,
-    /// The most characters.
+    /// Maximum number of characters.
     pub max_length: Option<u64>,
     /// The pattern that the text must match.
     pub pattern: Option<Pattern>,
-    /// The fewest items.
+    /// Minimum number of items.
     pub min_items: Option<u64>,
-    /// The most items.
+    /// Maximum number of items.
     pub max_items: Option<u64>,
     /// No item may occur twice.
     pub unique_items: bool,
-    /// The fewest fields.
+    /// Minimum number of fields.
     pub min_properties: Option<u64>,
-    /// The most fields.
+    /// Maximum number of fields.
     pub max_properties: Option<u64>,
-    /// The fields that must be there.
+    /// The required fields.
     pub required: Vec<Box<str>>,
     /// The only values allowed.
     pub one_of_values: Vec<Value>,
@@ -52,7 +52,7 @@ pub struct Constraints {
     pub rules: Vec<Rule>,
 }
 
-/// The least or greatest number allowed.
+/// A minimum or maximum.
 #[derive(Clone, Debug)]
 pub struct Bound {
     /// The number.

@@ -22,11 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 #[test]
 fn modules_form_layers() {
     let sources = Sources::of(env!("CARGO_MANIFEST_DIR"));
-    sources.check_layers(LAYERS);
-    sources.check_cycles();
-    sources.check_reachable();
-    sources.check_words(&[]);
-    sources.check_width();
+    sources.check(LAYERS);
     sources.check_absent(&["crate"], "Status");
 }
 

@@ -81,12 +81,12 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The same, under another name than the one in the path.
+    /// Replaces the name of the path.
     pub(crate) fn with_name(self, name: &'a str) -> Self {
         Self { name, ..self }
     }
 
-    /// The same, with the object before the write.
+    /// Sets the object before the write.
     pub(crate) fn with_old(self, old: &'a Object) -> Self {
         Self { old: Some(old), ..self }
     }
@@ -129,8 +129,8 @@ impl<'a> Attributes<'a> {
         Status::forbidden(&self.resource.group_resource(), self.known_name(), why)
     }
 
-    /// Rejects the request if its expressions exceed their budget, whatever the failure policies: nothing is let past
-    /// policies because others cost too much.
+    /// Rejects the request if its expressions exceed their budget, regardless of failure policies: an expensive policy
+    /// must not disable others.
     pub(super) fn check_budget(&self) -> Result<(), Status> {
         let why = "the expressions of admission policies and webhooks exceed the cost budget of one request";
         if self.budget.is_exceeded() { Err(self.forbidden(why)) } else { Ok(()) }
@@ -181,7 +181,7 @@ impl<'w> Writer<'w> {
     }
 }
 
-/// Which webhooks and policies are to see a request again, since others changed it after them.
+/// Reinvocation: the webhooks and policies that must run again, since others changed the request after them.
 #[derive(Default)]
 pub(crate) struct Reinvocation {
     /// True if all are run for the second time, since something changed the request after others had seen it.
@@ -194,7 +194,7 @@ pub(crate) struct Reinvocation {
 }
 
 impl Reinvocation {
-    /// Returns whether one is to be asked in this round.
+    /// Returns true if a webhook or policy must run in this round.
     pub(super) fn asks(&self, id: &str) -> bool {
         !self.again || self.outdated.contains(id)
     }

@@ -96,7 +96,7 @@ fn check(authorizer: &Authorizer, attributes: &Attributes<'_>, object: &Object, 
     Err(Status::forbidden(&attributes.resource.group_resource(), object.name(), why))
 }
 
-/// Returns the answer of a signer: a certificate, or that there will be none.
+/// Returns the result of a signer: a certificate, or failure conditions.
 fn signed(request: &Object) -> (Option<&Value>, Vec<&Value>) {
     let conditions = request.at(&["status", "conditions"]).and_then(Value::as_array).into_iter().flatten();
     let failed = conditions.filter(|condition| condition["type"] == "Failed").map(|condition| &condition["status"]);

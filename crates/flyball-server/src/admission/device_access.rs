@@ -56,7 +56,7 @@ fn first(list: Option<&Value>, wants: impl Fn(&Value) -> bool) -> Option<usize> 
     list.and_then(Value::as_array)?.iter().position(wants)
 }
 
-/// Finds the first request that asks for such access; errors name it in templates as in claims.
+/// Finds the first request for such access; errors name it equally in templates and in claims.
 fn request(object: &Object, requests: &[&str]) -> Option<String> {
     let at = first(object.at(requests), |request| request["exactly"]["adminAccess"] == true)?;
     Some(format!("spec.devices.requests[{at}].adminAccess"))

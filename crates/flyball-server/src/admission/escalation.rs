@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub(super) static KINDS: [&Kind; 4] = [&ROLE, &CLUSTER_ROLE, &ROLE_BINDING, &CLUSTER_ROLE_BINDING];
 
-/// Rejects roles and bindings that give more than the client holds.
+/// Rejects roles and bindings with permissions that the client does not have.
 pub(super) struct EscalationCheck {
     authorizer: Arc<Authorizer>,
 }
@@ -47,7 +47,7 @@ fn check(
             let mut rules: Vec<Rule> =
                 object.get("rules").and_then(Value::as_array).into_iter().flatten().map(Rule::read).collect();
             if object.get("aggregationRule").is_some_and(|rule| !rule.is_null()) {
-                // An aggregating role comes to hold whatever others label for it.
+                // An aggregating role may get any permissions from labeled roles.
                 let all = || vec!["*".to_owned()];
                 rules = vec![
                     Rule { groups: all(), resources: all(), verbs: all(), ..Rule::default() },
@@ -105,7 +105,7 @@ fn allowed(authorizer: &Authorizer, attributes: &Attributes<'_>, verb: &str, res
     authorizer.authorize(&Action { user: attributes.user, verb, on }).is_ok()
 }
 
-/// Returns whether the user holds everything, and so whatever a role that is not there would allow.
+/// Returns true if the user has all permissions, including those of a role that does not exist.
 fn is_admin(authorizer: &Authorizer, attributes: &Attributes<'_>) -> bool {
     let on = On::Resource { group: "*", resource: "*", subresource: "", namespace: "", name: "" };
     authorizer.authorize(&Action { user: attributes.user, verb: "*", on }).is_ok()

@@ -49,7 +49,7 @@ fn limits(range: &Object) -> impl Iterator<Item = &Value> {
     range.at(&["spec", "limits"]).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Memory that default requests and limits take in a container: three maps.
+/// Memory of default requests and limits in a container: three maps.
 const FILL_WEIGHT: usize = 4 * NODE;
 
 /// Sets default requests and limits of the containers of a new pod.

@@ -9,7 +9,7 @@ use flyball_core::status::Cause;
 use flyball_core::{Object, ObjectKey, Status};
 use std::sync::Arc;
 
-/// Namespaces without which nothing works.
+/// Namespaces that a cluster requires.
 const IMMORTAL: [&str; 2] = ["default", "kube-system"];
 
 /// Checks the namespace of requests.
@@ -43,7 +43,7 @@ fn check(store: &Store, attributes: &Attributes<'_>) -> Result<(), Status> {
         return Ok(());
     }
     if attributes.resource.review().is_some() {
-        // It is an answer, not an object: it needs no namespace to stand in.
+        // A review is not stored, and needs no namespace.
         return Ok(());
     }
     let (Operation::Create, Some(namespace), true) =

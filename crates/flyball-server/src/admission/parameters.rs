@@ -1,4 +1,4 @@
-//! Parameters of policies: users cannot have a policy read what they may not read.
+//! Parameters of policies: users cannot read objects through a policy without permission.
 //!
 //! The messages of a policy may show its parameters. See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/#parameter-resources>.
@@ -53,7 +53,7 @@ impl ParameterAccess {
         Err(Status::invalid(&attributes.resource.refused_kind(), object.name(), &[error]))
     }
 
-    /// A policy may come to read any object of the kind.
+    /// A policy may read any object of the kind.
     fn check_policy(&self, attributes: &Attributes<'_>, policy: &Object) -> Option<FieldError> {
         let kind = param_kind(policy)?;
         if attributes.old.and_then(param_kind) == Some(kind) {

@@ -22,7 +22,7 @@ pub(super) fn list<'s>(spec: &'s mut Map<String, Value>, field: &str) -> &'s mut
     list.as_array_mut().expect("just made one")
 }
 
-/// Rejects a pod with so many containers that there is no memory for what each of them is about to get.
+/// Rejects a pod with more containers than the memory limit allows, given the memory that is added to each.
 pub(super) fn check_room(pod: &Object, bytes_each: usize) -> Result<(), Status> {
     let containers = ["containers", "initContainers"]
         .iter()

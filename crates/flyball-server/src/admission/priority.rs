@@ -48,7 +48,7 @@ fn keep_priority(pod: &mut Object, old: &Object) {
     }
 }
 
-/// Works out the priority of a new pod from its class.
+/// Sets the priority of a new pod by its class.
 fn priority(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
     let spec = spec(pod);
     let classes = PRIORITY_CLASS.table();

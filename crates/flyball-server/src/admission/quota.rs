@@ -113,7 +113,7 @@ impl ResourceQuota {
                 });
                 Ok(())
             };
-            // Without a registry, the server is gone.
+            // Without a registry, the server has ended.
             if let Some(editor) = self.editor.upgrade() {
                 editor.edit(&target, attributes.user, Box::new(add)).await?;
             }

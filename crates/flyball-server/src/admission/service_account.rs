@@ -37,7 +37,7 @@ impl Plugin for ServiceAccount {
     }
 }
 
-/// Memory that the mount of a token takes in a container: a list of four, a map, its names.
+/// Memory of the mount of a token in a container: a list of four, a map, its names.
 const MOUNT_WEIGHT: usize = 2 * NODE;
 
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";

@@ -111,7 +111,7 @@ fn class(store: &Store, claim: &mut Object) {
     }
 }
 
-/// Rejects to let a claim grow whose class does not allow it.
+/// Rejects the expansion of a claim if its class does not allow it.
 fn resize(store: &Store, attributes: &Attributes<'_>, claim: &Object, old: &Object) -> Result<(), Status> {
     let size = |claim: &Object| {
         let size = claim.at(&["spec", "resources", "requests", "storage"]).and_then(Value::as_str);

@@ -144,7 +144,7 @@ impl Impersonation {
     }
 }
 
-/// Reads a header that may be given once; empty if it is not given.
+/// Reads a header that may occur once; empty if it is absent.
 fn single(headers: &HeaderMap, header: &str) -> Result<String, Status> {
     let mut values = headers.get_all(header).iter();
     match (values.next(), values.next()) {

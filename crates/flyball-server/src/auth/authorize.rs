@@ -1,7 +1,7 @@
 //! Authorization: decisions by the stored roles and bindings.
 //!
-//! Takes an [`Action`], gives a [`Decision`]. It keeps the policy that it read last, and updates it by the changes
-//! since. Invariant: after [`Authorizer::refresh`], all decisions include the writes before it.
+//! Takes an [`Action`], returns a [`Decision`]. It caches the policy, and updates it by the changes since the last
+//! read. Invariant: after [`Authorizer::refresh`], all decisions include the writes before it.
 
 use super::rbac::{Change, Policy, Rule};
 use super::{Action, Decision, MASTERS, User};
@@ -70,7 +70,7 @@ impl Authorizer {
         self.known().as_ref().is_some_and(|(_, policy)| policy.checks(namespace) > MAX_QUICK_CHECKS)
     }
 
-    /// Returns true if a decision in any namespace may take as long.
+    /// Returns true if that applies to a decision in any namespace.
     pub(crate) fn is_slow_somewhere(&self) -> bool {
         self.known().as_ref().is_some_and(|(_, policy)| policy.max_checks() > MAX_QUICK_CHECKS)
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// A role as the list has it.
+/// An entry of the list of roles.
 #[derive(Default)]
 struct Role {
     /// The namespace of a role; `None` for a cluster role.
@@ -149,7 +149,7 @@ pub(crate) fn objects() -> Vec<(&'static Kind, Object)> {
     all.into_iter().map(|(kind, value)| (kind, object(value))).collect()
 }
 
-/// Writes a role down, and its binding if it has one.
+/// Adds a role, and its binding if it has one.
 fn write_role(roles: &[Role], role: &Role, all: &mut Vec<(&Kind, Value)>) {
     let metadata = |name: &str, to: Option<&String>| {
         let mut labels = json!({"kubernetes.io/bootstrapping": "rbac-defaults"});

@@ -1,9 +1,9 @@
 //! Coverage: the permissions of some rules that other rules do not grant.
 //!
-//! A rule grants a product: each verb on each resource of each group, by each name. A few kilobytes can grant billions,
-//! so permissions are enumerated only once they are known to be missing. Each verb, group, resource and name is looked
-//! up once in the held rules, which gives a set of rules; a permission is held if one rule is in all of its sets.
-//! The work and the message are bounded.
+//! A rule grants a product: each verb on each resource of each group, for each name. A few kilobytes can grant
+//! billions, so permissions are enumerated only once they are known to be missing. Each verb, group, resource and name
+//! is looked up once in the held rules, which results in a set of rules; a permission is held if one rule is in all of
+//! its sets. The work and the message are bounded.
 
 use super::Rule;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ pub(crate) enum Missing {
     Nothing,
     /// A list, one per line, as in the messages of errors.
     Rules(Vec<String>),
-    /// The rules give more permissions than are compared.
+    /// There are too many permissions to compare.
     TooMany,
 }
 
@@ -34,14 +34,14 @@ type Set = Vec<u64>;
 /// The held rules, by the values of one of their fields.
 struct RuleIndex<'r> {
     words: usize,
-    /// Rules that name a text, for each text of the question.
+    /// Rules that contain a text, for each requested text.
     saying: BTreeMap<&'r str, Set>,
     /// Rules with `*`.
     any: Set,
 }
 
 impl<'r> RuleIndex<'r> {
-    /// Reads the place in the rules that are held, as far as it is asked about; `None` if that is too much work.
+    /// Indexes one field of the held rules for the requested texts; `None` if that exceeds the work limit.
     fn read<'h>(
         asked: impl Iterator<Item = &'r str>,
         held: &[&'h Rule],
@@ -65,7 +65,7 @@ impl<'r> RuleIndex<'r> {
         Some(read)
     }
 
-    /// Returns the rules that say a text, or say `*`.
+    /// Returns the rules with a text or `*`.
     fn covering(&self, text: &str) -> Set {
         match self.saying.get(text) {
             Some(set) => set.iter().zip(&self.any).map(|(one, any)| one | any).collect(),
@@ -73,7 +73,7 @@ impl<'r> RuleIndex<'r> {
         }
     }
 
-    /// Returns the rules that say exactly this.
+    /// Returns the rules with exactly this text.
     fn exactly(&self, text: &str) -> Set {
         self.saying.get(text).cloned().unwrap_or_else(|| vec![0; self.words])
     }
@@ -95,16 +95,16 @@ struct Search<'r> {
     missing: BTreeMap<Subject<'r>, Vec<&'r str>>,
 }
 
-/// Why a search ends early.
+/// The reason why a search ends early.
 enum End {
-    /// There is too much to compare.
+    /// The work limit is exceeded.
     Work,
-    /// Enough is missing.
+    /// Enough missing permissions are listed.
     Told,
 }
 
 impl<'r> Search<'r> {
-    /// Looks through a product of texts, each with the rules that cover it.
+    /// Searches a product of texts, each with the rules that cover it.
     fn product(
         &mut self,
         lists: &[&[(Option<&'r str>, Set)]],
@@ -118,7 +118,7 @@ impl<'r> Search<'r> {
         let sets =
             || lists.iter().flat_map(|list| list.iter().map(|(_, set)| set)).chain(verbs.iter().map(|(_, set)| set));
         if (0..words).any(|word| sets().fold(u64::MAX, |all, set| all & set[word]) != 0) {
-            // One rule has it all.
+            // One rule covers the whole product.
             return Ok(());
         }
         let mut at = vec![0; lists.len()];
@@ -139,7 +139,7 @@ impl<'r> Search<'r> {
                 let texts: Vec<Option<&str>> = chosen.iter().map(|(text, _)| *text).collect();
                 self.missing.entry(subject(&texts)).or_default().push(verb);
             }
-            // The last list goes fastest.
+            // The last list varies fastest.
             let Some(moving) = (0..at.len()).rev().find(|list| at[*list] + 1 < lists[*list].len()) else {
                 return Ok(());
             };
@@ -243,7 +243,7 @@ fn find_missing<'r>(search: &mut Search<'r>, rules: &'r [Rule], held: &[&Rule]) 
     Ok(())
 }
 
-/// Returns the rules that give each path that is asked about, as such or by a beginning.
+/// Returns the rules that grant each requested path, exactly or by a prefix.
 fn path_sets<'r>(rules: &'r [Rule], held: &[&Rule], work: &mut usize) -> Option<BTreeMap<&'r str, Set>> {
     let asked: BTreeSet<&str> = rules.iter().flat_map(|rule| &rule.paths).map(String::as_str).collect();
     let known: usize = held.iter().map(|rule| rule.paths.len()).sum();
@@ -371,7 +371,7 @@ mod tests {
                 lines.concat().len() < 2 * MAX_TEXT && lines.last().is_some_and(|line| line == "and more"),
                 "{count}"
             );
-            // Held but for one of them, which is looked for among all.
+            // All are held except one, which must be found.
             let mut held = asked.clone();
             held.names.pop();
             assert_ne!(missing(std::slice::from_ref(&asked), &[&held]), Missing::Nothing);

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// Maximum number of clients whose last mode is remembered.
 const MAX_REMEMBERED_CLIENTS: usize = 1_000;
 
-/// From how many groups or extra values on a client may as well be allowed all of them at once.
+/// Number of groups or extra values from which a permission for all of them is checked first.
 const WILDCARD_THRESHOLD: usize = 4;
 
 /// A way to be allowed to impersonate.
@@ -46,7 +46,7 @@ impl LastModes {
     }
 }
 
-/// Checks that a client may act as another user in a request; returns that user with the groups that it comes to have.
+/// Checks that a client may act as another user in a request; returns that user with its effective groups.
 pub(super) fn authorize(
     authorizer: &Authorizer,
     modes: &LastModes,
@@ -191,7 +191,7 @@ impl Mode {
     }
 }
 
-/// Returns why constrained modes reject an extra key.
+/// Returns the reason why constrained modes reject an extra key.
 fn wrong_extra((key, values): (&String, &Vec<String>)) -> Option<String> {
     let prefixed =
         key.split_once('/').is_some_and(|(domain, path)| names::dns_subdomain(domain).is_empty() && !path.is_empty());

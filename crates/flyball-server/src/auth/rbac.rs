@@ -1,7 +1,7 @@
 //! RBAC: roles, bindings, and the rules that they grant.
 //!
-//! Takes objects, gives rules and the bindings of a user. It must not know the store: `authorize` reads it.
-//! See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/>.
+//! Takes objects, returns rules and the bindings of a user. It does not depend on the store: `authorize` reads it. See
+//! <https://kubernetes.io/docs/reference/access-authn-authz/rbac/>.
 
 use super::{On, User};
 use crate::kinds::{self, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, ROLE, ROLE_BINDING};
@@ -133,7 +133,7 @@ impl Rule {
     }
 }
 
-/// Prints the rule as errors of escalation do: `{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}`.
+/// Prints the rule as in escalation errors: `{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}`.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [

@@ -9,7 +9,7 @@ use flyball_core::field::{BadValue, FieldError};
 use flyball_core::{GroupResource, GroupVersionKind, Object, ObjectKey, Status, time};
 use serde_json::{Value, json};
 
-/// Rejects a question that cannot be answered.
+/// Rejects an invalid review.
 pub(crate) fn check(user: &User, target: &Target, review: &Object) -> Result<(), Status> {
     let errors = match target.resource.review() {
         Some(Review::Token) if text(review.at(&["spec", "token"])).is_empty() => {
@@ -39,7 +39,7 @@ pub(crate) fn answer(auth: &Authenticator, user: &User, target: &Target, mut rev
         Some(Review::Access | Review::LocalAccess) => access_review(&auth.authorizer, &subject(&review), &review),
         None => return Err(Status::method_not_allowed()),
     };
-    // These are answered with an object of their own.
+    // The response to these is a separate object.
     if matches!(target.resource.review(), Some(Review::SelfSubject | Review::SelfRules)) {
         review.metadata_mut().remove("managedFields");
     }
@@ -62,7 +62,7 @@ fn invalid(group: &str, kind: &str, error: FieldError) -> Status {
     Status::invalid(&GroupVersionKind::new(group, "", kind), "", &[error])
 }
 
-/// The user that a review asks about.
+/// The user that a review is about.
 fn subject(review: &Object) -> User {
     let extra = review.at(&["spec", "extra"]).and_then(Value::as_object).into_iter().flatten();
     User {
@@ -73,7 +73,7 @@ fn subject(review: &Object) -> User {
     }
 }
 
-/// Validates a question about access.
+/// Validates an access review.
 fn access_errors(target: &Target, user: &User, review: &Object) -> Vec<FieldError> {
     const RESOURCE: &str = "spec.resourceAttributes";
     const PATH: &str = "spec.nonResourceAttributes";
@@ -158,12 +158,12 @@ fn access_review(authorizer: &Authorizer, user: &User, review: &Object) -> Value
     }
 }
 
-/// Bytes of the rules that a review lists; further ones are left out, and the answer says so.
+/// Maximum size of the rules that a review lists, in bytes; others are omitted, which the response reports.
 const MAX_REVIEWED_BYTES: usize = 1 << 20;
 
 fn rules_review(authorizer: &Authorizer, user: &User, review: &mut Object) -> Value {
     let namespace = text(review.at(&["spec", "namespace"])).to_owned();
-    // The namespace does not come back.
+    // The response does not contain the namespace.
     review.insert("spec".into(), json!({}));
     let roles = authorizer.roles_of(user, &namespace);
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
@@ -230,7 +230,7 @@ pub(crate) fn check_token(account: &Object, request: &mut Object) -> Result<(), 
     Ok(())
 }
 
-/// Makes the token that a request asks for, which was checked.
+/// Issues the token of a validated request.
 pub(crate) fn issue_token(auth: &Authenticator, account: &Object, request: &mut Object) -> Result<(), Status> {
     let seconds = request.at(&["spec", "expirationSeconds"]).and_then(Value::as_i64).unwrap_or(3600);
     let audiences = texts(request.at(&["spec", "audiences"]));
@@ -246,7 +246,7 @@ pub(crate) fn issue_token(auth: &Authenticator, account: &Object, request: &mut 
     Ok(())
 }
 
-/// Finds the object that a token is to end with.
+/// Finds the object that a token is bound to.
 fn bound_object(store: &Store, namespace: &str, reference: &Value) -> Result<Bound, Status> {
     let (kind, name, uid) = (text(reference.get("kind")), text(reference.get("name")), text(reference.get("uid")));
     let Some(&of) = BOUND_KINDS.iter().find(|of| of.kind == kind) else {

@@ -11,13 +11,13 @@ use flyball_core::{Clock, Rng};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde_json::{Value, json};
 
-/// The name of the issuer, and the audience of tokens that name none.
+/// The name of the issuer, and the default audience of tokens.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
 
-/// The name of the issuer of tokens that secrets hold.
+/// The name of the issuer of tokens in secrets.
 const SECRET_ISSUER: &str = "kubernetes/serviceaccount";
 
-/// Makes tokens and knows its own.
+/// Issues and verifies tokens.
 pub(crate) struct Issuer {
     keys: Ed25519KeyPair,
     id: String,
@@ -26,7 +26,7 @@ pub(crate) struct Issuer {
 /// The kinds of objects that tokens can be bound to.
 pub(super) static BOUND_KINDS: [&Kind; 3] = [&POD, &SECRET, &NODE];
 
-/// The object that a token is bound to, and dies with.
+/// The object that a token is bound to; the token is invalid after its deletion.
 #[derive(Clone, Debug)]
 pub(crate) struct Bound {
     /// One of [`BOUND_KINDS`].
@@ -43,12 +43,12 @@ pub(crate) struct Claims {
     pub(crate) account_uid: String,
     pub(crate) bound: Option<Bound>,
     pub(crate) audiences: Vec<String>,
-    /// True if the token is good only as long as the secret that it is bound to holds it.
+    /// True if the token is valid only as long as the secret that it is bound to contains it.
     pub(crate) in_secret: bool,
     id: String,
 }
 
-/// Why a token is refused.
+/// The reason why a token is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     /// The token is malformed, expired, or signed by another key.
@@ -60,7 +60,7 @@ pub(crate) enum Refusal {
 }
 
 impl Issuer {
-    /// Makes an issuer whose keys come from 32 bytes, which must be secret.
+    /// Creates an issuer with keys from 32 secret bytes.
     pub(crate) fn new(seed: &[u8; 32]) -> Self {
         let keys = Ed25519KeyPair::from_seed_unchecked(seed).expect("any 32 bytes are a seed");
         let digest = ring::digest::digest(&ring::digest::SHA256, keys.public_key().as_ref());
@@ -68,7 +68,7 @@ impl Issuer {
         Self { keys, id }
     }
 
-    /// Makes a token for a service account; also returns the second at which it ends.
+    /// Issues a token for a service account; also returns its expiry in Unix seconds.
     pub(crate) fn issue(
         &self,
         account: (&str, &str, &str),
@@ -91,7 +91,7 @@ impl Issuer {
         (self.sign(&claims), now + seconds)
     }
 
-    /// Makes the token of a service account that a secret holds, without an end of its own.
+    /// Issues the token of a service account for a secret, without expiry.
     pub(crate) fn issue_in_secret(&self, account: (&str, &str, &str), secret: &str) -> String {
         let (namespace, name, uid) = account;
         let claim = |name: &str| format!("kubernetes.io/serviceaccount/{name}");
@@ -112,7 +112,7 @@ impl Issuer {
         format!("{signed}.{}", BASE64.encode(signature))
     }
 
-    /// Reads a token of ours that has not ended.
+    /// Verifies a token that has not expired.
     pub(crate) fn read(&self, token: &str, clock: &Clock) -> Option<Claims> {
         let (signed, signature) = token.rsplit_once('.')?;
         let signature = BASE64.decode(signature).ok()?;
@@ -168,7 +168,7 @@ impl Claims {
         }
     }
 
-    /// The user that the bearer is.
+    /// Returns the user of the token.
     pub(crate) fn user(&self) -> User {
         let mut user = User::service_account(&self.namespace, &self.account);
         user.uid = self.account_uid.clone();

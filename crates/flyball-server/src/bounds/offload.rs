@@ -49,7 +49,7 @@ impl Offload {
         })
     }
 
-    /// Holds memory until the request is answered.
+    /// Holds memory until the response.
     pub(crate) fn with_memory(self, memory: Hold) -> Self {
         Self { _memory: Some(memory), ..self }
     }

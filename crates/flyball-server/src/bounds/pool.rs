@@ -1,7 +1,7 @@
 //! Pool: a bounded amount that users share, such as requests in flight, bytes or watches.
 //!
-//! Takes a user and an amount, gives a [`Hold`] at once, after a wait in the queue of that user, or not at all. It must
-//! not know requests.
+//! Takes a user and an amount, returns a [`Hold`] at once, after a wait in the queue of that user, or not at all. It
+//! does not depend on requests.
 //!
 //! A user may hold no more than the free amount (dynamic thresholds, Choudhury and Hahne 1998): a single user gets
 //! half, the next one half of the rest, so that some is always left for a user without any. In pools with short holds,
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Whose requests are counted together: a user's over connections, and the same user's in this process.
+/// Requests that are counted together: those of a user over connections, or those of a user in this process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Flow {
     user: Arc<str>,
@@ -36,16 +36,16 @@ impl Flow {
         Self { user, over_connection, is_exempt }
     }
 
-    /// Returns the flow of all requests whose user was not found out.
+    /// Returns the flow of all requests without an authenticated user.
     pub(crate) fn unidentified() -> Self {
         Self::of("", false, true)
     }
 }
 
-/// Why a request was refused, as metrics name it.
+/// The reasons of rejections in metrics.
 pub(crate) const REFUSALS: [&str; 2] = ["queue-full", "time-out"];
 
-/// An amount that flows share. Clones are the same.
+/// An amount that flows share. Clones share the state.
 #[derive(Clone)]
 pub(crate) struct Pool(Arc<Inner>);
 
@@ -57,7 +57,7 @@ struct Inner {
 
 struct Shares {
     limit: usize,
-    /// True if one flow may hold all there is.
+    /// True if one flow may hold the whole pool.
     is_undivided: bool,
     used: usize,
     waiting: usize,
@@ -77,7 +77,7 @@ struct Waiter {
     granted: oneshot::Sender<Hold>,
 }
 
-/// A part of a pool, given back when it is dropped.
+/// A part of a pool, released when it is dropped.
 pub(crate) struct Hold {
     pool: Pool,
     flow: Flow,
@@ -85,7 +85,7 @@ pub(crate) struct Hold {
 }
 
 impl Pool {
-    /// Makes a pool of so much, for which so many may wait.
+    /// Creates a pool with a limit and a maximum number of waiters.
     pub(crate) fn new(limit: usize, max_waiting: usize) -> Self {
         let (flows, turns) = (BTreeMap::new(), VecDeque::new());
         let shares = Shares { limit, is_undivided: false, used: 0, waiting: 0, flows, turns };
@@ -107,13 +107,13 @@ impl Pool {
         Hold { pool: self.clone(), flow: flow.clone(), amount }
     }
 
-    /// Returns how much there is in all.
+    /// Returns the limit of the pool.
     pub(crate) fn limit(&self) -> usize {
         self.lock().limit
     }
 
-    /// Returns whether a flow keeps others from what they want: it would be given no more now, and holds more than half
-    /// of what it would if all had the same. Who holds little is not blamed for what others hold.
+    /// Returns true if a flow blocks others: it could acquire no more now, and holds more than half of an equal share.
+    /// Flows that hold little are not considered to block.
     pub(crate) fn is_overdrawn(&self, flow: &Flow) -> bool {
         let shares = self.lock();
         let held = shares.flows.get(flow).map_or(0, |share| share.held);
@@ -200,7 +200,7 @@ impl Pool {
         }
         while let Some((flow, waiter)) = shares.next() {
             shares.give(&flow, waiter.amount);
-            // A waiter that is gone drops its hold, which locks the pool.
+            // An abandoned waiter drops its hold, which locks the pool.
             drop(shares);
             drop(waiter.granted.send(self.hold(&flow, waiter.amount)));
             shares = self.lock();
@@ -212,7 +212,7 @@ impl Pool {
         self.lock().used
     }
 
-    /// Counts the requests that were refused, by [`REFUSALS`].
+    /// Returns the numbers of rejected requests, by [`REFUSALS`].
     pub(crate) fn refused(&self) -> [u64; 2] {
         [0, 1].map(|why| self.0.refused[why].load(Ordering::Relaxed))
     }
@@ -270,7 +270,7 @@ impl Shares {
         None
     }
 
-    /// Removes the waiters of a flow that are gone.
+    /// Removes the abandoned waiters of a flow.
     fn remove_gone(&mut self, flow: &Flow) {
         let Some(share) = self.flows.get_mut(flow) else { return };
         let before = share.queue.len();
@@ -286,7 +286,7 @@ impl Shares {
 }
 
 impl Hold {
-    /// Returns how much it is.
+    /// Returns the amount.
     pub(crate) fn amount(&self) -> usize {
         self.amount
     }
@@ -314,7 +314,7 @@ impl Hold {
         self.amount += std::mem::take(&mut other.amount);
     }
 
-    /// Returns whether its flow would be given more now.
+    /// Returns true if its flow could acquire more now.
     pub(crate) fn has_room(&self) -> bool {
         self.pool.lock().fits(&self.flow, 0)
     }
@@ -359,7 +359,7 @@ mod tests {
         let first = pool.try_take(&flow("ann"), 1).unwrap();
         let wait = |user: &str| Box::pin(pool.clone().wait(flow(user), 1));
         let mut waits: Vec<_> = ["ann", "ann", "ann", "bob", "bob"].map(wait).into();
-        // Bob holds nothing, so that the rest is his.
+        // Bob holds nothing, so the rest is available to him.
         let mut given: Vec<Option<Hold>> = waits.iter_mut().map(|wait| wait.now_or_never().flatten()).collect();
         assert_eq!(given.iter().map(Option::is_some).collect::<Vec<_>>(), [false, false, false, true, false]);
         given.clear();

@@ -14,8 +14,8 @@ pub(crate) fn resources(crd: &Object, names: &Value) -> Vec<Resource> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let texts = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>();
     let group = text(&spec["group"]);
-    // Such names are not accepted, but whoever may write the status can say that they are. Objects of a built-in kind
-    // would be served, and deleted, as those of the CRD.
+    // Such names are not accepted, but a client with access to the status could set them. Objects of a built-in kind
+    // would then be served, and deleted, as those of the CRD.
     if kinds::of_group(&group).any(|known| names["plural"] == known.plural || names["kind"] == known.kind) {
         return Vec::new();
     }
@@ -49,6 +49,6 @@ pub(crate) fn resources(crd: &Object, names: &Value) -> Vec<Resource> {
             kind,
         }
     };
-    // Those that are not served are kept as well: objects may be stored in them.
+    // Versions that are not served are included, since objects may be stored in them.
     versions.iter().map(resource).collect()
 }

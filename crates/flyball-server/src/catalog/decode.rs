@@ -26,7 +26,7 @@ pub(crate) fn unreadable(resource: &Resource, error: &Error, body: &[u8]) -> Sta
     unrecognized(resource, &why, body)
 }
 
-/// Rejects a body that is none of the kind wanted, nor says of which it is.
+/// Rejects a body that is not of the expected kind and names no other kind.
 pub(super) fn unrecognized(resource: &Resource, why: &str, body: &[u8]) -> Status {
     let message = format!(
         "the object provided is unrecognized (must be of type {}): {why} ({})",
@@ -170,7 +170,7 @@ fn other_version(given: &str, expected: &GroupVersionKind) -> String {
     format!("the API version in the data ({given}) does not match the expected API version ({expected})")
 }
 
-/// Rejects a body that is of another kind, or not as its kind has it.
+/// Rejects a body of another kind, or one that does not match its kind.
 pub(super) fn unhandled(given: &GroupVersionKind, resource: &Resource, why: &str) -> Status {
     let message = format!(
         "{} in version {} cannot be handled as a {}: {why}",
@@ -186,7 +186,7 @@ pub(crate) fn read(resource: &Resource, object: Object) -> Result<(Object, Vec<S
     read_as(resource, object).map_err(|why| unhandled(&resource.kind, resource, &why))
 }
 
-/// The same, with the bare reason of a failure: patches wrap it otherwise.
+/// Like [`read`], with the plain reason of a failure, which patches wrap differently.
 pub(crate) fn read_as(resource: &Resource, object: Object) -> Result<(Object, Vec<String>), String> {
     // An empty list of managed fields is a request to remove all owners.
     let disowned = object.at(&["metadata", "managedFields"]).and_then(Value::as_array).is_some_and(Vec::is_empty);

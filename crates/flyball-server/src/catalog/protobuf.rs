@@ -1,6 +1,7 @@
 //! Bodies in protobuf, as Go clients send built-in kinds: a message in an envelope that names its kind.
 //!
-//! See <https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding>. Answers are never written so.
+//! See <https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding>. Responses are never encoded in
+//! protobuf.
 
 use super::decode::{unhandled, unrecognized};
 use super::resource::Resource;
@@ -60,7 +61,7 @@ impl<'b> Envelope<'b> {
     }
 }
 
-/// Reads a body as JSON of a kind; of another kind than that nothing but its name.
+/// Decodes a body as JSON of a kind; for another kind, returns its name only.
 pub(crate) fn document(resource: &Resource, sent: &[u8]) -> Result<Document, Status> {
     let envelope = Envelope::open(sent).map_err(|why| unrecognized(resource, &why, sent))?;
     let (api_version, kind) = (envelope.api_version.as_str(), envelope.kind.as_str());
@@ -81,7 +82,7 @@ pub(crate) fn document(resource: &Resource, sent: &[u8]) -> Result<Document, Sta
     Ok(Document { value, duplicates: Vec::new(), format: Format::Json })
 }
 
-/// Reads a body as the options of a deletion, whatever version it says they are of.
+/// Decodes a body as the options of a deletion, in any version.
 pub(crate) fn delete_options(body: &[u8]) -> Result<Value, String> {
     let envelope = Envelope::open(body)?;
     let schema = crate::kinds::library().get("meta/v1", "DeleteOptions").expect("the library has what all kinds share");

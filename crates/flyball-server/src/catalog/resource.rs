@@ -15,7 +15,7 @@ use flyball_schema::rules::Findings;
 use flyball_schema::schema::Root;
 use std::sync::Arc;
 
-/// A resource as one group version serves it.
+/// A resource in one group version.
 #[derive(Clone)]
 pub(crate) struct Resource {
     pub(crate) kind: GroupVersionKind,
@@ -25,13 +25,13 @@ pub(crate) struct Resource {
     pub(crate) short_names: Vec<String>,
     pub(crate) categories: Vec<String>,
     pub(crate) namespaced: bool,
-    /// The table that objects are stored in: the same for all versions.
+    /// The table of stored objects, common to all versions.
     pub(crate) table: GroupResource,
     pub(crate) schema: Root,
-    /// The schema's number: objects written by another one are read through this one first.
+    /// The schema's number: objects with another number are converted when they are read.
     pub(crate) schema_number: u64,
     pub(crate) behavior: Behavior,
-    /// An object of which nothing is set.
+    /// An object without fields.
     pub(crate) empty: Object,
     /// `{"apiVersion":…,"kind":…,`, with which the JSON of every object begins.
     pub(crate) head: Bytes,
@@ -51,7 +51,7 @@ pub(crate) fn head(kind: &GroupVersionKind) -> Bytes {
 }
 
 impl Resource {
-    /// The resource that a built-in kind is served as.
+    /// Creates the resource of a built-in kind.
     pub(super) fn built_in(kind: &'static Kind) -> Self {
         let schema = library().get(&kind.package(), kind.kind).unwrap_or_else(|| panic!("no type for {}", kind.kind));
         let name = kind.group_version_kind();
@@ -73,7 +73,7 @@ impl Resource {
         }
     }
 
-    /// The name of the resource without version, as messages and rules have it.
+    /// Returns the name of the resource without version, as in messages and rules.
     pub(crate) fn group_resource(&self) -> GroupResource {
         GroupResource { group: self.kind.group.clone(), resource: self.plural.clone() }
     }
@@ -102,7 +102,7 @@ impl Resource {
         self.as_built_in().is_some_and(|own| (own.group, own.plural) == (kind.group, kind.plural))
     }
 
-    /// The question that objects ask, if they are answered and not stored.
+    /// Returns the kind of review, if objects are not stored.
     pub(crate) fn review(&self) -> Option<Review> {
         self.as_built_in().and_then(|kind| kind.review)
     }
@@ -112,8 +112,7 @@ impl Resource {
         self.custom().is_some_and(|custom| custom.conversion.is_some())
     }
 
-    /// Returns whether clients may see the resource: versions that are not served are known, since objects may be
-    /// stored in them.
+    /// Returns true if the version is served; others are in the catalog since objects may be stored in them.
     pub(crate) fn is_served(&self) -> bool {
         self.custom().is_none_or(|custom| custom.served)
     }
@@ -122,7 +121,7 @@ impl Resource {
         self.as_built_in().map_or(Verbs::All, |kind| kind.verbs)
     }
 
-    /// The types that answers can be given in, as messages list them.
+    /// The media types of responses, as in messages.
     pub(crate) fn offered(&self) -> &'static str {
         if self.custom().is_some() { crate::request::accept::CUSTOM } else { crate::request::accept::BUILT_IN }
     }
@@ -135,7 +134,7 @@ impl Resource {
         self.as_built_in().is_some_and(|kind| kind.create_on_update)
     }
 
-    /// Returns whether an update must say which version it is made on.
+    /// Returns true if an update requires a resource version.
     pub(crate) fn versioned_updates(&self) -> bool {
         self.as_built_in().is_none_or(|kind| kind.versioned_updates)
     }
@@ -150,7 +149,7 @@ impl Resource {
         self.as_built_in().is_some_and(|kind| kind.exempt_from_policies)
     }
 
-    /// Returns whether objects are given addresses and ports that no two may have.
+    /// Returns true if objects get unique addresses and ports.
     pub(crate) fn allocates_addresses(&self) -> bool {
         self.as_built_in().is_some_and(|kind| kind.allocates_addresses)
     }
@@ -165,7 +164,7 @@ impl Resource {
         self.as_built_in().map(|kind| &kind.deletion)
     }
 
-    /// Returns whether something else than finalizers holds a deleted object.
+    /// Returns true if something other than finalizers prevents the removal of a deleted object.
     pub(crate) fn outlives_deletion(&self, object: &Object) -> bool {
         self.deletion().is_some_and(|deletion| (deletion.outlives)(object))
     }
@@ -190,8 +189,8 @@ impl Resource {
         self.as_built_in().is_some_and(|kind| kind.also_reads.contains(&version))
     }
 
-    /// The path of the resource below `/registry`, as messages of kube-apiserver have it: built-in kinds lie side by
-    /// side, some of them under names that they once had.
+    /// The path of the resource below `/registry`, as in messages of kube-apiserver: built-in kinds have a common
+    /// directory, some of them with historical names.
     pub(crate) fn registry_path(&self) -> String {
         match self.as_built_in() {
             Some(kind) => kind.registry_path.map_or_else(|| self.plural.to_string(), str::to_owned),
@@ -276,8 +275,8 @@ impl Resource {
         filled
     }
 
-    /// Fills in what the client left out, and refuses what takes too much memory with it, before copies are made of it.
-    /// What takes too much as it is stored may stay so, and become less.
+    /// Applies defaults, and rejects objects that exceed the memory limit with them, before they are copied. Stored
+    /// objects above the limit may remain so, or shrink.
     pub(crate) fn default_within(&self, object: &mut Object, live: Option<&Object>) -> Result<(), Status> {
         let filled = self.fill(object);
         let weight = |object: &Object| flyball_core::memory::of(object.as_value());
@@ -303,7 +302,7 @@ impl Resource {
         }
     }
 
-    /// Validates an object or its change; metadata is looked at elsewhere.
+    /// Validates an object or its change, without metadata.
     pub(crate) fn validate(&self, object: &Object, old: Option<&Object>, part: Part) -> Findings {
         match &self.behavior {
             Behavior::BuiltIn(kind) => {
@@ -344,7 +343,7 @@ impl Resource {
         self.as_built_in().is_none_or(|kind| kind.generation)
     }
 
-    /// The warning that comes with every answer, if the version is deprecated.
+    /// The warning of every response, if the version is deprecated.
     pub(crate) fn deprecation(&self) -> Option<&str> {
         match &self.behavior {
             Behavior::BuiltIn(kind) => kind.deprecation,

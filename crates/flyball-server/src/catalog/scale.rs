@@ -82,7 +82,7 @@ pub(crate) fn write(resource: &Resource, object: &mut Object, scale: &Object) ->
     set(resource, object, scale.at(&["spec", "replicas"]).cloned().unwrap_or_else(|| 0.into()))
 }
 
-/// Writes how many replicas are wanted into an object.
+/// Sets the desired replicas of an object.
 pub(crate) fn set(resource: &Resource, object: &mut Object, replicas: Value) -> Result<(), Status> {
     let paths = resource.scale().ok_or_else(Status::unknown_resource)?;
     let path = paths.spec.to_owned();

@@ -7,7 +7,7 @@ use flyball_core::GroupVersionKind;
 /// The group of CRDs, whose server has a scheme of its own.
 const EXTENSIONS: &str = "apiextensions.k8s.io";
 
-/// Versions that are read though they are served no longer, or not here: group, version and kinds.
+/// Versions that can be decoded, but are not served: group, version and kinds.
 const OTHER_VERSIONS: [(&str, &str, &[&str]); 33] = [
     ("", "v1", &["List"]),
     ("admissionregistration.k8s.io", "v1alpha1", POLICIES),
@@ -54,7 +54,7 @@ const FLOWS: &[&str] = &["FlowSchema", "PriorityLevelConfiguration"];
 const ROLES: &[&str] = &["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
 const DEVICES: &[&str] = &["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"];
 
-/// Returns whether an object is of the kind that is expected, in another version that can be read.
+/// Returns true if an object is of the expected kind, in another version that can be decoded.
 pub(super) fn has_other_version(given: &GroupVersionKind, expected: &GroupVersionKind) -> bool {
     given.group == expected.group && given.kind == expected.kind && given != expected && is_known(given)
 }

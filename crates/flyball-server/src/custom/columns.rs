@@ -17,7 +17,7 @@ pub(crate) struct Column {
     parsed: JsonPath,
 }
 
-/// The description of the column that a CRD without columns has besides the name.
+/// The description of the default column of a CRD without columns.
 const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in \
                    happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\n\
                    Populated by the system. Read-only. Null for lists. More info: \
@@ -43,18 +43,18 @@ pub(crate) fn read(version: &Value) -> Vec<Column> {
     columns.map_while(column).collect()
 }
 
-/// Columns from which a row takes long.
+/// Number of columns from which the computation of a row is offloaded.
 const MANY_COLUMNS: usize = 20;
 
 /// Characters of a cell that cost as much as a visited value.
 const CHARS_PER_VISIT: usize = 16;
 
-/// Returns whether a row of these columns may take long.
+/// Returns true if a row of these columns may be a long computation.
 pub(crate) fn are_slow(columns: &[Column]) -> bool {
     columns.len() >= MANY_COLUMNS || columns.iter().any(|column| column.parsed.descends())
 }
 
-/// Makes the cells of an object. Cells beyond the budget of a row are null, as are those whose path leads nowhere.
+/// Creates the cells of an object. Cells beyond the budget of a row are null, as are those whose path finds no value.
 pub(crate) fn cells(columns: &[Column], object: &Object, clock: &Clock) -> impl Iterator<Item = Value> {
     let mut budget = Budget::of_row();
     columns.iter().map(move |column| cell(column, object, clock, &mut budget))

@@ -93,7 +93,7 @@ fn read(version: &str, uid: &str, mut answer: Value) -> Result<Vec<Value>, Strin
     }
 }
 
-/// Checks that an object is of the version that was asked for.
+/// Checks that an object is of the requested version.
 fn check_kind(from: &GroupVersionKind, to: &GroupVersionKind, value: Value) -> Result<Object, String> {
     let object = Object::try_from(value).map_err(|_| "not an object".to_owned())?;
     let (wanted, given) = (to.api_version(), object.api_version());
@@ -106,7 +106,7 @@ fn check_kind(from: &GroupVersionKind, to: &GroupVersionKind, value: Value) -> R
     Ok(object)
 }
 
-/// Checks that an object is still the one it was.
+/// Checks that a conversion did not change the identity of an object.
 fn check_identity(before: &Object, after: &Object) -> Result<(), String> {
     let namespaces = [before, after].map(|object| object.namespace().unwrap_or_default());
     for (what, before, after) in [

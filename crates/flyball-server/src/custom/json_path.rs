@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Values that the paths of one row may visit.
 const MAX_VISITS: usize = 200_000;
 
-/// The number of values that the paths of one row may still visit. Beyond it, no path leads anywhere.
+/// The number of values that the paths of one row may still visit. Beyond it, all paths fail.
 #[derive(Debug)]
 pub(super) struct Budget(usize);
 
@@ -62,7 +62,7 @@ struct Slice {
 }
 
 impl JsonPath {
-    /// Reads a path; `None` if it is none.
+    /// Parses a path; `None` if it is malformed.
     pub(super) fn parse(path: &str) -> Option<Self> {
         let mut steps = Vec::new();
         let mut rest = path.trim().trim_start_matches('$');

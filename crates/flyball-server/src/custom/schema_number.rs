@@ -1,7 +1,7 @@
 //! Schema numbers: the version and schema with which a stored object was written.
 //!
-//! The number of an entry is the only trace of its version: the stored JSON has no `apiVersion`. Equal schemas of a
-//! version have equal numbers, in every process; numbers of one version agree in [`VERSION`], whatever its schema.
+//! The number of an entry is the only record of its version: the stored JSON has no `apiVersion`. Equal schemas of a
+//! version have equal numbers, in every process; numbers of one version agree in [`VERSION`], for all of its schemas.
 
 use serde_json::Value;
 use std::hash::{Hash, Hasher};

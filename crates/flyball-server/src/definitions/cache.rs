@@ -49,16 +49,16 @@ impl Drop for ChangedGroups<'_> {
 /// The state of a CRD at one revision.
 pub(crate) struct Definition {
     revision: Revision,
-    /// The CRD without its versions, which are long and stand in `resources`.
+    /// The CRD without its versions, which are long and contained in `resources`.
     pub(super) crd: Object,
     /// The names that it serves by.
     names: Value,
-    /// The resources that it serves: none while it may not have its names.
+    /// The resources that it serves: none until its names are accepted.
     pub(super) resources: Vec<Arc<Resource>>,
 }
 
 impl Definition {
-    /// Reads a CRD that takes the place of an earlier state.
+    /// Reads a CRD that replaces an earlier state.
     fn read(entry: &Entry, before: Option<&Self>) -> Self {
         let mut crd = entry.object().unwrap_or_default();
         // Resources are served under accepted names, which may differ from those in the spec.
@@ -70,7 +70,7 @@ impl Definition {
         Self { revision: entry.revision, crd, names, resources }
     }
 
-    /// Reads a CRD that nothing keeps from having the names it wishes for.
+    /// Reads a CRD whose requested names can be accepted.
     ///
     /// It is served before its condition `Established` is set, since clients rely on the condition.
     fn establishing(&self, entry: &Entry) -> Self {
@@ -100,7 +100,7 @@ impl Cache {
         self.load(store, |_, _| {})
     }
 
-    /// Does the same; reports how many are read, of how many.
+    /// Like [`Self::get`]; reports the numbers of read and of all CRDs.
     pub(crate) fn load(&self, store: &Store, progress: impl Fn(u64, u64)) -> Vec<Arc<Definition>> {
         let mut state = self.lock();
         let State { by_name, changed_groups } = &mut *state;
@@ -158,8 +158,8 @@ fn is_established(crd: &Object) -> bool {
     acceptance::condition(crd, "Established") == Some("True")
 }
 
-/// Reads what a CRD serves by these names. What an earlier state serves is the same unless spec, names or deletion
-/// changed; to read schemas takes long.
+/// Reads the resources of a CRD with these names. Those of an earlier state are reused unless spec, names or deletion
+/// changed, since reading schemas takes long.
 fn served(crd: &Object, names: &Value, before: Option<&Definition>) -> Vec<Arc<Resource>> {
     if names.is_null() {
         return Vec::new();

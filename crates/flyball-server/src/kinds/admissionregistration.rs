@@ -1,4 +1,4 @@
-//! Kinds of `admissionregistration.k8s.io`, and what policies, bindings and webhooks have in common.
+//! Kinds of `admissionregistration.k8s.io`, and the common parts of policies, bindings and webhooks.
 
 mod binding;
 mod mutating_admission_policy;
@@ -90,7 +90,7 @@ fn rule(rule: &Field<'_>) -> Errors {
 
 const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 
-/// A wildcard stands alone.
+/// A wildcard must be the only entry.
 fn alone(field: &Field<'_>, what: &str) -> Option<FieldError> {
     let wild = field.len() > 1 && field.texts().any(|text| text == "*");
     wild.then(|| field.invalid(format!("if '*' is present, must not specify other {what}")))

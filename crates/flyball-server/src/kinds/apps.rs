@@ -22,7 +22,7 @@ const GROUP: &str = "apps";
 pub(super) static KINDS: &[&Kind] =
     &[&controller_revision::KIND, &daemon_set::KIND, &deployment::KIND, &replica_set::KIND, &stateful_set::KIND];
 
-/// A selector must be there, be good and demand something; gives whether it could be read.
+/// A selector is required, must be valid and not empty; returns true if it could be parsed.
 fn demanding(field: &Field<'_>, kind: &str) -> Errors {
     if !field.is_set() {
         return vec![field.required("")];

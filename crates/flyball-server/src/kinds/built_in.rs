@@ -77,8 +77,7 @@ pub(crate) fn library() -> &'static Library {
     &LIBRARY
 }
 
-/// Returns the schema of a built-in kind, by which strategic merge patches find their way; none if it is no built-in
-/// kind.
+/// Returns the schema of a built-in kind for strategic merge patches; `None` for other kinds.
 pub fn built_in_schema(api_version: &str, kind: &str) -> Option<Root> {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let known = built_in().find(|known| (known.group, known.version, known.kind) == (group, version, kind))?;

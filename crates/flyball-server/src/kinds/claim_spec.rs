@@ -1,4 +1,4 @@
-//! The spec of a claim on a volume, wherever it stands.
+//! The spec of a persistent volume claim, in claims and in templates.
 
 use super::field::{Errors, Field};
 use super::rules::{label, resource};

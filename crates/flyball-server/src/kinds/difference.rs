@@ -13,7 +13,7 @@ use std::fmt::Write;
 const MAX_LINES: usize = 2_000;
 /// The lines that are shown around each change.
 const CONTEXT: usize = 3;
-/// The length from which lines that stand often are no landmarks.
+/// Number of lines from which frequent lines are not matched.
 const LONG: usize = 200;
 
 /// Returns the difference of two values of an internal type, empty if they are very long.
@@ -76,7 +76,7 @@ struct Match {
     length: usize,
 }
 
-/// Lines of both texts that stand for one another.
+/// Matching lines of both texts.
 #[derive(Clone, Copy)]
 struct Part {
     same: bool,
@@ -103,7 +103,7 @@ impl<'l> Texts<'l> {
         Self { before, after, places }
     }
 
-    /// Finds the longest run that both have within these bounds, the first of them if there are several.
+    /// Finds the first longest common run within these bounds.
     fn longest(&self, before: (usize, usize), after: (usize, usize)) -> Match {
         let mut best = Match { before: before.0, after: after.0, length: 0 };
         // How long the run is that ends before a line of the second text.

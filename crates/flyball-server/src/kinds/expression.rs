@@ -51,7 +51,7 @@ pub(super) fn check(expression: &Field<'_>, variables: &Variables<'_>, wanted: M
     check_text(expression, expression.text(), variables, wanted)
 }
 
-/// The same, where blanks around the expression do not count.
+/// Like [`check`], without surrounding blanks.
 pub(super) fn check_trimmed(expression: &Field<'_>, variables: &Variables<'_>, wanted: Made) -> Option<FieldError> {
     check_text(expression, expression.text().trim(), variables, wanted)
 }

@@ -8,9 +8,9 @@ use serde_json::Value;
 /// The mistakes that a rule finds.
 pub(super) type Errors = Vec<FieldError>;
 
-/// A value and where it stands; absent values are null.
+/// A value and its path; absent values are null.
 ///
-/// Reading is as forgiving as Go's zero values are: an absent number is 0, an absent text is empty.
+/// Absent values read as Go's zero values: an absent number is 0, an absent text is empty.
 #[derive(Clone, Copy)]
 pub(crate) struct Field<'a> {
     path: Path<'a>,
@@ -41,7 +41,7 @@ impl<'a> Field<'a> {
         Self { path: self.path.field(label), value }
     }
 
-    /// Descends into a value of a map, whose key may hold dots.
+    /// Descends into a value of a map, whose key may contain dots.
     pub(crate) fn key(&'a self, key: &'a str) -> Self {
         Self { path: self.path.key(key), value: self.value.get(key).unwrap_or(&NULL) }
     }
@@ -106,12 +106,12 @@ impl<'a> Field<'a> {
         self.value.as_array().map(Vec::len).or_else(|| self.value.as_object().map(serde_json::Map::len)).unwrap_or(0)
     }
 
-    /// Returns whether anything is there.
+    /// Returns true if the value is present.
     pub(crate) fn is_set(&self) -> bool {
         !self.value.is_null()
     }
 
-    /// Returns whether nothing is there, or an empty text, list or map.
+    /// Returns true if the value is absent, or an empty text, list or map.
     pub(crate) fn is_empty(&self) -> bool {
         match self.value {
             Value::Null => true,
@@ -146,7 +146,7 @@ impl Field<'_> {
         FieldError::duplicate(self.path, self.value.clone())
     }
 
-    /// Returns the error for a value that stands elsewhere too.
+    /// Returns the error for a duplicate value.
     pub(crate) fn duplicate_of(&self, shown: impl Into<BadValue>) -> FieldError {
         FieldError::duplicate(self.path, shown)
     }
@@ -181,17 +181,17 @@ impl Field<'_> {
         rule(self.text()).into_iter().map(|wrong| self.invalid_as(self.text(), wrong)).collect()
     }
 
-    /// The text must be there and obey a rule of names.
+    /// The text is required and must be a valid name.
     pub(crate) fn must_obey(&self, rule: Rule) -> Vec<FieldError> {
         if self.text().is_empty() { vec![self.required("")] } else { self.obeys(rule) }
     }
 
-    /// The text, if it is there, must obey a rule of names.
+    /// The text, if present, must be a valid name.
     pub(crate) fn may_obey(&self, rule: Rule) -> Vec<FieldError> {
         if self.text().is_empty() { Vec::new() } else { self.obeys(rule) }
     }
 
-    /// Something must be there.
+    /// The value is required.
     pub(crate) fn must_be_set(&self) -> Option<FieldError> {
         self.is_empty().then(|| self.required(""))
     }

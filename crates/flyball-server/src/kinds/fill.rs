@@ -1,4 +1,4 @@
-//! Changes of fields, as defaulting and writes make them.
+//! Changes of fields in defaulting and writes.
 
 use serde_json::{Map, Value};
 

@@ -27,7 +27,7 @@ pub(crate) fn objects() -> impl Iterator<Item = (&'static Kind, Value)> {
 /// The name of the objects of both kinds that may not change.
 const EXEMPT: &str = "exempt";
 
-/// A status is checked the same way whatever it is of.
+/// Validates the status, which all kinds of the group share.
 fn check_status(root: &Field<'_>) -> Errors {
     let status = root.at("status");
     let conditions = status.at("conditions");

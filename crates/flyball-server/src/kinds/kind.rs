@@ -34,7 +34,7 @@ pub(crate) struct Kind {
     pub(crate) deleted_as: Answer,
     /// True if `metadata.generation` counts changes of the desired state.
     pub(crate) generation: bool,
-    /// The fields that the kind can be selected by besides its labels, and the value of each for an object.
+    /// The selectable fields of the kind, and the value of each for an object.
     pub(crate) fields: &'static [&'static str],
     pub(crate) field: fn(&Object, &str) -> String,
     /// True if the error of an unknown field selector lists the supported ones.
@@ -93,7 +93,7 @@ impl fmt::Debug for Kind {
 /// The rules of the deletion of a kind's objects.
 #[derive(Clone, Copy)]
 pub(crate) struct Deletion {
-    /// Returns how many seconds an object is given to end, of those asked for; `None` if the kind ends at once.
+    /// Returns the grace period of a deletion in seconds, given the requested one; `None` if the kind has none.
     pub(crate) grace: Option<fn(&Object, Option<i64>) -> i64>,
     /// True if dependents are orphaned by default.
     pub(crate) orphans: bool,
@@ -140,7 +140,7 @@ impl Verbs {
     }
 }
 
-/// The part of an object that a write goes to.
+/// The part of an object that a write changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
     Whole,
@@ -198,7 +198,7 @@ pub(crate) enum Checks {
     Whole,
 }
 
-/// The answer to a deletion.
+/// The response to a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Status,
@@ -256,7 +256,7 @@ impl Subresource {
 /// The stored form of a kind that is another kind in other words.
 #[derive(Clone, Copy)]
 pub(crate) struct StoredAs {
-    /// Group of the resource that objects are stored under; its name is the same.
+    /// Group of the stored resource, whose name is the same.
     pub(crate) group: &'static str,
     /// Converts an object to its stored form, except for `apiVersion` and `kind`.
     pub(crate) write: fn(&mut Object),
@@ -273,7 +273,7 @@ pub(crate) struct ScalePaths<'p> {
 }
 
 impl Kind {
-    /// A kind whose objects stand in namespaces, with the behavior that most have.
+    /// A namespaced kind with default behavior.
     pub(super) const fn new(
         group: &'static str,
         version: &'static str,

@@ -28,7 +28,7 @@ pub(super) fn status(balancer: &Field<'_>) -> Errors {
     errors
 }
 
-/// Lists the addresses that a load balancer gave.
+/// Lists the addresses of a load balancer.
 pub(super) fn addresses(view: &View<'_>) -> String {
     let ingress = view.list("status.loadBalancer.ingress").iter();
     let address =

@@ -11,7 +11,7 @@ pub(crate) struct Heading {
     pub(crate) name: &'static str,
     pub(crate) ty: &'static str,
     pub(crate) format: &'static str,
-    /// 0 is always shown, others only when more is asked for.
+    /// 0 is always shown, others only in wide output.
     pub(crate) priority: i64,
     pub(crate) description: &'static str,
 }
@@ -44,7 +44,7 @@ impl Heading {
         Self { ty: "boolean", ..Self::text(name, description) }
     }
 
-    /// The column is shown only when more is asked for.
+    /// The column is shown only in wide output.
     pub(super) const fn wide(self) -> Self {
         Self { priority: 1, ..self }
     }
@@ -230,7 +230,7 @@ pub(super) fn marked(view: &View<'_>, annotation: &str) -> Value {
     }
 }
 
-/// Writes the first few texts, and how many more there are.
+/// Writes the first few texts, and the number of the others.
 pub(super) fn first(texts: &[String], shown: usize) -> String {
     let head = texts[..texts.len().min(shown)].join(",");
     if texts.len() > shown { format!("{head} + {} more...", texts.len() - shown) } else { head }

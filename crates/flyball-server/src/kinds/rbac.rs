@@ -1,4 +1,4 @@
-//! Kinds of `rbac.authorization.k8s.io`, and what roles and their bindings have in common.
+//! Kinds of `rbac.authorization.k8s.io`, and the common parts of roles and bindings.
 
 mod cluster_role;
 mod cluster_role_binding;

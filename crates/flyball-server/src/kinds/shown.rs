@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 /// A field of an internal type.
 struct Internal {
     name: &'static str,
-    /// Name of the field outside; begins with `^` if it stands in the outer object.
+    /// Name of the field in JSON; begins with `^` if it is in the outer object.
     outside: String,
     shape: Shape,
 }
@@ -25,7 +25,7 @@ enum Shape {
     /// A struct that may be absent.
     Optional(&'static str),
     List(&'static str),
-    /// The fields of another struct stand among those of this one.
+    /// The fields of another struct are inlined.
     Embedded(&'static str),
 }
 

@@ -5,7 +5,7 @@ use flyball_core::{Object, Quantity};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Amounts by the names that quotas give them, such as `requests.cpu` and `count/secrets`.
+/// Amounts by their names in quotas, such as `requests.cpu` and `count/secrets`.
 pub type Amounts = BTreeMap<String, Quantity>;
 
 /// Reads amounts by name.

@@ -15,7 +15,7 @@ pub(super) fn check(client: &Field<'_>) -> Errors {
     }
 }
 
-/// Rules of the versions of reviews that a webhook takes, of which there are some.
+/// Validates the review versions of a webhook, which are required.
 pub(super) fn review_versions(versions: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     let mut seen: BTreeSet<String> = BTreeSet::new();
@@ -58,7 +58,7 @@ fn check_url(url: &Field<'_>) -> Errors {
 
 fn check_service(service: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
-    // kube-apiserver takes each of these for the other.
+    // kube-apiserver treats these as equivalent.
     for (given, told) in [("namespace", "name"), ("name", "namespace")] {
         if service.at(given).is_empty() {
             errors.push(service.at(told).required(""));

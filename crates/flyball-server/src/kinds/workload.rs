@@ -19,7 +19,7 @@ pub(super) fn label(object: &mut Object, labels: Value) {
     }
 }
 
-/// Validates a pod template of a kind whose pods do not end.
+/// Validates a pod template of a kind whose pods run indefinitely.
 pub(super) fn endless(template: &Field<'_>, kind: &str) -> Errors {
     let mut errors = Errors::new();
     let (policy, deadline) = (template.at("spec.restartPolicy"), template.at("spec.activeDeadlineSeconds"));
@@ -36,11 +36,11 @@ pub(super) fn not_negative(spec: &Field<'_>, names: &[&str]) -> Errors {
     names.iter().filter_map(|name| spec.at(name).not_negative()).collect()
 }
 
-/// The counts of a status, and those that are no more than others.
+/// The counts of a status, and those that must not exceed others.
 pub(super) struct Counts {
     pub(super) all: &'static [&'static str],
     pub(super) of_replicas: &'static [&'static str],
-    /// The count that available pods are compared with, as the message says it.
+    /// The name in messages of the count that available pods are compared with.
     pub(super) ready: &'static str,
 }
 

@@ -5,9 +5,9 @@
 
 use serde_json::Value;
 
-/// The media type that clients ask for.
+/// The media type that clients request.
 pub(super) const ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-/// The media type that is answered; kube-apiserver writes it so.
+/// The media type of the response, as in kube-apiserver.
 pub(super) const GIVEN: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// A message: its fields, and the number of the field for extensions (keys that begin with `x-`).
@@ -25,7 +25,7 @@ enum Form {
     /// Any value, as YAML.
     Any,
     Of(&'static Message),
-    /// Each item of a list, or a value that stands alone, in a field of its own.
+    /// Writes each item of a list, or a single value, as a separate field.
     Each(&'static Form),
     /// A message of one field.
     Within(u32, &'static Form),

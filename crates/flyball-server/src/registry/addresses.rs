@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// The first address of the range that services are given addresses of, and the size of that range.
+/// The first address of the range of services, and its size.
 const RANGE: (Ipv4Addr, u32) = (Ipv4Addr::new(10, 96, 0, 0), 1 << 20);
 const PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 
@@ -43,10 +43,10 @@ impl Addresses {
         Self { store, clock, rng, draws: Mutex::default() }
     }
 
-    /// Allocates the addresses and ports that a service lacks, and keeps those that it has.
+    /// Allocates the missing addresses and ports of a service, and keeps existing ones.
     ///
-    /// The store is the only record of allocations. Until the service is stored, `draws` reserves them for the time
-    /// that a write may take, also if another write of the same service allocates meanwhile.
+    /// The store is the only record of allocations. Until the service is stored, `draws` reserves them for the duration
+    /// of a write, also if another write of the same service allocates meanwhile.
     pub(super) fn allocate(&self, attributes: &Attributes<'_>, service: &mut Object) -> Result<(), Status> {
         if attributes.part != Part::Whole {
             return Ok(());
@@ -124,7 +124,7 @@ fn addresses(rng: &Rng, service: &mut Object, taken: &BTreeSet<&str>) -> Result<
     if taken.contains(given.as_str()) { refuse("provided IP is already allocated".into()) } else { Ok(()) }
 }
 
-/// Ports of nodes that services hold.
+/// Allocated node ports.
 fn held(service: &Object) -> Vec<i64> {
     let ports = service.at(&["spec", "ports"]).and_then(Value::as_array).into_iter().flatten();
     let health = service.at(&["spec", "healthCheckNodePort"]).and_then(Value::as_i64);
@@ -137,7 +137,7 @@ fn ports(rng: &Rng, service: &mut Object, mut taken: BTreeSet<i64>, dry_run: boo
     let allocates = spec.get("type").is_some_and(|ty| ty == "NodePort")
         || spec.get("allocateLoadBalancerNodePorts") != Some(&Value::Bool(false));
     let check = |port: i64, taken: &BTreeSet<i64>| {
-        // Nothing is allocated in a dry run, so that nothing is refused either.
+        // A dry run allocates nothing, and therefore cannot be rejected.
         if !PORTS.contains(&port) && !dry_run {
             return Some(format!(
                 "provided port is not in the valid range. The range of valid ports is {}-{}",
@@ -152,7 +152,7 @@ fn ports(rng: &Rng, service: &mut Object, mut taken: BTreeSet<i64>, dry_run: boo
     let mut chosen: Vec<i64> = Vec::new();
     for (i, port) in list.iter().enumerate() {
         let (number, asked) = (port["port"].as_i64().unwrap_or(0), port["nodePort"].as_i64().unwrap_or(0));
-        // The same port by two protocols is the same port of the node.
+        // Two protocols on the same port share a node port.
         let same = given.iter().find(|(port, _)| *port == number).map(|(_, node_port)| *node_port);
         let later = || {
             list.iter()

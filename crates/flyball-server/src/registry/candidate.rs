@@ -1,4 +1,4 @@
-//! The candidate of a write: the object that is to be stored, and the stages that prepare it.
+//! The candidate of a write: the object to store, and the stages that prepare it.
 
 use super::managed::{self, By};
 use super::meta;
@@ -40,7 +40,7 @@ use flyball_core::{Clock, Object, Rng, Status, names};
 /// Bootstrap objects go through the stages that apply to them (`seed`).
 pub(super) struct Candidate<'w> {
     pub(super) object: Object,
-    /// The object before the write; none where one is created.
+    /// The object before the write; `None` for a create.
     live: Option<&'w Object>,
     target: &'w Target,
 }
@@ -126,7 +126,7 @@ impl<'w> Candidate<'w> {
         let mut errors = meta::validate(resource, object, resource.name_rule());
         errors.extend(resource.validate(object, None, Part::Whole).errors);
         if errors.is_empty() {
-            // Names are segments of paths, whatever the rule of the kind.
+            // Names must be valid path segments, besides the rule of the kind.
             let wrong = names::path_segment(object.name()).into_iter();
             errors.extend(wrong.map(|why| FieldError::invalid("metadata.name", object.name(), why)));
         }

@@ -1,7 +1,7 @@
 //! Changes of objects.
 //!
-//! Every change runs the same stages: read the stored object, make a candidate with managed fields, admit, validate,
-//! and store it if the object is unchanged; else begin again.
+//! Every change runs the same stages: read the stored object, create a candidate with managed fields, admit, validate,
+//! and store it if the object is unchanged; otherwise retry.
 
 use super::Registry;
 use super::candidate::Candidate;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// Maximum number of attempts of a change.
 const MAX_ATTEMPTS: usize = 10;
 
-/// A change of an object, as a client asks for it.
+/// A change of an object that a client requests.
 pub(crate) enum Change {
     /// A PUT of this object.
     Replace(Object),
@@ -101,8 +101,8 @@ impl Registry {
         Err(Status::stale(&resource.group_resource(), key.name()))
     }
 
-    /// Returns whether a write that changes nothing changes what is stored: it moves a custom resource to the storage
-    /// version, and adds defaults that are younger than the object.
+    /// Returns true if a write without changes still changes the stored form: it migrates a custom resource to the
+    /// storage version, and adds defaults that are newer than the object.
     async fn rewrites(&self, resource: &Arc<Resource>, entry: &Arc<Entry>, live: &Object) -> Result<bool, Status> {
         let Some(stored) = self.codec.catalog().storage_version(resource) else { return Ok(false) };
         if entry.schema == stored.schema_number {
@@ -115,7 +115,7 @@ impl Registry {
         Ok(self.codec.encode(&stored_as, &entry.key, object, entry.revision).object() != entry.object())
     }
 
-    /// Stores a changed object, or removes one whose last finalizer is gone.
+    /// Stores a changed object, or removes one whose last finalizer was removed.
     async fn store_change(
         &self,
         resource: &Arc<Resource>,
@@ -173,7 +173,7 @@ impl Registry {
         }
     }
 
-    /// Checks whether a change applies to the stored object, without making it.
+    /// Checks if a change applies to the stored object, without applying it.
     pub(crate) async fn check_change(
         &self,
         target: &Target,
@@ -194,7 +194,7 @@ impl Registry {
         Ok(self.codec.decode(resource, &entry)?)
     }
 
-    /// Makes the candidate of a change, with managed fields of all versions.
+    /// Creates the candidate of a change, with managed fields of all versions.
     async fn candidate<'w>(
         &self,
         target: &'w Target,
@@ -212,7 +212,7 @@ impl Registry {
         self.candidate_with(&conversions, target, change, live, writer)
     }
 
-    /// Makes the candidate, with these conversions of the object to other versions.
+    /// Creates the candidate, with these conversions of the object to other versions.
     fn candidate_with<'w>(
         &self,
         conversions: &Conversions,
@@ -340,11 +340,11 @@ pub(crate) fn storage_error(resource: &Resource, key: &ObjectKey, why: &str) -> 
     format!("StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}")
 }
 
-/// Converts an error of storage, other than that another write came first, into a `Status`.
+/// Converts an error of storage, other than a conflict, into a `Status`.
 pub(super) fn refusal(error: storage::Error) -> Status {
     match error {
         storage::Error::TooLarge { why } => Status::too_large(format!("Request entity too large: {why}")),
-        // As a body is refused that is too deep to be read.
+        // As for a body that is nested too deep.
         storage::Error::TooDeep { why } => Status::bad_request(&*why),
         error => Status::internal(error),
     }

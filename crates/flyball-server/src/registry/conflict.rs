@@ -4,7 +4,7 @@ use flyball_core::Status;
 use flyball_core::status::{Cause, Details, Reason, first_causes};
 use flyball_schema::apply::Conflict;
 
-/// Makes the 409 that lists the conflicts of an applier, at most as many as [`first_causes`] allows.
+/// Creates the 409 that lists the conflicts of an applier, at most as many as [`first_causes`] allows.
 pub(super) fn status(all: &[Conflict]) -> Status {
     let (conflicts, left_out) = first_causes(all, |conflict| conflict.field().len());
     let message = match all {

@@ -96,7 +96,7 @@ impl Registry {
     }
 }
 
-/// Returns whether a resource version is set: empty and 0 mean none.
+/// Returns true if a resource version is set: empty and 0 mean unset.
 fn is_version(text: &str) -> bool {
     text.parse::<u64>().is_ok_and(|version| version != 0)
 }

@@ -1,4 +1,4 @@
-//! Deletion: at once, or by a deletion timestamp until the grace period is over and finalizers are gone.
+//! Deletion: immediately, or by a deletion timestamp until the grace period is over and finalizers are removed.
 
 use super::Registry;
 use super::change::Written;
@@ -17,7 +17,7 @@ const ORPHAN: &str = "orphan";
 /// The result of a deletion.
 #[derive(Debug)]
 pub(crate) enum Deleted {
-    /// The object is gone; this was its last state.
+    /// The object was deleted; this is its last state.
     Gone(Box<Object>),
     /// The object is only marked.
     Marked(Written),
@@ -34,7 +34,7 @@ impl Registry {
         self.delete_as(target, target.name(), options, writer).await
     }
 
-    /// The same, with the name that admission sees: none for a collection.
+    /// Deletes one object, with the name for admission: none for a collection.
     async fn delete_as(
         &self,
         target: &Target,
@@ -182,7 +182,7 @@ impl Registry {
             };
             match self.delete_as(&one, "", options, writer).await {
                 Ok(_) => {}
-                Err(status) if status.code == 404 => {} // someone else was faster
+                Err(status) if status.code == 404 => {} // another client was faster
                 Err(status) => return Err(status),
             }
         }
@@ -190,7 +190,7 @@ impl Registry {
     }
 }
 
-/// Refuses a deletion of another object, or of another version, than is there.
+/// Rejects a deletion whose preconditions do not match the stored object.
 pub(crate) fn check_preconditions(resource: &Resource, options: &DeleteOptions, live: &Object) -> Result<(), Status> {
     // These conflicts name the kind, where all others name the resource.
     let kind = GroupResource { group: resource.kind.group.clone(), resource: resource.kind.kind.clone() };
@@ -237,7 +237,7 @@ fn finalizers_for(resource: &Resource, live: &Object, propagation: Option<Propag
     let mut after: Vec<&str> = finalizers.iter().map(String::as_str).collect();
     before.sort_unstable();
     after.sort_unstable();
-    // The same ones in another order are the same.
+    // The order does not matter.
     if before == after { live.finalizers().map(str::to_owned).collect() } else { finalizers }
 }
 

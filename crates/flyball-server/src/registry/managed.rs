@@ -19,8 +19,8 @@ struct Served<'c> {
     conversions: &'c Conversions,
 }
 
-/// The objects that a CRD's webhook converted. Managed fields are computed without waiting: missing conversions are
-/// recorded, and the computation is repeated once they are there.
+/// The objects that a CRD's webhook converted. Managed fields are computed synchronously: missing conversions are
+/// recorded, and the computation is repeated once they are available.
 #[derive(Default)]
 pub(crate) struct Conversions {
     known: Vec<(Value, String, Result<Value, String>)>,
@@ -56,7 +56,7 @@ impl Conversions {
     }
 }
 
-/// Asks the webhook; `None` if the version is no longer served.
+/// Calls the webhook; `None` if the version is no longer served.
 async fn ask(codec: &Codec, resource: &Resource, object: &Value, api_version: &str) -> Option<Result<Value, String>> {
     let catalog = codec.catalog();
     let (from, to) = (version_of(&catalog, resource, object), version(&catalog, resource, api_version)?);
@@ -267,8 +267,8 @@ pub(crate) fn apply(
     Ok(object)
 }
 
-/// Returns whether a custom resource keeps its replicas below what is directly in its spec: then kube-apiserver takes
-/// the field from its owners but notes no new one.
+/// Returns true if the replicas of a custom resource are nested deeper than its spec: then kube-apiserver removes the
+/// field from its owners but records no new one.
 fn scale_is_deep(resource: &Resource) -> bool {
     let depth = |path: &str| path.split('.').filter(|step| !step.is_empty()).count();
     resource.custom().is_some() && resource.scale().is_some_and(|paths| depth(paths.spec) > 2)
@@ -282,18 +282,18 @@ fn owns_replicas(resource: &Resource, managed: Option<&Value>) -> bool {
     entries.any(|entry| entry["fieldsV1"].pointer(&path).is_some())
 }
 
-/// Rejects to apply the scale of a custom resource, which kube-apiserver cannot do either: it takes the merged scale
-/// for an object of the CRD.
+/// Rejects an apply of the scale of a custom resource, as kube-apiserver does, which treats the merged scale as an
+/// object of the CRD.
 fn no_custom_scale(what: &str) -> Status {
     let why = "to proper version: request to convert CR to an invalid group/version: autoscaling/v1";
     Status::new(500, None, format!("{what} {why}"))
 }
 
-/// The manager that `kubectl apply --server-side` goes by.
+/// The default manager of `kubectl apply --server-side`.
 const KUBECTL_MANAGER: &str = "kubectl";
 
-/// Updates the annotation with the configuration that `kubectl apply` sent last, if there is one, so that a client can
-/// return to client-side apply. See
+/// Updates the last-applied annotation of `kubectl apply`, if there is one, so that a client can return to client-side
+/// apply. See
 /// <https://kubernetes.io/docs/reference/using-api/server-side-apply/#downgrading-from-server-side-apply-to-client-side-apply>.
 fn note_applied(object: &mut Object, wanted: &Object) {
     let annotations = object.metadata_mut().get_mut("annotations").and_then(Value::as_object_mut);
@@ -316,7 +316,7 @@ fn note_applied(object: &mut Object, wanted: &Object) {
     }
 }
 
-/// Undoes a write that only moved the times of managedFields: it is none.
+/// Reverts a write that only changed times of managedFields, so that it is a no-op.
 pub(crate) fn restore_times(object: &mut Object, live: &Object) {
     let (Some(new), Some(old)) = (entries(object), entries(live)) else { return };
     let known: BTreeMap<[&str; 4], &Value> = old.iter().map(|entry| (identity(entry), entry)).collect();

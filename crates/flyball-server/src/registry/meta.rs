@@ -55,13 +55,13 @@ pub(super) fn set_system_fields(object: &mut Object, clock: &Clock, rng: &Rng) {
     metadata.insert("creationTimestamp".into(), now.into());
 }
 
-/// Makes a name for a new object that has but the beginning of one.
+/// Generates the name of a new object with `generateName`.
 pub(crate) fn generate_name(object: &mut Object, rng: &Rng) {
     let metadata = object.metadata_mut();
     let given = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
     let prefix = metadata.get("generateName").and_then(Value::as_str).unwrap_or_default();
     if given.is_empty() && !prefix.is_empty() {
-        // The whole name fits into a label, whatever the prefix.
+        // The whole name fits into a label, with any prefix.
         let end =
             prefix.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= 63 - 5).last().unwrap_or(0);
         let name = format!("{}{}", &prefix[..end], rng.suffix(5));
@@ -123,7 +123,7 @@ pub(crate) fn validate(resource: &Resource, object: &Object, name_rule: Rule) ->
     errors
 }
 
-/// Warns of unqualified finalizers that come to custom resources.
+/// Warns about new unqualified finalizers of custom resources.
 pub(super) fn finalizer_warnings(resource: &Resource, object: &Object, old: Option<&Object>) -> Vec<String> {
     if resource.custom().is_none() {
         return Vec::new();

@@ -10,12 +10,12 @@ use flyball_core::{FieldSelector, LabelSelector, ObjectKey, Status};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A list as it was asked for.
+/// The parameters of a list.
 #[derive(Debug)]
 pub(crate) struct Listed {
     pub(crate) revision: Revision,
     pub(crate) entries: Vec<Arc<Entry>>,
-    /// The beginning of the next page, if there is one.
+    /// The continue token of the next page, if there is one.
     pub(crate) next: Option<Page>,
     /// The number of objects on the next pages, where that is known.
     pub(crate) remaining: Option<usize>,
@@ -90,7 +90,7 @@ pub(super) fn parse_number(text: &str) -> Result<Revision, String> {
     text.parse().map_err(|_| format!("strconv.ParseUint: parsing {}: invalid syntax", quoted()))
 }
 
-/// 504: the version asked for has not been reached.
+/// 504: the requested version has not been reached.
 pub(crate) fn too_large(asked: Revision, current: Revision) -> Status {
     let cause = Cause {
         reason: "ResourceVersionTooLarge".into(),
@@ -102,7 +102,7 @@ pub(crate) fn too_large(asked: Revision, current: Revision) -> Status {
         .with_details(details)
 }
 
-/// The selectors of a list or a watch, ready to be asked about each object.
+/// The compiled selectors of a list or a watch.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     labels: Demands,
@@ -173,7 +173,7 @@ impl Registry {
 
     /// Waits until a revision has been reached, for as long as kube-apiserver does.
     pub(crate) async fn wait_for(&self, revision: Revision) -> Result<(), Status> {
-        // It returns at once if there is nothing to wait for.
+        // It returns at once if the version has been reached.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(3), self.store.reach(revision)).await;
         self.has_reached(revision)
     }
@@ -184,7 +184,7 @@ impl Registry {
         if current >= revision { Ok(()) } else { Err(too_large(revision, current)) }
     }
 
-    /// Lists objects. A version that is still to come is waited for before, without a slot.
+    /// Lists objects. The caller waits for a future version before, without a slot.
     pub(crate) fn list(
         &self,
         resource: &Resource,
@@ -215,8 +215,7 @@ impl Registry {
                 }
             }
         };
-        // Whatever there is at version 0 comes out of a cache, all at once; after an object that is named nothing
-        // follows.
+        // Lists at version 0 come from a cache without pages; a list by name has at most one object.
         let whole = version == Some(0) || names_one(resource, namespace, &options.fields);
         let limit = if whole && page.is_none() { 0 } else { options.limit };
         Ok(cut(snapshot, &selection, page, limit))

@@ -87,12 +87,12 @@ impl Template {
     }
 }
 
-/// The time at which templates are made.
+/// The creation time of templates.
 fn epoch() -> Clock {
     Clock::new(|| Timestamp::UNIX_EPOCH)
 }
 
-/// Makes an object as a create would.
+/// Prepares an object as a create does.
 fn made(catalog: &Catalog, resource: &Resource, mut object: Object) -> Object {
     let (clock, rng, status) = (epoch(), Rng::from_seed(0), object.remove("status"));
     object.set_kind(&resource.kind);
@@ -118,7 +118,7 @@ fn made(catalog: &Catalog, resource: &Resource, mut object: Object) -> Object {
 }
 
 impl Registry {
-    /// Stores the objects that come with the server, as far as they are not there.
+    /// Stores the bootstrap objects that do not exist.
     pub(crate) fn seed(&self) {
         let now = self.clock.now_rfc3339();
         for template in &*TEMPLATES {

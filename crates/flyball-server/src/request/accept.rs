@@ -4,14 +4,14 @@ use flyball_core::Status;
 use flyball_core::status::{Details, Reason};
 use serde_json::Value;
 
-/// The encoding of an answer.
+/// The encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Json,
     Yaml,
 }
 
-/// The view of an object that an answer shows.
+/// The view of an object in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
     /// All of it.
@@ -24,17 +24,17 @@ pub(crate) enum View {
     MetadataList,
 }
 
-/// The form of an answer.
+/// The form of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Form {
     pub(crate) encoding: Encoding,
     pub(crate) view: View,
-    /// True if the view is wanted in its old version, `v1beta1`.
+    /// True if the view is requested in its old version, `v1beta1`.
     pub(crate) beta: bool,
 }
 
 impl Form {
-    /// The form of answers that no client chose: errors, mostly.
+    /// The default form of responses, mostly errors.
     pub(crate) const PLAIN: Form = Form { encoding: Encoding::Json, view: View::Whole, beta: false };
 
     pub(crate) fn content_type(self) -> &'static str {
@@ -89,11 +89,11 @@ fn clauses(header: &str) -> Vec<Clause<'_>> {
     clauses
 }
 
-/// Which types a resource can be answered in, as messages list them.
+/// The media types of responses with objects, as in messages.
 pub(crate) const BUILT_IN: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-/// The same for custom resources.
+/// The media types for custom resources.
 pub(crate) const CUSTOM: &str = "application/json, application/yaml";
-/// In which types a watch can be answered.
+/// The media types of watches.
 const STREAMS: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
 fn encoding(media: &str) -> Option<Encoding> {
@@ -104,10 +104,10 @@ fn encoding(media: &str) -> Option<Encoding> {
     }
 }
 
-/// Chooses the form of the answer to a request for objects.
+/// Selects the form of the response to a request for objects.
 ///
-/// `offered` is the list that a refusal shows. Binary encodings are never chosen, though the list names them: clients
-/// that prefer one name JSON besides.
+/// `offered` is the list in a rejection. Binary encodings are never selected, although they are in the list: clients
+/// that prefer one also accept JSON.
 pub(crate) fn negotiate(header: Option<&str>, offered: &str) -> Result<Form, Status> {
     choose(header, |_| true)
         .map_err(|known_media| if known_media { unsuitable(BUILT_IN) } else { not_acceptable(offered) })
@@ -128,13 +128,13 @@ fn not_listable(offered: &str) -> Status {
     not_acceptable(&if offered == BUILT_IN { format!("{BUILT_IN}, {STREAMS}") } else { offered.to_owned() })
 }
 
-/// Returns the 406 for a request that accepts known media types, but none that this endpoint supports.
+/// Returns the 406 for a request whose known media types are not supported at this endpoint.
 fn unsuitable(types: &str) -> Status {
     let message = format!("only the following media types are accepted: {types}");
     Status::new(406, Reason::NotAcceptable, message)
 }
 
-/// Chooses the form of a response in an acceptable encoding; `Err` holds whether any encoding was known.
+/// Chooses the form of a response in an acceptable encoding; `Err` is true if any encoding was known.
 fn choose(header: Option<&str>, suits: impl Fn(Encoding) -> bool) -> Result<Form, bool> {
     let header = header.map(str::trim).filter(|header| !header.is_empty()).unwrap_or("*/*");
     let mut known_media = false;
@@ -160,7 +160,7 @@ fn choose(header: Option<&str>, suits: impl Fn(Encoding) -> bool) -> Result<Form
     Err(known_media)
 }
 
-/// Rejects a request whose answer cannot be given in any type that it accepts.
+/// Rejects a request without an acceptable media type.
 pub(crate) fn not_acceptable(offered: &str) -> Status {
     Status::new(406, Reason::NotAcceptable, format!("406: Not Acceptable\n\nAvailable representations: {offered}"))
         .with_details(Details::default())

@@ -1,6 +1,6 @@
 //! Decoding of request bodies into JSON.
 //!
-//! Decoding records duplicate keys, which a map cannot hold and strict field validation reports.
+//! Decoding records duplicate keys, which are lost in a map and which strict field validation reports.
 
 use super::syntax::json_error;
 use crate::limits;
@@ -40,7 +40,7 @@ pub(crate) struct Document {
     pub(crate) format: Format,
 }
 
-/// Why a body is none.
+/// The error of decoding a body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     /// Malformed JSON, with Go's message.
@@ -72,10 +72,9 @@ pub(crate) fn read(format: Format, bytes: &[u8]) -> Result<Document, Error> {
     }
 }
 
-/// Finds where a JSON document gives cause for each of some remarks on unknown and duplicate fields; what gives cause
-/// earlier has the smaller number.
+/// Finds the positions in a JSON document of remarks on unknown and duplicate fields, to sort them.
 ///
-/// Only read for a document of which something is to be said.
+/// It only runs for documents with remarks.
 pub(crate) fn places(bytes: &[u8], remarks: &[String]) -> Vec<usize> {
     let subjects = remarks.iter().enumerate().filter_map(|(at, remark)| {
         let (duplicate, path) = match remark.strip_prefix("duplicate field \"") {
@@ -135,7 +134,7 @@ pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
     }
 }
 
-/// Cuts a stream of documents after the first: the others are ignored, whatever they are.
+/// Cuts a stream of documents after the first; the others are ignored.
 fn first_document(text: &str) -> &str {
     let (mut begun, mut end) = (false, 0);
     for line in text.split_inclusive('\n') {
@@ -157,7 +156,7 @@ fn yaml_error(text: &str) -> String {
     text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
 
-/// The position of the reader, kept on the stack and written out only for a key that stands twice.
+/// The position of the reader, kept on the stack and formatted only for duplicate keys.
 #[derive(Clone, Copy)]
 struct Path<'p> {
     parent: Option<&'p Path<'p>>,
@@ -197,7 +196,7 @@ struct Notes {
 }
 
 impl Notes {
-    /// Adds to the memory that the document takes, which ends at a bound.
+    /// Adds to the memory of the document, up to a limit.
     fn weigh<E: serde::de::Error>(&self, bytes: usize) -> Result<(), E> {
         self.weight.set(self.weight.get() + bytes);
         if self.weight.get() > limits::MAX_WEIGHT { Err(E::custom("too large")) } else { Ok(()) }
@@ -307,7 +306,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
-/// The subject of a remark, as far as a [`Finder`] is on the way to it.
+/// The subject of a remark, with the progress of a [`Finder`] on its path.
 #[derive(Clone, Copy)]
 struct Subject<'r> {
     /// Which of the remarks.
@@ -331,7 +330,7 @@ struct Finder<'r, 'f> {
 }
 
 impl<'r> Finder<'r, '_> {
-    /// Notes the subjects that are reached, if they are of the sort.
+    /// Records the subjects that are reached, if they are of this type.
     fn reach(&self, subjects: &[Subject<'r>], duplicate: bool) {
         let Found { places, count } = &mut *self.found.borrow_mut();
         for subject in subjects.iter().filter(|subject| subject.rest.is_empty() && subject.duplicate == duplicate) {
@@ -340,7 +339,7 @@ impl<'r> Finder<'r, '_> {
         *count += 1;
     }
 
-    /// Takes a step on the way of some of the subjects; `None` if it is on that of none.
+    /// Advances along the paths of the subjects; `None` if no path matches.
     fn step(&self, step: &str) -> Option<Vec<Subject<'r>>> {
         let on = |subject: &Subject<'r>| Some(Subject { rest: subject.rest.strip_prefix(step)?, ..*subject });
         let subjects: Vec<Subject<'r>> = self.subjects.iter().filter_map(on).collect();
@@ -419,7 +418,7 @@ impl<'de> Visitor<'de> for Finder<'_, '_> {
                 access.next_value::<IgnoredAny>()?;
                 continue;
             };
-            // A path may be that of a key and lead on, since keys may hold dots.
+            // A path may end at a key and also continue, since keys may contain dots.
             let reached: Vec<Subject<'_>> =
                 subjects.iter().filter(|subject| subject.rest.is_empty()).copied().collect();
             self.reach(&reached, false);

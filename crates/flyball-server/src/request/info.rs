@@ -1,22 +1,22 @@
 //! Request info: the resource that a URL names and the verb for it, or a path that names none.
 //!
-//! The rules are those of `k8s.io/apiserver/pkg/endpoints/request`, since authorization speaks of what they find.
+//! The rules are those of `k8s.io/apiserver/pkg/endpoints/request`, since authorization depends on their result.
 
 use super::Query;
 use super::query::decode;
 use flyball_core::FieldSelector;
 use http::Method;
 
-/// The attributes of a request that its URL and method give: `RequestInfo` in `k8s.io/apiserver`.
+/// The attributes of a request from its URL and method: `RequestInfo` in `k8s.io/apiserver`.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestInfo {
-    /// The path as it was given.
+    /// The original path.
     pub(crate) path: String,
     /// The verb, in the word that RBAC uses.
     pub(crate) verb: &'static str,
     /// The resource, if the path names one.
     pub(crate) resource: Option<ResourcePath>,
-    /// True if the path asks for a watch in the old way, `/watch/namespaces/a/pods/x`.
+    /// True if the path is that of a deprecated watch, `/watch/namespaces/a/pods/x`.
     pub(crate) watched_by_path: bool,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct ResourcePath {
     pub(crate) resource: String,
     pub(crate) name: Option<String>,
     pub(crate) subresource: Option<String>,
-    /// Steps after the subresource, which only proxies would take.
+    /// Path segments after the subresource, which only proxies use.
     pub(crate) rest: Vec<String>,
 }
 
@@ -59,14 +59,14 @@ impl RequestInfo {
         if let ["watch", ref inner @ ..] = steps[..]
             && !inner.is_empty()
         {
-            // The old way to ask for a watch; a resource of that name does not exist.
+            // The deprecated path of a watch; a resource of that name does not exist.
             (steps, verb, watched_by_path) = (inner, "watch", true);
         }
         let mut found = ResourcePath { group: group.into(), version: version.into(), ..ResourcePath::default() };
         let steps = match *steps {
             ["namespaces", namespace, ref inner @ ..] => {
                 found.namespace = Some(namespace.to_owned());
-                // Of a namespace itself there are only these two subresources; all else is a resource in it.
+                // A namespace has only these two subresources; other names are resources in it.
                 found.is_namespace = inner.is_empty() || matches!(inner[0], "finalize" | "status");
                 if found.is_namespace { steps } else { inner }
             }

@@ -1,4 +1,4 @@
-//! The options of each verb, and what is wrong with them.
+//! The options of each verb, and their validation.
 //!
 //! See <https://kubernetes.io/docs/reference/using-api/api-concepts/>.
 
@@ -23,9 +23,9 @@ pub(crate) struct WriteOptions {
     /// The manager of fields, if the client names one.
     pub(crate) field_manager: Option<String>,
     pub(crate) field_validation: FieldValidation,
-    /// True if the client said how strictly.
+    /// True if the client specified the strictness.
     pub(crate) validation_given: bool,
-    /// True if an apply takes fields from their owners.
+    /// True for a forced apply.
     pub(crate) force: bool,
 }
 
@@ -164,7 +164,7 @@ impl DeleteOptions {
         value
     }
 
-    /// Reads the options from the query, or from the body if there is one: then the query does not count.
+    /// Reads the options from the query, or from the body if there is one: then the query is ignored.
     pub(crate) fn read(query: &Query, body: Option<&Value>) -> Result<Self, Status> {
         let from_query;
         let source = match body {
@@ -235,7 +235,7 @@ impl DeleteOptions {
     }
 }
 
-/// Reads a whole number of a query, or refuses it in Go's words.
+/// Parses an integer of a query, with Go's error message.
 fn integer(text: &str) -> Result<i64, Status> {
     text.parse().map_err(|_| {
         Status::bad_request(format!(
@@ -252,7 +252,7 @@ pub(crate) enum VersionMatch {
     Exact,
 }
 
-/// Maximum duration of a watch, whatever it requests.
+/// Maximum duration of a watch, regardless of its timeout.
 const MAX_TIMEOUT_SECONDS: u64 = 24 * 60 * 60;
 
 /// Options of list and watch.

@@ -1,6 +1,6 @@
 //! The query of a URL.
 
-/// The parameters of a query, in the order given.
+/// The parameters of a query, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query(Vec<(String, String)>);
 
@@ -19,7 +19,7 @@ impl Query {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns a parameter's value, empty if it is not given.
+    /// Returns a parameter's value, empty if it is absent.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.get(name).unwrap_or_default()
     }
@@ -29,7 +29,7 @@ impl Query {
         self.0.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect()
     }
 
-    /// Reads a switch: it is on if it is given, unless as `false` or `0`.
+    /// Reads a flag: it is true if it is present, unless it is `false` or `0`.
     pub(crate) fn flag(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }

@@ -1,7 +1,6 @@
-//! The connections of a server: no more than so many, of which the idlest goes first.
+//! The connections of a server: a limited number, of which the most idle one is closed first.
 //!
-//! Takes connections as they are accepted, and closes one if there are too many. It knows nothing of what comes by
-//! them.
+//! Takes accepted connections, and closes one if there are too many. It does not depend on their content.
 
 use crate::bounds::Flow;
 use crate::link::{Link, Peer, WeakLink};
@@ -9,7 +8,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-/// All connections, and the answers that are under way on them.
+/// All connections, and the responses in progress on them.
 pub(super) struct Connections {
     limit: usize,
     peers: Mutex<Vec<Weak<Peer>>>,
@@ -49,13 +48,14 @@ impl Connections {
         links.push(link.downgrade());
     }
 
-    /// Returns all answers under way.
+    /// Returns all responses in progress.
     pub(super) fn links(&self) -> Vec<Link> {
         self.links.lock().iter().filter_map(WeakLink::upgrade).collect()
     }
 }
 
-/// Chooses the connection to close: the one that is idle for longest; if none is idle, one of the user with most.
+/// Selects the connection to close: the one that has been idle longest; if none is idle, one of the user with the most
+/// connections.
 fn victim(all: &[Arc<Peer>]) -> Option<&Arc<Peer>> {
     let idlest = all.iter().min_by_key(|peer| peer.rank())?;
     if idlest.rank().0 < 2 {

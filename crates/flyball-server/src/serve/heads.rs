@@ -1,8 +1,8 @@
-//! Bounds the memory of requests that are under way.
+//! Limits the memory of requests in progress.
 //!
-//! A request keeps its head and the future of its response while it waits for a slot, for room or for its body. Over
+//! A request keeps its head and the future of its response while it waits for a slot, for memory or for its body. Over
 //! HTTP/2 a connection may have a hundred such requests before their user is authenticated. So all connections share a
-//! bound, and each has a small reserve beyond it: many large heads of one client do not block other clients.
+//! limit, and each has a small reserve beyond it: many large heads of one client do not block other clients.
 
 use http::request::Parts;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of requests of all connections.
 const MAX_BYTES: usize = 32 << 20;
-/// Bytes that each connection has besides.
+/// Reserve of each connection, in bytes.
 const MAX_OWN_BYTES: usize = 32 << 10;
-/// Bytes that a request takes beside the texts of its head: its stream and its task.
+/// Overhead of a request in bytes, besides the texts of its head: its stream and its task.
 const OVERHEAD_BYTES: usize = 2 << 10;
 /// Bytes of the future of a response: 4.4 KiB, and the futures that it boxes.
 const ANSWER_BYTES: usize = 12 << 10;
-/// Bytes that each header takes beside its texts.
+/// Overhead of each header in bytes, besides its texts.
 const HEADER_BYTES: usize = 128;
 
 /// The heads of all connections of a server.
@@ -40,7 +40,7 @@ impl ConnectionHeads {
         Arc::new(Self { all, own: AtomicUsize::new(0) })
     }
 
-    /// Counts a head of so many bytes; `None` if there is no room for it.
+    /// Counts a head of this size; `None` if it exceeds the limit.
     pub(super) fn try_count(self: &Arc<Self>, bytes: usize) -> Option<Head> {
         let mut head = Head { connection: self.clone(), bytes: 0 };
         // A head that is not returned is subtracted by its drop.
@@ -49,7 +49,7 @@ impl ConnectionHeads {
 }
 
 impl Head {
-    /// Counts the future of the response as well; returns false if there is no room for it.
+    /// Counts the future of the response as well; returns false if it exceeds the limit.
     pub(super) fn begin(&mut self) -> bool {
         self.add(ANSWER_BYTES)
     }
@@ -69,7 +69,7 @@ impl Drop for Head {
     }
 }
 
-/// Returns how many bytes a head takes in memory, roughly.
+/// Returns the approximate memory of a head, in bytes.
 pub(super) fn size(head: &Parts) -> usize {
     let path = head.uri.path_and_query().map_or(0, |path| path.as_str().len());
     let headers = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER_BYTES);

@@ -1,9 +1,9 @@
-//! Answers on their way to a client: each piece is counted until the transport has let it go.
+//! Responses that are being sent: each piece is counted until the transport has released it.
 //!
-//! Takes the body of an answer and gives it on in pieces, as long as the user has not too much that waits to be sent;
-//! what was cut off ends with an error. It knows nothing of what is in a body. The invariants: bytes count from when
-//! they are made to when they are freed, and an answer that is not at its end counts by itself, as there may be many
-//! that are short.
+//! Takes the body of a response and passes it on in pieces, as long as the user does not have too many unsent bytes; a
+//! response that was cut off ends with an error. It does not depend on the content of a body. The invariants: bytes
+//! count from their creation until they are freed, and an unfinished response has a cost of its own, since there may be
+//! many short ones.
 
 use crate::bounds::{Flow, Hold, Offload, Shared, UNFINISHED};
 use crate::link::Link;
@@ -15,11 +15,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::task::JoinHandle;
 
-/// Maximum number of bytes of a piece, and how much room there has to be for the next one. A client has as long for
-/// each piece as it may leave anything unread, so that a slow one gets a long answer whole.
+/// Maximum number of bytes of a piece, and the free amount that the next one requires. The timeout of slow clients
+/// applies to each piece, so that a slow client can receive a long response.
 const PIECE: usize = 32 << 10;
 
-/// The body of an answer that is sent over a connection.
+/// The body of a response that is sent over a connection.
 pub(super) struct Outgoing {
     body: Body,
     link: Link,
@@ -27,16 +27,16 @@ pub(super) struct Outgoing {
     next: Bytes,
     /// Reserved bytes of generated pieces that are not sent, including `next`, and of the one that is being generated.
     made: Hold,
-    /// Until there is room for more.
+    /// Waits until more bytes may be sent.
     wait: Option<BoxFuture<'static, Option<Hold>>>,
-    /// The threads on which the rest of the body is made, if that takes long.
+    /// The offload of the rest of the body, if it is a long computation.
     turns: Option<Offload>,
-    /// The body and its next piece, while that is made. A task of its own makes it: this one is polled only while its
-    /// client takes something, and would keep the turn that it was given.
+    /// The body and its next piece, while that is generated. A separate task generates it: this one is polled only
+    /// while its client reads, and would block its turn otherwise.
     making: Option<JoinHandle<(Body, Option<Bytes>)>>,
 }
 
-/// The client did not read, and the rest of the answer is withheld.
+/// The client did not read, and the rest of the response is dropped.
 #[derive(Debug, thiserror::Error)]
 #[error("the client does not read")]
 pub(super) struct CutOff;
@@ -56,7 +56,7 @@ impl Outgoing {
                 room.resize(by_itself + body.made());
                 room
             }
-            // A refusal without a body ends with its head, which no client can leave unread.
+            // A rejection without a body ends with its head, which needs no accounting.
             None => pool.try_take(&flow, by_itself + body.made()).unwrap_or_else(|| {
                 body = Body::empty();
                 pool.charge(&flow, 0)
@@ -67,7 +67,7 @@ impl Outgoing {
         Self { body, link, next: Bytes::new(), made, wait: None, turns, making: None }
     }
 
-    /// Waits until the user may have more unsent bytes. Generated pieces do not wait.
+    /// Waits until the user may have more unsent bytes. Pieces that are already generated do not wait.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let computes = self.turns.is_some() && self.body.computes();
         if self.made.amount() > 0 || self.wait.is_none() && !computes && self.made.has_room() {
@@ -91,7 +91,7 @@ impl Outgoing {
         let Some(making) = &mut self.making else {
             let frame = Pin::new(&mut self.body).poll_frame(cx);
             if frame.is_pending() {
-                // The watch has nothing to send, and keeps no room.
+                // The watch has nothing to send, and releases its hold.
                 self.made.resize(0);
             }
             let Some(Ok(frame)) = ready!(frame) else { return Poll::Ready(None) };
@@ -150,7 +150,7 @@ impl http_body::Body for Outgoing {
     }
 }
 
-/// Bytes that the transport holds until they are sent.
+/// Bytes that the transport keeps until they are sent.
 pub(super) struct Piece {
     bytes: Bytes,
     link: Link,
@@ -240,7 +240,7 @@ mod tests {
         assert!(unfinished.iter().all(|answer| answer.body.made() == 3));
         let more = Outgoing::new("401".into(), Link::default(), &shared);
         assert!(http_body::Body::is_end_stream(&more), "there is nothing to be left unread");
-        // What was handed over keeps its answer unfinished.
+        // Bytes in the transport keep the response unfinished.
         let pieces: Vec<Piece> = unfinished.iter_mut().filter_map(next).collect();
         drop(unfinished);
         assert_eq!(shared.unsent.used(), ROOM * (UNFINISHED + 3));
@@ -255,7 +255,7 @@ mod tests {
         let (shared, ann) = (shared(4 * PIECE), Flow::of("ann", false, true));
         let pieces = (0..9).map(|_| Bytes::from(vec![7; 2 * PIECE]));
         let mut outgoing = Outgoing::new(Body::lazy(pieces, true), link(&ann), &shared);
-        // There was no room for what is made at once.
+        // Bytes that are generated synchronously may exceed the limit.
         assert!(next(&mut outgoing).is_none() && http_body::Body::is_end_stream(&outgoing));
         let link = link(&ann);
         link.keep_room(shared.room(&ann, 6 * PIECE).await);

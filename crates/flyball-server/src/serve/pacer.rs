@@ -1,8 +1,8 @@
 //! Fair shares of the runtime's threads among connections.
 //!
 //! The runtime polls tasks in the order in which they are woken. A client that opens a hundred streams of HTTP/2 at
-//! once would have its hundred requests polled before the next request of other clients. Here a connection begins a
-//! few requests in each round of the runtime's tasks. It must not know requests.
+//! once would have its hundred requests polled before the next request of other clients. Here a connection starts a
+//! few requests in each round of the runtime's tasks. It does not depend on requests.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -22,8 +22,8 @@ impl Pacer {
         Self(Arc::new(Semaphore::new(REQUESTS_PER_ROUND)))
     }
 
-    /// Makes a future in its turn, if at all, and runs it. Its first poll, in which most requests are answered, belongs
-    /// to the turn.
+    /// Creates a future in its turn, if at all, and runs it. Its first poll, which completes most requests, belongs to
+    /// the turn.
     pub(super) async fn begin<F: Future + Unpin>(&self, make: impl FnOnce() -> Option<F>) -> Option<F::Output> {
         let turn = self.0.clone().acquire_owned().await;
         let mut future = make()?;
@@ -55,7 +55,7 @@ mod tests {
                 async move { pacer.begin(|| Some(Box::pin(async { done.fetch_add(1, Ordering::Relaxed) }))).await },
             );
         }
-        // All of them are known to the runtime, before the other one comes.
+        // All of them are queued in the runtime before the other one.
         tokio::task::yield_now().await;
         let other = Pacer::new();
         let before = tokio::spawn({

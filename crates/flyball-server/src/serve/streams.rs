@@ -1,7 +1,7 @@
-//! The requests of an HTTP/2 connection, each of which can be ended alone.
+//! The requests of an HTTP/2 connection, each of which can be ended separately.
 //!
-//! hyper asks an answer for no more as long as the client's window is shut, so that the answer cannot say that it has
-//! ended. Here the task is ended that sends it: h2 then resets the stream and frees what it holds.
+//! hyper does not poll a response body while the client's window is closed, so the body cannot end itself. So the
+//! sending task is aborted: h2 then resets the stream and frees its memory.
 
 use crate::link::End;
 use hyper::rt::Executor;
@@ -30,7 +30,7 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Streams {
     }
 }
 
-/// Returns what ends the stream that runs now, if one does.
+/// Returns the abort handle of the current stream, if any.
 pub(super) fn current() -> Option<Arc<End>> {
     STREAM.try_with(Arc::clone).ok()
 }

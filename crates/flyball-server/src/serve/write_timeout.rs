@@ -15,12 +15,12 @@ pub(super) struct WriteTimeout<S> {
     stream: S,
     timeout: Duration,
     peer: Arc<Peer>,
-    /// The time for which the other end may still take nothing.
+    /// The remaining time for which the peer may read nothing.
     left: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteTimeout<S> {
-    /// Closes the connection of `peer` if it comes to that.
+    /// Sets the peer whose connection is closed on timeout.
     pub(super) fn new(stream: S, timeout: Duration, peer: Arc<Peer>) -> Self {
         Self { stream, timeout, peer, left: None }
     }

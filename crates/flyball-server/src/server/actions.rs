@@ -1,4 +1,4 @@
-//! Actions on objects other than writes: binding and evicting pods, making tokens, answering reviews.
+//! Actions on objects other than writes: binding and evicting pods, issuing tokens, reviews.
 
 use super::Components;
 use super::action_body::{ActionBody, Admitted};
@@ -147,7 +147,7 @@ async fn bind(
     done(call, &target)
 }
 
-/// Returns the labels that say where a node stands, which the pods that are bound to it get as well.
+/// Returns the topology labels of a node, which are copied to pods that are bound to it.
 ///
 /// See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#podtopologylabels>.
 fn topology(registry: &Registry, node: &str) -> serde_json::Map<String, Value> {
@@ -220,7 +220,7 @@ async fn evict(registry: &Registry, call: &Call, target: &Target) -> Result<Resp
     done(call, target)
 }
 
-/// Takes one disruption from the budget of a pod, or rejects the eviction.
+/// Charges one disruption to the budget of a pod, or rejects the eviction.
 async fn reserve(registry: &Registry, pod: &Object, writer: &Writer<'_>) -> Result<(), Status> {
     let budgets = registry.catalog.get().of(&POD_DISRUPTION_BUDGET);
     let all = registry.store.list(&budgets.table, pod.namespace()).entries;
@@ -281,7 +281,7 @@ async fn reserve(registry: &Registry, pod: &Object, writer: &Writer<'_>) -> Resu
     Ok(())
 }
 
-/// Returns whether a pod's condition says that it is ready.
+/// Returns true if a pod has the condition `Ready`.
 fn is_ready(pod: &Object) -> bool {
     let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_array).into_iter().flatten();
     conditions.into_iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
@@ -299,7 +299,7 @@ fn exhausted(budget: &Object, (desired, current): (i64, i64)) -> String {
         .filter(|(_, message)| !message.is_empty());
     let refusal = format!("The disruption budget {name} does not allow evicting pods currently");
     match failed {
-        // Of a budget that could not be counted, the counts say nothing.
+        // The counts of a budget whose sync failed are not valid.
         Some((reason, message)) if reason == "SyncFailed" => format!("{refusal} because it failed sync: {message}"),
         _ if current <= desired => {
             format!("The disruption budget {name} needs {desired} healthy pods and has {current} currently")
@@ -316,7 +316,7 @@ fn refused(why: String) -> Status {
         .with_details(Details { causes: vec![cause], ..Details::default() })
 }
 
-/// Makes a token for a service account.
+/// Issues a token for a service account.
 async fn token(server: &Components, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
     let registry = &*server.registry;
     let form = accept::negotiate(call.accept(), target.resource.offered())?;

@@ -30,7 +30,7 @@ const LONG_LIST_OBJECTS: usize = 1000;
 /// view decodes them.
 const LONG_LIST_BYTES: usize = 256 << 10;
 
-/// Returns the memory of a long computation, besides its response; `None` if the request is none.
+/// Returns the memory of a long computation, besides its response; `None` for other requests.
 fn load(server: &Components, call: &Call) -> Option<usize> {
     let store = &server.registry.store;
     let Some(path) = &call.info.resource else { return call.info.path.starts_with("/openapi").then_some(0) };
@@ -83,7 +83,7 @@ pub(super) async fn offload(server: &Components, call: &Call) -> Option<Option<O
     Some(Some(offload.with_memory(memory)))
 }
 
-/// Decides about a request; on another thread if the namespace has so many roles and bindings that decisions take long.
+/// Authorizes a request; on another thread if the namespace has so many roles and bindings that decisions take long.
 pub(super) async fn decide<T: Send>(
     server: &Components,
     connection: Option<&Link>,

@@ -45,7 +45,7 @@ impl Call {
         self.info.resource.is_some() && !matches!(self.method, Method::GET | Method::HEAD)
     }
 
-    /// Returns whether the client asks for another protocol on this connection.
+    /// Returns true if the client requests a protocol upgrade.
     pub(crate) fn is_upgrade(&self) -> bool {
         let values = self.headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
         values.into_iter().any(|value| value.to_ascii_lowercase().contains("upgrade"))

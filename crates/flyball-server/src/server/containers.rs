@@ -145,7 +145,7 @@ fn proxied(call: &Call) -> Option<String> {
     Some(format!("/{rest}{}", if open { "/" } else { "" }))
 }
 
-/// Rejects a container that the pod does not have, and none where there are several.
+/// Rejects a container that the pod does not have, and a missing container name if there are several.
 fn check_container(pod: &Object, wanted: &str) -> Result<(), Status> {
     let names = ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(|list| {
         let containers = pod.at(&["spec", list]).and_then(Value::as_array).into_iter().flatten();

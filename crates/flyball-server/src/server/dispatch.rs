@@ -1,7 +1,7 @@
 //! Dispatch: the server as a function from request to response.
 //!
-//! It authenticates and authorizes a request, reads its body, waits for a slot, and calls the part of the server that
-//! answers. It must not know what is in a body. ARCHITECTURE.md lists the way of a PATCH from here on.
+//! It authenticates and authorizes a request, reads its body, waits for a slot, and calls the responsible part of the
+//! server. It does not depend on the content of bodies. ARCHITECTURE.md lists the way of a PATCH from here on.
 
 use super::call::{Call, Refused};
 use super::{Components, Server, apart, objects, upload};
@@ -88,8 +88,8 @@ where
     }
 }
 
-/// Responds to a request in a task of its own, so that a committed write has its consequences also if the client is
-/// gone.
+/// Responds to a request in a task of its own, so that a committed write has its consequences also if the client
+/// disconnects.
 async fn answer_detached(server: Arc<Components>, call: Call) -> Response<Body> {
     let answering = tokio::spawn(async move {
         let response = route(&server, call).await;
@@ -148,7 +148,7 @@ where
         let length = expected_length(server, &info, bytes.len());
         link.keep_room(Some(server.shared.room(&flow, length).await.ok_or(Refused::Busy)?));
         if watches {
-            // Selectors are kept as long as the watch.
+            // Selectors live as long as the watch.
             let length = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
             let weight = 1 + length / WATCH_URL_BYTES;
             link.keep(server.shared.watches.try_take(&flow, weight).ok_or(Refused::Busy)?);

@@ -1,4 +1,4 @@
-//! Requests for resources: each verb read, carried out and answered.
+//! Requests for resources: decoding, execution and response of each verb.
 
 use super::Components;
 use super::actions;

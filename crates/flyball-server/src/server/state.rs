@@ -1,4 +1,4 @@
-//! The state of a server that does not begin with none: that of a data directory, or of another server.
+//! The initial state of a server from a data directory or another server.
 
 use super::{Components, Options, Server};
 use crate::auth::{Issuer, PolicyImage};
@@ -13,7 +13,7 @@ use flyball_core::GroupResource;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Holds the secret that tokens are signed with.
+/// File with the secret of token signatures.
 const KEY: &str = "service-account.key";
 
 /// Opens the server of a data directory.
@@ -33,7 +33,7 @@ pub(super) fn open(options: Options, directory: DataDir) -> Result<Arc<Component
     Ok(server)
 }
 
-/// Returns the directory's secret, which is this one if it has none yet.
+/// Returns the directory's secret; stores this one if it has none yet.
 fn secret(directory: &DataDir, new: [u8; 32]) -> Result<[u8; 32], DataDirError> {
     match directory.load(KEY)? {
         Some(text) => {
@@ -71,7 +71,7 @@ fn select(registry: &Registry, progress: &Progress) {
 
 fn facts(entry: &Entry, resource: Option<&Resource>) -> Facts {
     const LABELS: &[u8] = b"\"labels\"";
-    // To read an object takes long where there are many, and most kinds are selected by labels alone.
+    // Decoding many objects takes long, and most kinds have no selectable fields.
     let has_fields = resource.is_some_and(|resource| !resource.selectable().is_empty());
     if !has_fields && !entry.body.windows(LABELS.len()).any(|window| window == LABELS) {
         return Facts::default();
@@ -90,7 +90,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Makes a server that goes on from here on its own: with the same objects, versions, history, CRDs and tokens, but
+    /// Creates an independent server from the snapshot: with the same objects, versions, history, CRDs and tokens, but
     /// with the clock, the randomness and the webhooks of these options. Their secret is not used.
     ///
     /// The new server is in memory only.
@@ -105,8 +105,8 @@ impl Snapshot {
 }
 
 impl Server {
-    /// Takes a snapshot. It takes microseconds, however many objects there are; what is written first to a resource
-    /// afterwards pays for a copy of that resource's keys.
+    /// Takes a snapshot. It takes microseconds, regardless of the number of objects; the first write to a resource
+    /// afterwards copies that resource's keys.
     ///
     /// It includes each concurrent write completely or not at all.
     pub fn snapshot(&self) -> Snapshot {

@@ -1,7 +1,7 @@
 //! Reading of request bodies: bounded in length, time and rate, and charged to the user.
 //!
-//! Takes the body and gives its bytes with what they are counted by. It knows nothing of what is in them. The
-//! invariant: over a connection no more is kept than was counted before.
+//! Takes the body and returns its bytes with their hold. It does not depend on their content. The invariant: over a
+//! connection, bytes are counted before they are kept.
 
 use super::call::Refused;
 use crate::bounds::{Flow, Hold, Shared};
@@ -68,7 +68,7 @@ where
         if let (Some((shared, flow)), Some(hold)) = (counted, &mut hold)
             && length > hold.amount()
         {
-            // If the length is known, all of it: requests that hold a part and wait for more may wait for each other.
+            // If the length is known, acquire all of it: requests with partial holds could deadlock.
             let wanted = exact.unwrap_or(2 * hold.amount()).clamp(length, MAX_BODY_BYTES);
             hold.add(shared.receive(flow, wanted - hold.amount()).await.ok_or(Refused::Busy)?);
         }
@@ -95,7 +95,7 @@ mod tests {
     use http_body_util::StreamBody;
     use std::convert::Infallible;
 
-    /// Reads a body of so many pieces of so many bytes, with as many milliseconds before each.
+    /// Reads a body of a number of pieces of a size, with a delay in milliseconds before each.
     async fn sent(shared: &Shared, pieces: usize, bytes: usize, millis: u64) -> Result<usize, u16> {
         let frames = stream::iter(0..pieces).then(move |_| async move {
             tokio::time::sleep(Duration::from_millis(millis)).await;

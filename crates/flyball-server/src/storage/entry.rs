@@ -1,7 +1,7 @@
-//! One state of one object, and how large one may be.
+//! One state of one object, and its size limits.
 //!
-//! What may be written is bounded here, where all writes pass, whatever came before them (defaults, patches, admission,
-//! managed fields). What can be read goes beyond that, so that nothing is ever stored that cannot be read.
+//! All writes are limited here, after all stages that change objects (defaults, patches, admission, managed fields).
+//! The limits of reads are larger, so that every stored object can be read.
 
 use super::{Error, Revision};
 use crate::limits;
@@ -14,11 +14,11 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Bytes of the buffer that a thread keeps for writing.
+/// Size of the buffer that a thread keeps for encoding, in bytes.
 const KEPT: usize = 64 << 10;
 
-/// The deepest object that is written, in nested objects and lists. What reads JSON goes down to 127, and objects stand
-/// a few levels deep in lists, events and reviews.
+/// Maximum nesting depth of a stored object. JSON parsers accept up to 127 levels, and objects are nested a few levels
+/// deep in lists, events and reviews.
 pub(crate) const MAX_DEPTH: u8 = 120;
 
 /// Maximum number of bytes of an object that is written: those of a request's body.
@@ -36,7 +36,7 @@ pub(crate) struct Unreadable {
 pub(crate) struct Entry {
     pub(crate) key: ObjectKey,
     pub(crate) revision: Revision,
-    /// The object as JSON, without `apiVersion` and `kind`: those depend on the version in which it is asked for.
+    /// The object as JSON, without `apiVersion` and `kind`: those depend on the requested version.
     pub(crate) body: Bytes,
     /// The facts that select the object.
     pub(crate) facts: Facts,
@@ -70,10 +70,10 @@ impl Facts {
     }
 }
 
-/// Writes JSON down in just the memory that it takes: entries are what memory is full of. What is written grows in room
-/// that is used again and again, since a vector that is cut to its size leaves the rest as holes that nothing fits.
+/// Encodes JSON into an exactly sized buffer, since entries use most of the memory. Encoding uses a reusable buffer,
+/// because shrinking a vector would fragment the heap.
 ///
-/// Also returns how deep the value is nested.
+/// Also returns the nesting depth.
 fn written(value: &serde_json::Value) -> (Bytes, u8) {
     thread_local! {
         static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -89,7 +89,7 @@ fn written(value: &serde_json::Value) -> (Bytes, u8) {
     })
 }
 
-/// Writes JSON without spaces, and takes note of its depth.
+/// Writes JSON without spaces, and records its depth.
 #[derive(Default)]
 struct Depth {
     now: u8,
@@ -125,7 +125,7 @@ impl serde_json::ser::Formatter for &mut Depth {
     }
 }
 
-/// Reads a value as it would be read into memory, keeps nothing of it, and returns how deep it is nested.
+/// Parses a value without storing it, and returns its nesting depth.
 struct Measure;
 
 impl<'de> DeserializeSeed<'de> for Measure {
@@ -184,7 +184,7 @@ impl<'de> Visitor<'de> for Measure {
     }
 }
 
-/// Reads a body as that of an object, keeps nothing of it, and returns how deep it is nested.
+/// Parses the body of an object without storing it, and returns its nesting depth.
 pub(crate) fn measure(body: &[u8]) -> Result<u8, Unreadable> {
     #[derive(serde::Deserialize)]
     struct Shell<'b> {
@@ -213,7 +213,7 @@ impl Entry {
         Self { key, revision, body, facts, schema, depth }
     }
 
-    /// Rejects an entry beyond the limits, unless it exceeds them no more than the one before.
+    /// Rejects an entry that exceeds the limits, unless it exceeds them by no more than the previous one.
     pub(crate) fn bounded(self, before: Option<&Self>) -> Result<Self, Error> {
         let grows = |size: fn(&Self) -> usize| before.is_none_or(|before| size(before) < size(&self));
         let (bytes, depth) = (self.body.len(), self.depth);
@@ -238,7 +238,7 @@ impl Entry {
         Ok(self)
     }
 
-    /// Returns the same state at another revision, as a removal shows it.
+    /// Returns the same state at another revision, for a removal.
     pub(crate) fn at(&self, revision: Revision) -> Self {
         let Self { key, body, facts, schema, depth, .. } = self;
         match self.object() {
@@ -254,7 +254,7 @@ impl Entry {
         }
     }
 
-    /// Returns the same state, selected by other facts.
+    /// Returns the same state with other facts.
     pub(crate) fn selected_by(&self, facts: Facts) -> Self {
         let Self { key, revision, body, facts: _, schema, depth } = self;
         Self { key: key.clone(), revision: *revision, body: body.clone(), facts, schema: *schema, depth: *depth }
@@ -267,7 +267,7 @@ impl Entry {
         Object::try_from(value).map_err(|_| Unreadable { why: "it is no JSON object".into() })
     }
 
-    /// Returns whether the object is to be deleted, without reading the rest of it.
+    /// Returns true if the object is being deleted, without decoding the rest of it.
     pub(crate) fn is_deleting(&self) -> bool {
         #[derive(serde::Deserialize)]
         struct Shell {
@@ -281,7 +281,7 @@ impl Entry {
         serde_json::from_slice(&self.body).is_ok_and(|shell: Shell| shell.metadata.deletion_timestamp.is_some())
     }
 
-    /// Returns the metadata of the object as JSON, as it was written down.
+    /// Returns the stored JSON of the metadata.
     pub(crate) fn metadata(&self) -> &[u8] {
         #[derive(serde::Deserialize)]
         struct Shell<'e> {
@@ -291,7 +291,7 @@ impl Entry {
         serde_json::from_slice(&self.body).map_or(b"{}", |shell: Shell<'_>| shell.metadata.get().as_bytes())
     }
 
-    /// Returns how many bytes the entry keeps alive.
+    /// Returns the memory of the entry in bytes.
     pub(crate) fn size(self: &Arc<Self>) -> usize {
         self.body.len() + size_of::<Self>()
     }

@@ -1,11 +1,11 @@
 //! The journal: writes on disk.
 //!
-//! Takes writes in the order of their revisions and gives word when they are on disk; one thread writes all that came
-//! while it was busy as one frame, so that many writers share the wait for the disk. A log that has grown beyond the
-//! objects themselves is replaced by a snapshot, which another thread writes while the next log goes on.
+//! Takes writes in the order of their revisions and reports when they are on disk; one thread writes all writes that
+//! arrived meanwhile as one frame, so that many writers share one sync. A log that has grown beyond the size of the
+//! objects is replaced by a snapshot, which another thread writes while the next log continues.
 //!
-//! It must not know HTTP and kinds. Invariant: a write is not visible before it is on disk, and [`Journal::recover`]
-//! finds every acknowledged write after any crash of the process or the machine.
+//! It does not depend on HTTP and kinds. Invariant: a write is not visible before it is on disk, and
+//! [`Journal::recover`] finds every acknowledged write after any crash of the process or the machine.
 
 mod compact;
 mod frame;
@@ -30,7 +30,7 @@ use std::thread::{self, JoinHandle};
 /// Maximum number of doublings of the wait for the next snapshot after failures.
 const MAX_DOUBLINGS: u32 = 3;
 
-/// Bytes of a buffer that are kept for the next frame.
+/// Maximum size of the buffer that is kept for the next frame, in bytes.
 const KEPT: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug)]
@@ -115,9 +115,9 @@ struct Writer {
     snapshot: u64,
     buffer: Vec<u8>,
     compaction: Option<JoinHandle<io::Result<u64>>>,
-    /// True if the snapshot that this log was begun for is still to be made.
+    /// True if the snapshot of this log is still pending.
     is_owed: bool,
-    /// Attempts in a row that came to nothing.
+    /// Number of consecutive failed attempts.
     failures: u32,
     /// Length of the log at which the next attempt is due.
     next: u64,
@@ -159,10 +159,10 @@ impl Writer {
         done
     }
 
-    /// Replaces the logs by a snapshot once they are worth it.
+    /// Replaces the logs by a snapshot once they are large enough.
     ///
-    /// A log is begun for each snapshot, and no other before that snapshot is made: where it cannot be made, the same
-    /// log goes on.
+    /// Each snapshot starts a new log, and the next one starts only after that snapshot is complete: if it fails, the
+    /// same log continues.
     fn compact(&mut self, shared: &Shared) {
         if let Some(done) = self.compaction.take_if(|compaction| compaction.is_finished()) {
             match done.join().unwrap_or_else(|_| Err(io::Error::other("the thread panicked"))) {

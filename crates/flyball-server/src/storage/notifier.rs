@@ -1,13 +1,13 @@
-//! Notification of watches that there is something to read.
+//! Notification of watches about new events.
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 /// Wakes the watches of a table after each write to it.
 ///
-/// Watches over connections are woken before those in process. Of all that a write wakes, the last one waits for the
-/// thread that wrote, and any other thread takes the rest at once: so neither the answer nor an event over a connection
-/// has to wait until an in-process client has done its part.
+/// Watches over connections are woken before those in process. Of all woken tasks, the last one waits for the writing
+/// thread, and other threads take the rest at once: so neither the response nor an event over a connection waits for an
+/// in-process client.
 #[derive(Debug, Default)]
 pub(crate) struct WriteNotifier {
     over_connections: Notify,

@@ -84,7 +84,7 @@ pub(super) struct Shared {
 pub(super) struct State {
     /// The committed image.
     pub(super) image: Image,
-    /// The writes on their way to disk, if there is a journal.
+    /// The pending writes to disk, if there is a journal.
     staged: Option<Staged>,
 }
 
@@ -215,7 +215,7 @@ impl Shared {
         since
     }
 
-    /// Waits for writes; `None` once there will be no more.
+    /// Waits for writes; `None` at the end.
     pub(super) fn next_batch(&self) -> Option<Vec<Write>> {
         let idle = |state: &mut State| {
             state.staged.as_ref().is_some_and(|staged| staged.queue.is_empty() && !staged.is_closing)

@@ -15,7 +15,7 @@ pub(crate) type Objects = BTreeMap<ObjectKey, Arc<Entry>>;
 pub(crate) struct Limits {
     /// Maximum number of events.
     pub(crate) events: usize,
-    /// Maximum number of bytes of objects that only events keep alive, roughly.
+    /// Approximate maximum number of bytes of objects that only events keep alive.
     pub(crate) bytes: usize,
     /// Maximum number of bytes of all objects.
     pub(crate) stored_bytes: usize,
@@ -33,7 +33,7 @@ impl Limits {
 pub(crate) enum Change {
     /// The object is now this.
     Put(Arc<Entry>),
-    /// The object is gone; this is its last state, with the revision of the removal.
+    /// The object was removed; this is its last state, with the revision of the removal.
     Remove(Arc<Entry>),
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// Returns how many bytes of objects are kept alive by the event alone: of the states that are not current.
+    /// Returns the memory in bytes of states that only the event keeps alive.
     fn size(&self) -> usize {
         let removed = if self.removed { self.after.size() } else { 0 };
         self.before.as_ref().map_or(0, Entry::size) + removed
@@ -69,10 +69,10 @@ impl Event {
 #[derive(Debug)]
 pub(super) struct Table {
     objects: Arc<Objects>,
-    /// Stored objects that cannot be decoded. They are kept, but not served.
+    /// Stored objects that cannot be decoded, and are not served.
     quarantine: Arc<Objects>,
     window: Arc<VecDeque<Arc<Event>>>,
-    /// The window holds every event after this revision.
+    /// The window contains every event after this revision.
     start: Revision,
     /// Bytes of the objects that only the window keeps.
     bytes: usize,
@@ -80,12 +80,12 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Makes a table that has had no event up to a revision.
+    /// Creates a table without events up to a revision.
     pub(super) fn new(start: Revision) -> Self {
         Self::of(Objects::new(), Objects::new(), start)
     }
 
-    /// Makes a table that holds these objects, with some that cannot be read, and had its last event before a revision.
+    /// Creates a table with these objects and undecodable ones, whose last event was before a revision.
     pub(super) fn of(objects: Objects, quarantine: Objects, start: Revision) -> Self {
         let (objects, quarantine) = (Arc::new(objects), Arc::new(quarantine));
         Self { objects, quarantine, window: Arc::default(), start, bytes: 0, notifier: Arc::default() }
@@ -172,7 +172,7 @@ impl Table {
     }
 
     fn range(&self, namespace: Option<&str>) -> impl Iterator<Item = (&ObjectKey, &Arc<Entry>)> {
-        // '0' follows '/' in order, so that these two bounds hold the keys of the namespace and no others.
+        // '0' follows '/' in order, so these two bounds enclose exactly the keys of the namespace.
         let bounds = namespace.map(|namespace| (format!("{namespace}/"), format!("{namespace}0")));
         let (from, to) = match &bounds {
             Some((from, to)) => (Bound::Included(from.as_str()), Bound::Excluded(to.as_str())),

@@ -1,4 +1,4 @@
-//! Storage against a model of it that keeps every state there ever was.
+//! Tests of storage against a model that keeps all states.
 
 use super::*;
 use flyball_core::Object;
@@ -20,7 +20,7 @@ pub(super) fn entry(key: &ObjectKey, n: u64) -> impl FnOnce(Revision) -> Result<
     move |revision| Ok(last(revision))
 }
 
-/// Makes the last state of an object.
+/// Creates the last state of an object.
 fn last(key: &ObjectKey, n: u64) -> impl FnOnce(Revision) -> Entry {
     let object =
         Object::try_from(json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": key.name()}, "n": n}))
@@ -35,7 +35,7 @@ fn written(key: &ObjectKey, text: &str) -> impl FnOnce(Revision) -> Result<Entry
     move |revision| Ok(Entry::new(key, object, revision, Facts::default(), 0))
 }
 
-/// Waits for a write, which in memory never takes any time.
+/// Polls a write, which completes immediately in memory.
 fn done<T>(write: impl Future<Output = T>) -> T {
     write.now_or_never().expect("a store without a journal never waits")
 }
@@ -184,7 +184,7 @@ proptest! {
                 Err(Error::Compacted { .. }) => prop_assert!(i < oldest, "revision {} is in reach", revision),
                 Err(e) => panic!("{e}"),
             }
-            // Replaying the events since onto that state gives today's.
+            // Replaying the later events onto that state results in the current one.
             if let Ok((events, _)) = store.events_after(&table(), *revision, usize::MAX) {
                 let mut replayed = then.clone();
                 for event in events {

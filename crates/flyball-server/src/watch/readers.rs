@@ -1,5 +1,4 @@
-//! The readers of watches, as the server sees them: which there are, and which were cut off because they read too
-//! slowly.
+//! The readers of watches: the current ones, and those that were cut off because they read too slowly.
 //!
 //! A watch costs a position in the window and its last sent events. The transport closes clients that do not read them
 //! (`serve`); here they are counted.

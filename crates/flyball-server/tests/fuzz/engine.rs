@@ -1,11 +1,11 @@
-//! The loop of fuzzing, included by the fuzz tests of several crates. It knows no target.
+//! The loop of fuzzing, included by the fuzz tests of several crates. It is independent of targets.
 //!
 //! A run begins with the seeds of a target and its file in `tests/fuzz/corpus` (an input on each line, in base64),
-//! changes them, and goes on from each input whose answer is new: answers take the place of coverage. Inputs come from
-//! a seed, so a short run in `cargo test` is the same each time. `just fuzz` runs for longer: `FLYBALL_FUZZ_SECONDS`
-//! for each target, with another seed (`FLYBALL_FUZZ_SEED`) and inputs of up to 3 MiB, and adds what it found to the
-//! corpus (`FLYBALL_FUZZ_KEEP`). The last input of each target and its slowest are in `target/tmp/fuzz`;
-//! `FLYBALL_FUZZ_INPUT` plays the input of one such file again, and nothing else.
+//! changes them, and continues from each input with a new response: responses replace coverage. Inputs come from a
+//! seed, so a short run in `cargo test` is the same each time. `just fuzz` runs for longer: `FLYBALL_FUZZ_SECONDS` for
+//! each target, with another seed (`FLYBALL_FUZZ_SEED`) and inputs of up to 3 MiB, and adds what it found to the corpus
+//! (`FLYBALL_FUZZ_KEEP`). The last input of each target and its slowest are in `target/tmp/fuzz`; `FLYBALL_FUZZ_INPUT`
+//! plays the input of one such file again, and nothing else.
 //!
 //! Invariant: no input panics, takes longer than its limit, or leaves more memory than [`MAX_MEMORY_MIB`] behind.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -24,41 +24,41 @@ use std::time::{Duration, Instant};
 
 /// CPU time of one input.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(20);
-/// CPU time of each MiB of an input, besides: the build is not optimized.
+/// Additional CPU time for each MiB of an input: the build is not optimized.
 const TIMEOUT_PER_MIB: Duration = Duration::from_secs(20);
 /// Real time of an input, as a multiple of its CPU time: a deadlock takes no CPU, and a busy machine gives little.
 const MAX_SLOWDOWN: u32 = 30;
-/// How much memory a run may hold, in MiB.
+/// Maximum memory of a run, in MiB.
 const MAX_MEMORY_MIB: u64 = 1500;
-/// How many inputs a world gets before a new one takes its place.
+/// Number of inputs after which a world is replaced.
 const INPUTS_PER_WORLD: u64 = 300;
-/// The largest input, in bytes: what a request may carry.
+/// Maximum size of an input in bytes: the limit of a request.
 const MAX_INPUT: usize = 3 << 20;
-/// The largest input of a short run, in bytes.
+/// Maximum size of an input of a short run, in bytes.
 const MAX_SHORT_INPUT: usize = 128 << 10;
-/// The largest input of the pool, in bytes.
+/// Maximum size of an input of the pool, in bytes.
 const MAX_POOL_INPUT: usize = 64 << 10;
-/// The largest input that is written to the corpus, in bytes.
+/// Maximum size of an input that is written to the corpus, in bytes.
 const MAX_CORPUS_INPUT: usize = 512;
-/// How many inputs the corpus has at most: all of them are played in each short run.
+/// Maximum number of inputs of the corpus: all of them are played in each short run.
 const MAX_CORPUS: usize = 100;
-/// How many inputs the pool has at most.
+/// Maximum number of inputs of the pool.
 const MAX_POOL: usize = 400;
-/// How many changed inputs a short run plays.
+/// Number of changed inputs in a short run.
 const SHORT_RUN: u64 = 120;
 
-/// One way in: what to begin with, what has to exist, and how an input is played.
+/// A fuzz target: seeds, setup, and execution of an input.
 pub(crate) trait Target {
-    /// What inputs are played on.
+    /// The environment of inputs.
     type World;
 
-    /// The inputs to begin with.
+    /// The initial inputs.
     fn seeds(&self) -> Vec<Vec<u8>>;
 
-    /// Makes a new world.
+    /// Creates a new world.
     async fn open(&self) -> Self::World;
 
-    /// Plays an input, and sums up in a few words what became of it. Panics if it does harm.
+    /// Plays an input, and returns a short summary of the result. Panics if it violates an invariant.
     async fn play(&self, world: &mut Self::World, input: &[u8]) -> String;
 }
 
@@ -66,14 +66,14 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// The memory that this process holds, in MiB; nothing where there is no `/proc`.
+/// Returns the memory of this process in MiB; 0 without `/proc`.
 fn memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or_default() / 1024
 }
 
-/// CPU time that this process has used; none where there is no `/proc`.
+/// Returns the CPU time of this process; 0 without `/proc`.
 fn cpu_time() -> Duration {
     /// Clock ticks per second in `/proc`, on every architecture that Linux runs Rust on.
     const TICKS: u64 = 100;
@@ -83,7 +83,7 @@ fn cpu_time() -> Duration {
     Duration::from_millis(ticks * 1000 / TICKS)
 }
 
-/// What the watchdog sees of a run.
+/// The state of a run for the watchdog.
 #[derive(Default)]
 struct Progress {
     inputs: AtomicU64,
@@ -120,13 +120,13 @@ fn last(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("fuzz").join(name)
 }
 
-/// How large the next input may become, if it is one that grows. Small sizes are as likely as large ones.
+/// Returns the size of the next input, if it is amplified. Small sizes are as likely as large ones.
 fn amplified(is_short: bool, rng: &Rng) -> Option<usize> {
     let (chance, most) = if is_short { (32, MAX_SHORT_INPUT) } else { (8, MAX_INPUT) };
     (rng.below(chance) == 0).then(|| most >> rng.below(8))
 }
 
-/// Plays inputs on a target, as the environment says.
+/// Plays inputs on a target, configured by the environment.
 pub(crate) fn run(name: &'static str, target: &impl Target) {
     let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(name);
     let mut pool = target.seeds();

@@ -1,6 +1,6 @@
-//! Bad input, in ever new forms: no input makes the server panic, hang, grow, fail, or show what it does not store.
+//! Fuzzing: no input makes the server panic, hang, grow, fail, or return data that it does not store.
 //!
-//! Each target is a way for input to come in; [`engine`] describes how a run goes.
+//! Each target is an entry point of input; [`engine`] describes a run.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod engine;

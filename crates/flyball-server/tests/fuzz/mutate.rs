@@ -4,7 +4,7 @@
 use flyball_core::Rng;
 use serde_json::{Value, json};
 
-/// What inputs are full of, and what they should not hold.
+/// Common and unusual parts of inputs.
 const WORDS: [&str; 44] = [
     "metadata",
     "name",
@@ -56,7 +56,7 @@ fn pick<'p, T>(all: &'p [T], rng: &Rng) -> &'p T {
     &all[rng.below(all.len() as u64) as usize]
 }
 
-/// Makes an input from those of the pool; `amplified` lets it grow to about that many bytes first.
+/// Creates an input from those of the pool; with `amplified`, it first grows to about that many bytes.
 pub(crate) fn mutate(pool: &[Vec<u8>], amplified: Option<usize>, rng: &Rng) -> Vec<u8> {
     let mut input = pick(pool, rng).clone();
     if let Some(size) = amplified {
@@ -131,7 +131,7 @@ fn repeat_slice(mut input: Vec<u8>, size: usize, rng: &Rng) -> Vec<u8> {
     input
 }
 
-/// What deepens an input: the text before a part, and that after it.
+/// Text pairs that nest an input: before and after a part.
 const NESTS: [(&str, &str); 12] = [
     ("{\"a\":", "}"),
     ("{\"properties\":{\"a\":", "}}"),
@@ -160,7 +160,7 @@ fn nest(input: Vec<u8>, size: usize, rng: &Rng) -> Vec<u8> {
         Some(b'(') if rng.below(2) == 0 => NESTS[3],
         _ => *pick(&NESTS, rng),
     };
-    // Bounds of depth are near 100: half of the inputs are about there.
+    // Depth limits are near 100: half of the inputs have about this depth.
     let most = size / (open.len() + close.len());
     let levels = if rng.below(2) == 0 { most } else { most.min(60 + rng.below(100) as usize) };
     let mut nested = input[..part.start].to_vec();

@@ -1,7 +1,7 @@
 //! Batches of writes to a server with a data directory, which is closed and opened again after each of them.
 //!
-//! Invariant: what is read after a write is what it was answered with; the directory opens whatever was written, and
-//! each object is as it was before.
+//! Invariant: a read after a write returns the object of the write's response; the directory opens after any writes,
+//! and each object is unchanged.
 
 use crate::engine;
 use crate::targets::{
@@ -15,9 +15,9 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// After how many bytes of log the directory is compacted: within one batch of large writes.
+/// Log size in bytes after which the directory is compacted: within one batch of large writes.
 const COMPACT_AFTER: u64 = 64 << 10;
-/// How many lines of a batch are played.
+/// Maximum number of lines of a batch.
 const MAX_WRITES: usize = 40;
 
 /// Names of collections in inputs.
@@ -98,7 +98,7 @@ impl engine::Target for Restart {
     async fn open(&self) -> World {
         let name = format!("data-{}", std::process::id());
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("fuzz").join(name);
-        // Worlds follow each other: the last one may hold the folder still.
+        // The previous world may still lock the folder.
         let folder = (0..).map(|n| folder.with_extension(n.to_string())).find(|folder| !folder.exists()).unwrap();
         World { server: Some(open(&folder)), folder }
     }
@@ -122,7 +122,7 @@ impl engine::Target for Restart {
             assert_is_no_failure(code, &answer, false);
             let is_write = code < 300 && ["POST", "PUT", "PATCH"].contains(&method) && !url.contains("dryRun");
             let is_whole = target.matches('/').count() < 2 && answer["kind"] != "Status";
-            // What follows from a write to a CRD changes it, and the last finalizer takes an object with it.
+            // The consequences of a write to a CRD change it, and removing the last finalizer deletes an object.
             if is_write && is_whole && *path != DEFINITIONS && answer["metadata"]["deletionTimestamp"].is_null() {
                 assert_is_stored(&server, path, &answer).await;
             }
@@ -138,7 +138,7 @@ impl engine::Target for Restart {
         for name in after.keys() {
             assert!(before.contains_key(name), "{name} was gone and is back");
         }
-        // The next batch begins with little.
+        // The next batch starts with few objects.
         for (_, path) in COLLECTIONS.iter().rev() {
             send(&server, Some(User::admin()), "DELETE", path, &[], Vec::new()).await;
         }

@@ -1,4 +1,4 @@
-//! The ways in.
+//! The targets.
 
 use crate::engine;
 use base64::Engine;
@@ -14,10 +14,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What becomes of an input, in a word.
+/// The summary of a result.
 pub(crate) type Played<'w> = Pin<Box<dyn Future<Output = String> + 'w>>;
 
-/// One way in: what to begin with, what has to be there, and how an input is played.
+/// A target: seeds, setup, and execution of an input.
 pub(crate) struct Target {
     pub(crate) seeds: fn() -> Vec<String>,
     pub(crate) setup: fn() -> Vec<(&'static str, Value)>,
@@ -40,7 +40,7 @@ impl engine::Target for Target {
     }
 }
 
-/// A server, and what its webhooks answer.
+/// A server, and the responses of its webhooks.
 pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) answer: Arc<Mutex<Bytes>>,
@@ -50,7 +50,7 @@ struct Told(Arc<Mutex<Bytes>>);
 
 impl Caller for Told {
     fn call(&self, call: WebhookCall) -> WebhookFuture {
-        // What the caller cannot know stands as `UID` in what it is to answer.
+        // `UID` in a response is replaced by the UID of the review.
         let uid = json_of(&call.body)["request"]["uid"].as_str().unwrap_or_default().to_owned();
         let told = String::from_utf8(self.0.lock().unwrap().to_vec());
         let body = told.map_or_else(|error| error.into_bytes(), |text| text.replace("UID", &uid).into_bytes()).into();
@@ -80,12 +80,12 @@ impl World {
         world
     }
 
-    /// Sends a request of an administrator, and sums up the answer.
+    /// Sends a request of an administrator, and summarizes the response.
     pub(crate) async fn ask(&self, method: &str, url: &str, headers: &[(&str, &str)], body: Vec<u8>) -> String {
         self.ask_as(Some(User::admin()), method, url, headers, body).await
     }
 
-    /// Creates an object that is gone afterwards, unless finalizers hold it.
+    /// Creates an object and deletes it, unless it has finalizers.
     async fn create(&self, collection: &str, body: Vec<u8>) {
         let admin = || Some(User::admin());
         let headers = [("content-type", JSON)];
@@ -98,7 +98,7 @@ impl World {
         send(&self.server, admin(), "DELETE", &url, &[], Vec::new()).await;
     }
 
-    /// Sends a request, and sums up the answer: its code and its words, without what is told apart in them.
+    /// Sends a request, and summarizes the response: its code and the words of its message, without variable parts.
     pub(crate) async fn ask_as(
         &self,
         user: Option<User>,
@@ -108,7 +108,7 @@ impl World {
         body: Vec<u8>,
     ) -> String {
         let Some((code, body)) = send(&self.server, user, method, url, headers, body).await else {
-            // What is no request at all is refused before a server is asked.
+            // Malformed requests are rejected before they reach a server.
             return "none".into();
         };
         let Some(body) = body else { return format!("{code} goes on") };
@@ -122,19 +122,18 @@ impl World {
     }
 }
 
-/// Bad input is not the server's failure. What a real server answers with a plain error has code 500, too, but no
-/// reason.
+/// Asserts that the response is not a server failure. Plain errors of a real server also have code 500, but no reason.
 pub(crate) fn assert_is_no_failure(code: u16, told: &Value, has_webhooks: bool) {
     let is_expected = match code {
         500 => told["reason"].is_null() || has_webhooks,
-        // No containers run, and no revision of the future is waited for.
+        // No containers run, and waits for future revisions time out.
         501 | 504 => true,
         _ => code < 500,
     };
     assert!(is_expected, "{code}: {told}");
 }
 
-/// Reads an object again: it is as the answer to a write showed it.
+/// Asserts that a read returns the object of the write's response.
 pub(crate) async fn assert_is_stored(server: &Server, collection: &str, answer: &Value) {
     let name = answer["metadata"]["name"].as_str().unwrap_or_default();
     let url = format!("{collection}/{}", encode(name.as_bytes()));
@@ -143,7 +142,7 @@ pub(crate) async fn assert_is_stored(server: &Server, collection: &str, answer: 
     assert_eq!(json_of(&read), *answer, "{url}");
 }
 
-/// Sends a request. Returns nothing if it is none; and no body if that has no end.
+/// Sends a request. Returns `None` if it is malformed, and no body if it is endless.
 pub(crate) async fn send(
     server: &Server,
     user: Option<User>,
@@ -160,15 +159,15 @@ pub(crate) async fn send(
     user.map(|user| request.extensions_mut().insert(user));
     let response = server.handle(request).await;
     let code = response.status().as_u16();
-    // A watch goes on for as long as anyone listens.
+    // A watch runs as long as the client listens.
     let body = tokio::time::timeout(Duration::from_secs(2), response.into_body().collect()).await;
     Some((code, body.ok().and_then(Result::ok).map(|body| body.to_bytes())))
 }
 
-/// The longest word of an outline, in bytes: answers are kept, millions of them.
+/// Maximum length of a word of an outline in bytes: millions of responses are kept.
 const MAX_WORD: usize = 32;
 
-/// The words that a message begins with, without what it quotes.
+/// The first words of a message, without quoted parts.
 fn outline(message: &str) -> String {
     let mut quote = None;
     let unquoted = message.chars().map(|c| match quote {
@@ -303,7 +302,7 @@ pub(crate) fn bodies() -> Target {
                     let url = format!("{path}?dryRun=All&fieldValidation=Strict");
                     said += &world.ask("POST", &url, &[("content-type", media)], input.to_vec()).await;
                 }
-                // What follows from a write to a CRD changes it.
+                // The consequences of a write to a CRD change it.
                 if path != DEFINITIONS {
                     world.create(path, input.to_vec()).await;
                 }
@@ -349,7 +348,7 @@ pub(crate) fn patches() -> Target {
     }
 }
 
-/// An object comes with such managed fields; then others apply to it.
+/// An object is created with such managed fields; then others apply to it.
 pub(crate) fn managed_fields() -> Target {
     Target {
         seeds: || {
@@ -385,7 +384,7 @@ pub(crate) fn managed_fields() -> Target {
     }
 }
 
-/// Selectors of labels and of fields, in queries and in what deletes a collection.
+/// Selectors of labels and of fields, in queries and in deletions of collections.
 pub(crate) fn selectors() -> Target {
     Target {
         seeds: || {
@@ -445,7 +444,7 @@ pub(crate) fn cel() -> Target {
     }
 }
 
-/// A definition is made and deleted; between the two there is an object of it.
+/// Creates a definition, an object of it, and deletes both.
 async fn play_definition(world: &World, definition: &Value) -> String {
     let headers = [("content-type", JSON)];
     let mut said = world.ask("POST", DEFINITIONS, &headers, definition.to_string().into_bytes()).await;
@@ -487,7 +486,7 @@ pub(crate) fn schemas() -> Target {
     }
 }
 
-/// What a list goes on from.
+/// Continue tokens of lists.
 pub(crate) fn continue_tokens() -> Target {
     Target {
         seeds: || {
@@ -536,7 +535,7 @@ pub(crate) fn watches() -> Target {
     }
 }
 
-/// What webhooks answer: those that change objects, and those that convert them.
+/// Responses of mutating and conversion webhooks.
 pub(crate) fn webhooks() -> Target {
     Target {
         seeds: || {

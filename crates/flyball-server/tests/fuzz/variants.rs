@@ -1,6 +1,6 @@
-//! Ways in of which only one part is bad: operations on an object that is there, headers, and answers of webhooks.
+//! Targets with one fuzzed part: operations on an existing object, headers, and responses of webhooks.
 //!
-//! Inputs are structured, so that changes get past the parser and reach what applies them.
+//! Inputs are structured, so that changes pass the parser and are applied.
 
 use crate::targets::{
     ACCOUNTS, DEFINITIONS, DEPLOYMENTS, JSON, MAPS, PODS, Target, WIDGETS, account, definition, deployment, json_of,
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use flyball_server::User;
 use serde_json::{Value, json};
 
-/// Operations of JSON patches, one after the other, stored: each is applied to what those before it made.
+/// Operations of JSON patches, each applied to the stored result of the previous ones.
 pub(crate) fn json_patches() -> Target {
     Target {
         seeds: || {
@@ -82,7 +82,7 @@ pub(crate) fn strategic_patches() -> Target {
     }
 }
 
-/// Headers, each on a line: impersonation, media types and credentials, of an administrator and of nobody.
+/// Headers, each on a line: impersonation, media types and credentials, of an administrator and of an anonymous user.
 pub(crate) fn headers() -> Target {
     Target {
         seeds: || {
@@ -119,7 +119,7 @@ pub(crate) fn headers() -> Target {
                         ("GET", "/openapi/v3".into(), Vec::new()),
                     ] {
                         let answer = world.ask_as(user.clone(), method, &url, &headers, body).await;
-                        // No header makes somebody of nobody.
+                        // No header authenticates an anonymous user.
                         let refused = !answer.starts_with('2') || url.starts_with("/openapi");
                         assert!(!unknown || refused, "{method} {url}: {answer}");
                         said += &answer;
@@ -131,7 +131,7 @@ pub(crate) fn headers() -> Target {
     }
 }
 
-/// Parts of the answers of webhooks: the patch of an `AdmissionReview`, the objects of a `ConversionReview`.
+/// Parts of the responses of webhooks: the patch of an `AdmissionReview`, the objects of a `ConversionReview`.
 pub(crate) fn reviews() -> Target {
     Target {
         seeds: || {

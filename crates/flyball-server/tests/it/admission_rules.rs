@@ -1,4 +1,4 @@
-//! Rules of policies and webhooks: what their expressions may make, and what comes of one that is not configured.
+//! Rules of policies and webhooks: results of expressions, and misconfigured policies.
 
 use crate::facts::{post, send, server};
 use flyball_core::Clock;
@@ -122,7 +122,7 @@ async fn a_job_that_wants_its_selector_made_again_is_told_of_the_selector_alone(
     assert_eq!((code, fields), (422, vec![&json!("spec.selector")]), "{answer}");
 }
 
-/// A webhook that answers with these fields beside the UID.
+/// A webhook that responds with these fields besides the UID.
 struct Answering(Value);
 
 impl Caller for Answering {
@@ -175,7 +175,7 @@ async fn an_answer_with_a_field_of_the_wrong_type_is_a_failed_call() {
     }
 }
 
-/// A webhook that allows a service after it has made others.
+/// A webhook that creates other services before it allows one.
 #[derive(Default)]
 struct Companions {
     server: OnceLock<Server>,
@@ -226,7 +226,7 @@ async fn a_webhook_may_write_services_while_it_is_asked_about_one() {
     service["metadata"]["labels"] = json!({"hooked": "yes"});
     let (code, answer) = post(&server, SERVICES, service).await;
     assert_eq!(code, 201, "{answer}");
-    // The port of a service that is not stored yet is taken all the same.
+    // The port of a service that is not stored yet is already reserved.
     assert_eq!(*companions.codes.lock().unwrap(), [201, 422]);
     let patch = json!({"metadata": {"labels": {"c": "d"}}});
     let url = format!("{SERVICES}/hooked");

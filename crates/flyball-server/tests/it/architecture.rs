@@ -40,11 +40,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 #[test]
 fn modules_form_layers() {
     let sources = Sources::of(env!("CARGO_MANIFEST_DIR"));
-    sources.check_layers(LAYERS);
-    sources.check_cycles();
-    sources.check_reachable();
-    sources.check_words(&[]);
-    sources.check_width();
+    sources.check(LAYERS);
     sources.check_absent(&["storage", "bounds", "link"], "Status");
     sources.check_absent(&["storage"], "Resource");
 }
@@ -55,14 +51,14 @@ fn layers_are_those_of_the_document() {
     Sources::check_document(document, "Imports in flyball-server", LAYERS);
 }
 
-/// The text of the code of a file, without its tests and comments.
+/// Returns the code of a file, without its tests and comments.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
     code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
-/// All Rust files in and below a path of `src`, be it a file, a folder, or both.
+/// Returns all Rust files in and below a path of `src`: a file, a folder, or both.
 fn files(path: &Path) -> Vec<PathBuf> {
     let mut files = Vec::from_iter(Some(path.with_extension("rs")).filter(|file| file.exists()));
     for entry in fs::read_dir(path).into_iter().flatten() {
@@ -73,12 +69,12 @@ fn files(path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The literals of a code that hold nothing but a name.
+/// Returns the string literals that are a single name.
 fn names(code: &str) -> impl Iterator<Item = &str> {
     code.split('"').filter(|name| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric()))
 }
 
-/// The kind and the plural name that a file of `kinds` declares, if it declares a kind.
+/// Returns the kind and the plural name that a file of `kinds` declares, if it declares a kind.
 fn declared(code: &str) -> Option<[String; 2]> {
     let (_, row) = code.split_once("static KIND: Kind =")?;
     let mut names = names(row).skip(1).map(str::to_owned); // after the version
@@ -121,7 +117,7 @@ fn kinds_are_named_where_they_are_declared() {
     assert!(exceptions.is_empty(), "{exceptions:?}");
 }
 
-/// The most files that hand a PATCH on.
+/// Maximum number of files in the way of a PATCH.
 const MAX_FILES_OF_A_PATCH: usize = 15;
 
 #[test]

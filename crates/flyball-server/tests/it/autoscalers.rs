@@ -43,7 +43,7 @@ async fn what_the_first_version_cannot_say_stands_in_annotations() {
     assert_eq!(annotations["autoscaling.alpha.kubernetes.io/metrics"], metrics);
     assert_eq!(annotations["mine"], "x");
 
-    // Written back, nothing is lost; and the second version shows no annotations but the user's.
+    // An update with the read object loses nothing, and `v2` shows only the user's annotations.
     let (code, _) = send(&server, Method::PUT, &format!("{V1}/h"), "application/json", first).await;
     assert_eq!(code, 200);
     let second = read(&server, &format!("{V2}/h")).await;
@@ -93,7 +93,7 @@ async fn applying_as_the_first_version_keeps_the_metric_and_gives_up_behavior() 
     assert_eq!(second["spec"].get("behavior"), None);
 }
 
-/// Makes a CRD whose objects have a scale, and one of them.
+/// Creates a CRD whose objects have a scale, and one object.
 async fn scalable(server: &Server, path: &str, spec: Value) -> String {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let scale = json!({"specReplicasPath": path, "statusReplicasPath": ".status.replicas"});
@@ -118,7 +118,7 @@ async fn applying_the_scale_of_a_custom_resource_fails() {
     let why = "failed to convert new object (ns/w; autoscaling/v1, Kind=Scale) to proper version: request to convert CR to an invalid group/version: autoscaling/v1";
     assert_eq!((code, answer["message"].as_str()), (500, Some(why)));
     assert_eq!(send(&server, Method::PATCH, &url, APPLY, scale.clone()).await.0, 409);
-    // Of what nobody owns not even the owners can be told.
+    // Objects without owners get none.
     let strip = json!({"metadata": {"managedFields": [{}]}});
     assert_eq!(send(&server, Method::PATCH, &widget, MERGE, strip).await.0, 200);
     let (code, answer) = send(&server, Method::PATCH, &url, APPLY, scale).await;

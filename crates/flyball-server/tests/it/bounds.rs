@@ -1,4 +1,4 @@
-//! Too much is refused, and who does not read is cut off; the others go on.
+//! Requests beyond the limits are rejected, and clients that do not read are cut off; other clients are not affected.
 
 use crate::crash::ask;
 use bytes::Bytes;
@@ -48,7 +48,7 @@ pub(crate) async fn let_in(server: &Server, user: &str) {
 async fn who_is_forbidden_something_is_counted_unless_it_is_an_administrator() {
     let server = Server::new(Options::simulated(Clock::system(), 1));
     assert_eq!(get(&server, User::new("ann", &[]), MAPS).await.status(), 403);
-    // Admission refuses administrators too: this account is not there.
+    // Admission also rejects requests of administrators: this account does not exist.
     let pod = json!({"metadata": {"name": "a"}, "spec": {"serviceAccountName": "b", "containers": [{"name": "c", "image": "i"}]}});
     assert_eq!(ask(&server, Method::POST, "/api/v1/namespaces/default/pods", &pod).await.0, 403);
     let page = metrics(&server).await;
@@ -78,7 +78,7 @@ async fn what_clients_make_up_is_no_series() {
     assert!(page.lines().filter(|line| line.starts_with("apiserver_request_total")).count() < 6, "{page}");
 }
 
-/// A server behind TLS, and how an administrator reaches it.
+/// A server with TLS, and a client configuration for an administrator.
 pub(crate) struct Served {
     pub(crate) server: Server,
     pub(crate) address: std::net::SocketAddr,
@@ -122,7 +122,7 @@ fn connector(authority: &Authority, client: &Identity) -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
-/// Watches config maps and counts what it is told, until there are so many.
+/// Watches config maps until it has received a number of events.
 async fn count(served: &Served, path: &str, all: usize) -> usize {
     let (mut sender, connection) = http1::handshake(TokioIo::new(served.connect().await)).await.unwrap();
     tokio::spawn(connection);
@@ -148,7 +148,7 @@ async fn who_does_not_read_is_cut_off_and_the_others_go_on() {
         let served = served.clone();
         tokio::spawn(async move { count(&served, "/api/v1/configmaps?watch=1", WRITES).await })
     };
-    // Nobody speaks in this watch: it is silent, not slow.
+    // This watch has no events: it is silent, not slow.
     let quiet = {
         let served = served.clone();
         tokio::spawn(async move { count(&served, "/api/v1/secrets?watch=1", 1).await })
@@ -170,7 +170,7 @@ async fn who_does_not_read_is_cut_off_and_the_others_go_on() {
     assert!(page.contains("apiserver_registered_watchers{group=\"\",resource=\"secrets\"} 1\n"), "{page}");
     assert!(!quiet.is_finished());
 
-    // The connection is broken off, not left to itself.
+    // The connection is closed.
     let mut rest = Vec::new();
     let read = timeout(Duration::from_secs(30), idle.read_to_end(&mut rest)).await.expect("the connection ends");
     assert!(read.is_err() || rest.len() < WRITES * large.len(), "{} bytes", rest.len());

@@ -1,4 +1,4 @@
-//! Connections whose other end does not do its part are closed, and what they held is free again.
+//! Connections of unresponsive peers are closed, and their resources are released.
 
 use crate::bounds::{MAPS, Served, metrics};
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Waits until the server closes a connection; returns after how many seconds.
+/// Waits until the server closes a connection; returns the number of seconds.
 async fn closed(stream: &mut (impl AsyncReadExt + Unpin)) -> u64 {
     let begun = Instant::now();
     let mut rest = Vec::new();
@@ -52,7 +52,7 @@ async fn one_connection_too_many_closes_the_idlest() {
         others.push(tokio::spawn(connection));
         let request = Request::get("/healthz").header("host", "a").body(Full::<Bytes>::default()).unwrap();
         assert_eq!(sender.send_request(request).await.unwrap().status(), 200);
-        // The server sees the end of its answer no later than a moment after the client.
+        // The server observes the end of its response shortly after the client.
         sleep(Duration::from_millis(50)).await;
         // It is left open.
         tokio::spawn(async move {
@@ -103,7 +103,7 @@ async fn a_client_whose_windows_are_shut_is_cut_off_stream_by_stream() {
         ends.push(tokio::spawn(async move {
             let uri = format!("https://localhost{path}");
             let request = Request::get(uri).header("accept", accept).body(Full::<Bytes>::default()).unwrap();
-            // Too much of what was asked for before is unread.
+            // Too many bytes of earlier responses are unread.
             let response = sender.send_request(request).await?;
             if response.status() == 429 {
                 return Ok(());
@@ -127,7 +127,7 @@ async fn a_client_whose_windows_are_shut_is_cut_off_stream_by_stream() {
     }
     assert!(reset >= STREAMS / 3, "{reset}");
     assert!(served.server.slow_watches() > 0);
-    // Its other streams go on: the connection was not to blame.
+    // Its other streams continue: only the stream is reset.
     assert!(!connection.is_finished());
     timeout(Duration::from_secs(30), async {
         while gauge(&served, "flyball_unsent_bytes").await > 0 {

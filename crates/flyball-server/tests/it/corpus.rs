@@ -1,5 +1,5 @@
-//! Custom resources of other people's projects: definitions are taken, valid objects too, invalid ones are refused with
-//! the fields that are wrong.
+//! Custom resources of other projects: definitions and valid objects are accepted, invalid objects are rejected with
+//! the invalid fields.
 
 use bytes::Bytes;
 use flyball_core::Clock;
@@ -17,7 +17,7 @@ fn documents(text: &str) -> Vec<Value> {
     text.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect()
 }
 
-/// What is known of a kind: the path of its objects, and whether any was taken, and refused.
+/// The results for a kind: the path of its objects, and true if any was accepted, and rejected.
 struct Known {
     path: String,
     taken: bool,
@@ -82,7 +82,7 @@ async fn other_peoples_definitions_are_taken_and_their_objects_judged() {
                     if kind == "GatewayClass" {
                         assert_eq!(told["status"]["conditions"][0]["reason"], "Waiting", "the status has its default");
                     }
-                    // What was defaulted is valid as it is, and writing it again changes nothing.
+                    // A defaulted object is valid, and writing it again changes nothing.
                     let (code, again) = answer(&server, "PUT", &format!("{}/{name}", known.path), &told).await;
                     if code != 200 || again != told {
                         wrong.push(format!("{kind} {name}: written again, {code} {again}"));
@@ -98,7 +98,7 @@ async fn other_peoples_definitions_are_taken_and_their_objects_judged() {
             }
         }
     }
-    // Versions of one kind share a schema: objects of one of them will do.
+    // Versions of one kind share a schema: objects of one version are sufficient.
     let mut judged: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
     for ((_, kind), known) in &kinds {
         let (taken, refused) = judged.entry(kind).or_default();

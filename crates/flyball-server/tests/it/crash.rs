@@ -1,8 +1,8 @@
-//! What was acknowledged is there, however the process ended.
+//! Acknowledged writes survive any crash.
 //!
-//! A child of this very program writes from many tasks at once and says on its standard output what it begins and what
-//! was acknowledged; it is killed somewhere in the middle; then its directory is read and compared. `FLYBALL_KILLS`
-//! says how often, `FLYBALL_SEED` which dice decide.
+//! A child process of this program writes from many tasks concurrently and prints started and acknowledged writes; it
+//! is killed at a random point; then its directory is read and compared. `FLYBALL_KILLS` is the number of runs,
+//! `FLYBALL_SEED` the seed.
 
 use bytes::Bytes;
 use flyball_core::Rng;
@@ -23,14 +23,14 @@ const SEED: &str = "FLYBALL_SEED";
 const WRITERS: u64 = 16;
 /// Objects of each writer.
 const OBJECTS: u64 = 5;
-/// Small, so that snapshots are cut off as well.
+/// Small, so that snapshots are interrupted as well.
 const COMPACT_AFTER: u64 = 48 << 10;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// A directory that goes with the test.
+/// A temporary directory, removed at the end of the test.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -74,7 +74,7 @@ fn collection(writer: u64) -> &'static str {
 }
 
 fn object(writer: u64, name: &str, n: u64) -> Value {
-    // Some are larger than a page, all can be told by their number.
+    // Some are larger than a page, all are identified by their number.
     let text = format!("{n}-").repeat((n * 37 % 2000) as usize + 1);
     match writer % 2 {
         0 => json!({"metadata": {"name": name}, "data": {"n": n.to_string(), "text": text}}),
@@ -107,7 +107,7 @@ fn say(line: &str) {
     writeln!(out, "@ {line}").and_then(|()| out.flush()).unwrap();
 }
 
-/// Not a test but what the tests kill: does nothing by itself.
+/// The child process of the tests; without its environment it does nothing.
 #[test]
 fn child() {
     let Some(path) = std::env::var_os(DIRECTORY) else { return };
@@ -129,7 +129,7 @@ fn child() {
     });
 }
 
-/// Writes for ever, each object by one writer only.
+/// Writes until it is killed, each object by one writer only.
 async fn write(server: Server, writer: u64, seed: u64) {
     let rng = Rng::from_seed(seed ^ writer << 32);
     for turn in 0.. {
@@ -153,13 +153,13 @@ async fn write(server: Server, writer: u64, seed: u64) {
     }
 }
 
-/// What is known of an object: its content and version, if it is there.
+/// The known state of an object: its content and version, if it exists.
 type Known = Option<(Value, u64)>;
 
 #[derive(Default)]
 struct Model {
     acknowledged: BTreeMap<String, Known>,
-    /// What was begun and not acknowledged.
+    /// Started writes that were not acknowledged.
     begun: BTreeMap<String, Option<Value>>,
     newest: u64,
 }
@@ -186,7 +186,7 @@ impl Model {
         }
     }
 
-    /// Compares with what is there now, and takes that for known.
+    /// Compares with the stored objects, and adopts their state.
     async fn compare(&mut self, server: &Server) {
         let mut there: BTreeMap<String, (Value, u64)> = BTreeMap::new();
         for writer in 0..2 {
@@ -227,7 +227,7 @@ fn spawn(path: &Path, seed: u64) -> Child {
     command.spawn().unwrap()
 }
 
-/// Passes on what a child says, until it is gone.
+/// Forwards the output of a child until it ends.
 fn listen(child: &mut Child) -> mpsc::Receiver<String> {
     let (said, heard) = mpsc::channel();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -255,7 +255,7 @@ async fn acknowledged_writes_survive_kill_9() {
     for kill in 0..kills {
         let mut child = spawn(&folder.0, seed * 10_000 + kill);
         let heard = listen(&mut child);
-        // Now and then it is killed while it starts.
+        // Sometimes it is killed during its start.
         if rng.below(8) > 0 {
             assert_eq!(heard.recv_timeout(Duration::from_secs(60)).as_deref(), Ok("ready"));
         }
@@ -272,7 +272,7 @@ async fn acknowledged_writes_survive_kill_9() {
     assert!(acknowledged > kills, "hardly anything was written");
 }
 
-/// Writes until nothing more fits; says what it was told then.
+/// Writes until the disk is full, and prints the error.
 async fn fill(server: &Server, path: &Path) {
     for n in 0..10_000 {
         let (code, answer) = ask(server, Method::POST, collection(0), &object(0, &format!("o-{n}"), n)).await;
@@ -295,7 +295,7 @@ async fn fill(server: &Server, path: &Path) {
     panic!("it does not get full");
 }
 
-/// A limit on the length of files stands for a full disk.
+/// A limit on the file size simulates a full disk.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn what_does_not_fit_on_the_disk_is_refused_and_the_rest_goes_on() {

@@ -1,4 +1,4 @@
-//! What is wrong with a CRD, as the real server tells of it: all of it, in its order and its words.
+//! Validation errors of CRDs as in the real server: complete, with the same order and messages.
 
 use crate::facts::{post, send, server};
 use flyball_server::Server;
@@ -18,7 +18,7 @@ fn crd(schema: Value) -> Value {
     })
 }
 
-/// The causes of a refusal, without what all of them begin with; none if the CRD is accepted.
+/// Returns the causes of a rejection, without their common prefix; none if the CRD is accepted.
 async fn causes(server: &Server, crd: Value) -> Vec<String> {
     let (code, answer) = post(server, &format!("{ALL}?dryRun=All"), crd).await;
     if code == 201 {

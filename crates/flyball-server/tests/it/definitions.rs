@@ -1,4 +1,4 @@
-//! What is served while CRDs are written from many sides at once.
+//! Served resources during concurrent writes of CRDs.
 
 use crate::facts::{post, send, server};
 use flyball_server::Server;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const ALL: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// A CRD with a schema that takes a while to read.
+/// Creates a CRD with a schema that is slow to read.
 fn crd(plural: &str, versions: &[&str]) -> Value {
     let field = json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "^[a-z]{1,9}$"}}});
     let fields: Value = (0..60).map(|n| (format!("f{n}"), field.clone())).collect();
@@ -108,7 +108,7 @@ fn are_accepted(crd: &Value) -> bool {
     conditions.into_iter().any(|condition| condition["type"] == "NamesAccepted" && condition["status"] == "True")
 }
 
-/// No CRD stands in for a built-in kind: its objects are neither served in other versions nor deleted with the CRD.
+/// No CRD can replace a built-in kind: its objects are neither served in other versions nor deleted with the CRD.
 #[tokio::test]
 async fn built_in_kinds_are_not_taken_over() {
     let server = server().await;
@@ -143,7 +143,7 @@ async fn built_in_kinds_are_not_taken_over() {
                 assert_eq!(code, 201, "{at}: {answer}");
                 let crd = get(&server, &url).await.1;
                 assert!(!is_established(&crd) && !are_accepted(&crd), "{at}: {crd}");
-                // Nor if somebody writes that they are.
+                // Even if a client writes the status.
                 let status = json!({"status": {"acceptedNames": names, "conditions": [
                     {"type": "NamesAccepted", "status": "True", "reason": "a", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
                     {"type": "Established", "status": "True", "reason": "a", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
@@ -163,7 +163,7 @@ async fn built_in_kinds_are_not_taken_over() {
     assert!(tried > 60, "{tried}");
 }
 
-/// A name of a built-in kind is taken in its group, each for itself; all others are free.
+/// Each name of a built-in kind is reserved in its group; all others are free.
 #[tokio::test]
 async fn groups_of_built_in_kinds_have_room_for_other_names() {
     let server = server().await;

@@ -20,7 +20,7 @@ async fn patch(server: &Server, url: &str, change: Value) -> (u16, Value) {
     send(server, Method::PATCH, url, MERGE, change).await
 }
 
-/// Expects that new objects are refused with these errors.
+/// Asserts that new objects are rejected with these errors.
 async fn refused<E: AsRef<str>>(server: &Server, url: &str, cases: impl IntoIterator<Item = (Value, E)>) {
     let mut others = Vec::new();
     for (spec, error) in cases {
@@ -403,7 +403,7 @@ async fn a_claim_is_allocated_through_its_status_alone() {
     let (code, answer) = patch(&server, &status, wrong).await;
     let error = "status.devices[0].networkData.ips[0]: Invalid value: \"10.9.8.7\": must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
     assert!(code == 422 && answer["message"].as_str().unwrap().ends_with(error), "{answer}");
-    // What was said of devices goes with them.
+    // The status of devices is removed with them.
     let (code, freed) = patch(&server, &status, json!({"status": {"allocation": null, "reservedFor": null}})).await;
     assert!(code == 200 && freed["status"].get("devices").is_none(), "{freed}");
 }

@@ -77,7 +77,7 @@ async fn pods_that_are_not_ready_go_where_the_policy_says_so() {
 async fn preconditions_hold_for_the_pod_as_it_was_when_the_eviction_came() {
     let server = server().await;
     pod(&server, true).await;
-    // A bound pod stays until its node lets it go.
+    // A bound pod remains until its node deletes it.
     let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
     assert_eq!(post(&server, &format!("{PODS}/p/binding"), binding).await.0, 201);
     let get = async || send(&server, Method::GET, &format!("{PODS}/p"), MERGE, json!({})).await.1;

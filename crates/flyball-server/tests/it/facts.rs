@@ -1,4 +1,4 @@
-//! Single answers of a real API server, as tables: what is sent, and what comes back.
+//! Single responses of a real API server, as tables of requests and responses.
 
 use bytes::Bytes;
 use flyball_core::Clock;

@@ -1,4 +1,4 @@
-//! Users share what there is: what one of them asks for does not keep the others waiting.
+//! Users share resources: requests of one user do not block others.
 
 use crate::bounds::{MAPS, get, let_in, metrics};
 use crate::crash::ask;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// A webhook that does not answer.
+/// A webhook that does not respond.
 struct Silent;
 
 impl Caller for Silent {
@@ -22,8 +22,8 @@ impl Caller for Silent {
     }
 }
 
-/// A server on which each config map that is made waits for so many webhooks, for so many seconds each, which then are
-/// not insisted on.
+/// Creates a server on which each new config map waits for a number of webhooks, each with a timeout in seconds and
+/// ignored failures.
 async fn slow_server(bounds: Bounds, webhooks: usize, seconds: u64) -> Server {
     let webhooks_of = Arc::new(Silent);
     let server = Server::new(Options { bounds, webhooks: webhooks_of, ..Options::simulated(Clock::system(), 1) });

@@ -1,4 +1,4 @@
-//! What a client can make grow is bounded, however it makes it grow: depth, copies, defaults, managed fields.
+//! Growth by clients is limited: depth, copies, defaults, managed fields.
 
 use crate::crash::Folder;
 use bytes::Bytes;
@@ -15,7 +15,7 @@ const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// Sends a request as an administrator; also returns the warnings that come with the answer.
+/// Sends a request as an administrator; also returns the warnings of the response.
 pub(crate) async fn send(
     server: &Server,
     method: Method,
@@ -26,7 +26,7 @@ pub(crate) async fn send(
     send_as(server, User::new("admin", &["system:masters"]), method, path, content_type, body).await
 }
 
-/// The same as any user.
+/// Sends a request as any user.
 pub(crate) async fn send_as(
     server: &Server,
     user: User,
@@ -47,7 +47,7 @@ pub(crate) async fn send_as(
     (code, serde_json::from_slice(&body).unwrap_or_default(), warnings)
 }
 
-/// Defines a kind whose specs hold anything.
+/// Defines a kind with arbitrary specs.
 async fn define(server: &Server) {
     let schema = json!({"type": "object", "properties": {
         "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
@@ -73,7 +73,7 @@ fn gadget(name: &str, spec: &str) -> String {
     )
 }
 
-/// A webhook that lays a JSON patch over whatever is created.
+/// A webhook that applies a JSON patch to all new objects.
 struct Patching(Arc<Mutex<Value>>);
 
 impl Caller for Patching {
@@ -282,7 +282,7 @@ async fn defaults_and_managed_fields_count_towards_the_size_of_an_object() {
     assert_eq!(code, 413, "{}", told["message"]);
     assert!(told["message"].as_str().unwrap().contains("at most"), "{told}");
     assert_eq!(send(&server, Method::POST, GADGETS, JSON, items(10).to_string()).await.0, 201);
-    // Each key stands once in the object and once more among the managed fields.
+    // Each key occurs once in the object and once in the managed fields.
     let keys: Vec<String> = (0..120_000).map(|n| format!("\"key-{n:09}\":0")).collect();
     let wide = gadget("wide", &format!("{{{}}}", keys.join(",")));
     let (code, told, _) = send(&server, Method::POST, GADGETS, JSON, wide).await;
@@ -369,7 +369,7 @@ async fn what_defaults_make_much_of_is_refused_however_it_is_written() {
     refused(Method::PUT, &one, JSON).await;
     refused(Method::PATCH, &one, MERGE).await;
     refused(Method::PATCH, &apply, APPLY).await;
-    // What is written is whole.
+    // Stored objects are complete.
     let (_, told, _) = send(&server, Method::GET, &one, JSON, "").await;
     assert!(told["items"].as_array().unwrap().iter().all(|item| item["text"] == deep));
 }
@@ -392,7 +392,7 @@ async fn an_object_that_is_too_deep_is_a_bad_request_and_not_too_large() {
     let deep =
         |name: &str, levels: usize| gadget(name, &format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels)));
     assert_eq!(send(&server, Method::POST, GADGETS, JSON, deep("fits", 50)).await.0, 201);
-    // More than is stored, more than is read, and more than a stack holds.
+    // Beyond the limit of stored objects, of the parser, and of the stack.
     for levels in [119, 122, 130, 100_000] {
         let (code, told, _) = send(&server, Method::POST, GADGETS, JSON, deep("deep", levels)).await;
         assert_eq!((code, &told["reason"]), (400, &json!("BadRequest")), "{levels}: {:.300}", told.to_string());
@@ -463,12 +463,12 @@ async fn options_of_any_value_are_answered() {
                 (Method::DELETE, maps.to_owned(), JSON, ""),
             ] {
                 let path = format!("{path}?{option}={value}");
-                // A watch goes on for as long as it was asked to.
+                // A watch runs until its timeout.
                 let sent = send(&server, method.clone(), &path, content_type, body);
                 let answer = tokio::time::timeout(std::time::Duration::from_secs(10), sent);
                 let Ok((code, told, _)) = answer.await else { continue };
                 let message = told["message"].as_str().unwrap_or_default();
-                // A real server says so, too: the resource version of a read is parsed by its storage.
+                // As in a real server: storage parses the resource version of a read.
                 let is_known_failure = method == Method::GET && message.starts_with("resourceVersion: Invalid value");
                 let is_answered = matches!(code, 200 | 201 | 400 | 410 | 422 | 504) || code == 500 && is_known_failure;
                 assert!(is_answered, "{method} {path}: {code} {told}");

@@ -1,4 +1,4 @@
-//! Who a request comes from: exactly what its headers say, or it is refused.
+//! The user of a request is exactly that of its headers, or the request is rejected.
 
 use bytes::Bytes;
 use flyball_core::Clock;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
-/// Asks who the server takes an administrator for that sends these headers.
+/// Returns the user of a request with these headers from an administrator.
 async fn who(server: &Server, headers: &[(&str, &[u8])]) -> (u16, Value) {
     let mut request = Request::new(Full::new(Bytes::from(json!({}).to_string())));
     (*request.method_mut(), *request.uri_mut()) = (Method::POST, REVIEWS.parse().unwrap());
@@ -26,7 +26,7 @@ async fn who(server: &Server, headers: &[(&str, &[u8])]) -> (u16, Value) {
     (code, answer["status"]["userInfo"].clone())
 }
 
-/// Bytes that a header may hold.
+/// Valid bytes of a header.
 const VALUES: [&[u8]; 12] = [
     b"ann",
     b"",
@@ -66,11 +66,11 @@ async fn impersonation_is_exactly_what_was_asked_for_or_refused() {
             };
             assert_eq!(found, asked, "{header}: {user}");
             assert!(!user.to_string().contains("boss") && !user.to_string().contains("masters"), "{user}");
-            // Alone it says of nobody what it says.
+            // Without a user name it is rejected.
             let (code, _) = who(&server, &headers[..1]).await;
             assert_eq!(code, if header == "impersonate-user" { 201 } else { 400 }, "{header} alone: {value:?}");
         }
-        // A token that cannot be one is no reason to believe the certificate.
+        // With a malformed token, the certificate is not used.
         let (code, user) = who(&server, &[("authorization", &[b"Bearer ", value].concat())]).await;
         match value {
             b"" => assert_eq!((code, &user["username"]), (201, &"boss".into())),

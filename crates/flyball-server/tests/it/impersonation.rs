@@ -1,4 +1,4 @@
-//! Acting as somebody else.
+//! Impersonation of other users.
 
 use crate::facts::{post, server};
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// Lets a user do something everywhere.
+/// Grants a permission to a user in all namespaces.
 async fn grant(server: &Server, user: &str, name: &str, rules: Value) {
     let role = json!({"metadata": {"name": name}, "rules": rules});
     assert_eq!(post(server, &format!("{RBAC}/clusterroles"), role).await.0, 201);
@@ -68,7 +68,7 @@ async fn a_refusal_names_the_target_of_the_request() {
     for (path, whom, message) in cases {
         assert_eq!(get(&server, "joe", path, &[("impersonate-user", whom)]).await, (403, message.to_owned()));
     }
-    // A service account with groups is for the verb of old alone.
+    // Only the old verb allows a service account with groups.
     let headers = [("impersonate-user", "system:serviceaccount:ns:robot"), ("impersonate-group", "g")];
     let (code, message) = get(&server, "joe", "/api/v1/nodes", &headers).await;
     assert_eq!(code, 403);

@@ -1,5 +1,4 @@
-//! What a request costs grows no faster than the request: twice the items take about twice the CPU time, whatever the
-//! items are.
+//! The cost of a request is linear in its size: twice the items take about twice the CPU time, for all kinds of items.
 
 mod fields;
 
@@ -18,10 +17,10 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const GADGETS: &str = "/apis/x.io/v1/namespaces/default/gadgets";
 
-/// How much more twice as much may take.
+/// Maximum ratio of the CPU time for twice the items.
 const RATIO: f64 = 2.5;
 
-/// What is measured: a request of so many items, after one that makes what it is about.
+/// The measured case: a request with a number of items, after one that creates its target.
 struct Shape {
     name: &'static str,
     items: usize,
@@ -29,12 +28,12 @@ struct Shape {
     request: fn(usize) -> (Method, &'static str, &'static str, String),
 }
 
-/// Makes a list of so many items.
+/// Creates a list with a number of items.
 fn list(count: usize, item: impl Fn(usize) -> Value) -> Value {
     (0..count).map(item).collect()
 }
 
-/// Writes so many fields of a JSON object, without its braces.
+/// Writes a number of fields of a JSON object, without its braces.
 fn fields(count: usize, field: impl Fn(usize) -> String) -> String {
     (0..count).map(field).collect::<Vec<_>>().join(",")
 }
@@ -189,7 +188,7 @@ fn texts(count: usize, prefix: &str) -> Value {
     list(count, |n| json!(format!("{prefix}{n}")))
 }
 
-/// What an ordinary user sends: whether somebody may grant what a role says is not asked of administrators.
+/// Requests of an ordinary user: administrators skip the escalation check.
 #[rustfmt::skip]
 const ORDINARY: &[Shape] = &[
     Shape { name: "rules of a role that the user holds", items: 4_000, before: nothing, request: |n| {
@@ -208,9 +207,9 @@ const ORDINARY: &[Shape] = &[
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "held"}})) } },
 ];
 
-/// The CPU time that this thread has taken.
+/// Returns the CPU time of this thread.
 fn cpu() -> Duration {
-    // The kernel counts when a thread gives way, else every few milliseconds.
+    // The kernel updates the counter when a thread yields, otherwise every few milliseconds.
     std::thread::yield_now();
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
@@ -240,7 +239,7 @@ async fn server() -> Server {
     server
 }
 
-/// Returns the least CPU time that a user's request of so many items takes.
+/// Returns the minimum CPU time of a user's request with a number of items.
 async fn cost(shape: &Shape, items: usize, user: &User) -> Duration {
     let server = server().await;
     if let Some((path, object)) = (shape.before)(items) {
@@ -311,7 +310,7 @@ async fn a_definition_takes_about_twice_as_long_among_twice_as_many() {
         }
         least.push(costs[costs.len() - 40..].iter().min().copied().unwrap());
     }
-    // Memory is slower the more of it there is; if each were judged among all, the ratio were 4.
+    // More memory is slower; with quadratic time, the ratio would be 4.
     let ratio = least[1].as_secs_f64() / least[0].as_secs_f64();
     assert!(ratio <= 3.2, "{least:?} for the last of 150 and of 300");
 }

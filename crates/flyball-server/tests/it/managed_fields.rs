@@ -1,4 +1,4 @@
-//! Who owns which fields, where that does not follow from what was sent.
+//! Field ownership in cases that do not follow from the request alone.
 
 use crate::facts::{post, send, server};
 use flyball_server::Server;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const APPLY: &str = "application/apply-patch+yaml";
 const MERGE: &str = "application/merge-patch+json";
 
-/// Returns what a manager owns of an object.
+/// Returns the fields of a manager.
 fn owned<'v>(object: &'v Value, manager: &str) -> &'v Value {
     let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
     entries.filter(|entry| entry["manager"] == manager).map(|entry| &entry["fieldsV1"]).next().unwrap_or(&Value::Null)

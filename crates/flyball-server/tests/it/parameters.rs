@@ -1,4 +1,4 @@
-//! Parameters of policies: who may not read an object cannot have a policy read it.
+//! Parameters of policies: users cannot read objects through a policy without permission.
 
 use crate::facts::{post, server};
 use bytes::Bytes;
@@ -41,7 +41,7 @@ async fn send(server: &Server, user: &User, method: Method, url: &str, body: Val
     (code, if code < 300 { String::new() } else { format!("{}: {}", text(&cause["field"]), text(&cause["message"])) })
 }
 
-/// The names of one sort of policies and of its bindings, and what each has in its spec besides parameters.
+/// The names of each kind of policies and of its bindings, with their specs without parameters.
 fn sorts() -> [(String, String, Value, Value); 2] {
     let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]});
     let constraints = json!({"resourceRules": [rule]});
@@ -114,11 +114,11 @@ async fn policies_and_bindings_need_the_right_to_read_their_parameters() {
         assert_eq!(create(&bob, &policies, with("q", &policy, other)).await.0, 422, "{policies}");
         assert_eq!(create(&bob, &policies, with("bobs", &policy, kind.clone())).await, fine);
         assert_eq!(create(&admin, &policies, with("p", &policy, kind.clone())).await, fine);
-        // What does not change the kind needs no right.
+        // Changes other than of the kind need no permission.
         let labeled = json!({"metadata": {"labels": {"a": "b"}}});
         assert_eq!(patch(&ann, format!("{policies}/p"), labeled.clone()).await.0, 200);
 
-        // Bindings: to one object, to any, and of a policy that is not there.
+        // Bindings: to one object, to any, and of a policy that does not exist.
         let top = json!({"paramRef": params("other", "top")});
         assert_eq!(create(&ann, &bindings, bind("b", "p", top.clone())).await, (422, no_object("get")));
         let everywhere = json!({"paramRef": {"name": "own", "parameterNotFoundAction": "Deny"}});
@@ -133,7 +133,7 @@ async fn policies_and_bindings_need_the_right_to_read_their_parameters() {
         assert_eq!(create(&bob, &bindings, bind("bobs", "p", top.clone())).await, fine);
         assert_eq!(create(&admin, &bindings, bind("admins", "p", any("other"))).await, fine);
 
-        // A change of the reference, or of the policy that says what it refers to, is one to another object.
+        // A change of the reference, or of the policy with its kind, refers to another object.
         assert_eq!(create(&ann, &bindings, bind("empty", "p", json!({}))).await, fine);
         let changed = patch(&ann, format!("{bindings}/empty"), json!({"spec": top})).await;
         assert_eq!(changed, (422, no_object("get")));

@@ -1,4 +1,4 @@
-//! Patches, where the real server takes more than one would think, or refuses it in words of its own.
+//! Patches in which the real server is unexpectedly lenient, or has unusual error messages.
 
 use crate::growth::send;
 use flyball_core::Clock;

@@ -1,4 +1,4 @@
-//! Paths, and what rights in one namespace reach through them.
+//! Paths, and the scope of permissions in one namespace.
 
 use crate::facts::{post, server};
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// Lets a user do something in a namespace.
+/// Grants a permission to a user in a namespace.
 async fn grant(server: &Server, user: &str, namespace: &str, rules: Value) {
     let role = json!({"metadata": {"name": user}, "rules": rules});
     assert_eq!(post(server, &format!("{RBAC}/namespaces/{namespace}/roles"), role).await.0, 201);

@@ -71,7 +71,7 @@ async fn a_full_page_is_followed_by_another_if_any_key_is_left() {
         assert_eq!(page(&format!("{selector}&limit=3")).await.1, None, "{selector}");
     }
     assert_eq!(page("labelSelector=app=y&limit=1").await, ("c".into(), None, Value::Null));
-    // Nothing follows on an object that is named.
+    // A list by name has no further page.
     assert_eq!(page("fieldSelector=metadata.name=a&limit=1").await, ("a".into(), None, Value::Null));
     let (_, everywhere) = get(&server, "/api/v1/configmaps?fieldSelector=metadata.name=a&limit=1").await;
     assert!(everywhere["metadata"]["continue"].is_string(), "{everywhere}");

@@ -1,4 +1,4 @@
-//! Requests that are read, or refused, in ways that one would not think of.
+//! Requests that are unexpectedly accepted or rejected.
 
 use crate::facts::{post, send, server};
 use bytes::Bytes;
@@ -303,7 +303,7 @@ async fn an_order_that_is_no_list_names_the_type_given() {
     }
 }
 
-/// The texts of an answer's warnings.
+/// Returns the texts of a response's warnings.
 fn warned(headers: &HeaderMap) -> Vec<String> {
     let all = headers.get_all("warning").iter().map(|value| value.to_str().unwrap().replace("\\\"", "\""));
     all.map(|text| text.trim_start_matches("299 - \"").strip_suffix('"').unwrap().to_owned()).collect()
@@ -409,7 +409,7 @@ async fn expressions_fail_in_the_words_of_go() {
         let message = told["message"].as_str().unwrap();
         assert!(code == 422 && message.contains(&format!("{why} evaluating rule: {rule}")), "{told}");
     }
-    // What can be read goes to the library as before.
+    // Valid texts are passed to the library.
     let fine = "cidr('10.0.0.0/8').containsIP(self) && cidr('10.0.0.0/8').ip().family() == ip(self).family() \
                 && self.find('[0-9]+') == '10' && self.findAll('[0-9]+', 2) == ['10', '1'] && self.matches('^10')";
     let patch = json!({"spec": {"versions": rules(fine)["spec"]["versions"]}});

@@ -1,4 +1,4 @@
-//! What policies see of requests that write no object: connections, bindings, evictions, requests for tokens.
+//! Policies on requests that write no object: connections, bindings, evictions, token requests.
 
 use crate::facts::{post, send, server};
 use flyball_server::Server;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
 const BINDINGS: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
 
-/// Makes a policy for all requests in the namespace that refuses what an expression is not true of.
+/// Creates a policy for all requests in the namespace with this expression.
 async fn insist(server: &Server, name: &str, expression: &str, message: &str) {
     let everything = json!({"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]});
     let policy = json!({"metadata": {"name": name}, "spec": {
@@ -22,7 +22,7 @@ async fn insist(server: &Server, name: &str, expression: &str, message: &str) {
     assert_eq!(post(server, BINDINGS, binding).await.0, 201);
 }
 
-/// A namespace with a pod and an account in it.
+/// Creates a server with a namespace, a pod and an account.
 async fn with_pod() -> Server {
     let server = server().await;
     let of = |what: &str| format!("/api/v1/namespaces/ns/{what}");
@@ -82,7 +82,7 @@ async fn what_is_done_with_an_object_is_reviewed() {
         let message = answer["message"].as_str().unwrap();
         assert!(code == 422 && message.ends_with(&format!("denied request: {expected}")), "{path}: {code} {message}");
     }
-    // Questions about access are none of a policy's business.
+    // Policies do not apply to access reviews.
     let question =
         json!({"spec": {"user": "u", "resourceAttributes": {"namespace": "ns", "verb": "get", "resource": "pods"}}});
     let reviews = "/apis/authorization.k8s.io/v1/namespaces/ns/localsubjectaccessreviews";
@@ -96,7 +96,7 @@ async fn what_is_wanted_of_a_container_is_seen() {
         "request.operation != 'CONNECT' || object.command == ['ls', '-l'] && object.stdout && !has(object.tty)";
     insist(&server, "exec", expression, "'no'").await;
     let exec = |query: &str| format!("/api/v1/namespaces/ns/pods/a/exec?{query}");
-    // What is admitted needs another protocol than a POST.
+    // An admitted request requires a protocol upgrade.
     for (query, code) in [("command=ls&command=-l&stdout=1&tty=0", 400), ("command=ls&stdout=1", 422)] {
         let (found, answer) = send(&server, Method::POST, &exec(query), "application/json", Value::Null).await;
         assert_eq!(found, code, "{answer}");

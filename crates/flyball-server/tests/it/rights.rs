@@ -1,4 +1,4 @@
-//! Roles and bindings count from the moment that their writes are answered.
+//! Roles and bindings are effective as soon as their writes are acknowledged.
 
 use crate::facts::{post, send, server};
 use bytes::Bytes;
@@ -18,8 +18,7 @@ async fn may_list(server: &Server, user: &str) -> bool {
     }
 }
 
-/// Many bind themselves at once: while one of them has the bindings read, the others' requests are decided all the
-/// same.
+/// Concurrent writes of bindings: while one request reads the bindings, others are still authorized.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_is_asked_after_a_write_was_answered_is_decided_by_it() {
     const USERS: usize = 8;
@@ -32,7 +31,7 @@ async fn what_is_asked_after_a_write_was_answered_is_decided_by_it() {
         let server = server.clone();
         tokio::spawn(async move {
             let user = format!("user{user}");
-            // Long lists take a while to be read.
+            // Long lists are slow to read.
             let others = (0..500).map(|n| json!({"kind": "User", "name": format!("other{n}")}));
             let subjects: Vec<_> = others.chain([json!({"kind": "User", "name": user})]).collect();
             let binding = json!({
@@ -54,7 +53,7 @@ async fn what_is_asked_after_a_write_was_answered_is_decided_by_it() {
     }
 }
 
-/// A review of rules that fill many megabytes lists some of them and says that there are more.
+/// A review of many megabytes of rules lists some of them and is marked incomplete.
 #[tokio::test]
 async fn a_review_lists_a_bounded_part_of_the_rules() {
     let server = server().await;

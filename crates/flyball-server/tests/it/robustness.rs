@@ -1,4 +1,4 @@
-//! Whatever is sent, the server answers, says what is wrong in a `Status`, and lives on.
+//! For any request, the server responds with a valid object or a `Status`, and keeps running.
 
 use bytes::Bytes;
 use flyball_core::Clock;
@@ -12,7 +12,7 @@ use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What requests are about: built-in kinds of each sort, a custom resource, and what does not exist.
+/// Resources of requests: different built-in kinds, a custom resource, and one that does not exist.
 const RESOURCES: [Resource; 14] = [
     Resource("/api/v1", "ConfigMap", "configmaps", true, 0),
     Resource("/api/v1", "Pod", "pods", true, 1),
@@ -30,7 +30,7 @@ const RESOURCES: [Resource; 14] = [
     Resource("/apis/example.com/v9", "Nothing", "nothings", true, 8),
 ];
 
-/// Path of the group version, kind, plural, whether it is in namespaces, and which of the objects is one of its.
+/// Path of the group version, kind, plural, true if it is namespaced, and the index of its object.
 #[derive(Clone, Copy)]
 struct Resource(&'static str, &'static str, &'static str, bool, usize);
 
@@ -43,7 +43,7 @@ impl Resource {
         format!("{}{}/{}", self.0, if namespaced { "/namespaces/ns" } else { "" }, self.2)
     }
 
-    /// Writes who an object is.
+    /// Sets the kind and the name of an object.
     fn head(self, object: &mut Value, name: &str) {
         if let Some(fields) = object.as_object_mut() {
             fields.insert("apiVersion".into(), self.api_version().into());
@@ -96,7 +96,7 @@ const QUERY: [&str; 16] = [
     "resourceVersionMatch=Exact&timeoutSeconds=x",
 ];
 
-/// Objects to begin with: each is sent in ever other forms.
+/// Initial objects, which are sent in mutated forms.
 fn seeds() -> Vec<Value> {
     let container = json!({
         "name": "c", "image": "i", "ports": [{"containerPort": 80, "name": "p"}], "env": [{"name": "A", "value": "b"}],
@@ -128,7 +128,7 @@ fn seeds() -> Vec<Value> {
     ]
 }
 
-/// Values to put in the place of others.
+/// Replacement values.
 fn odd() -> impl Strategy<Value = Value> {
     prop_oneof![
         select(vec![
@@ -153,7 +153,7 @@ fn odd() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// One change of a value somewhere within it: which place, what to do there.
+/// One change within a value: the place, the operation, and a value.
 type Mutation = (usize, u8, Value);
 
 fn mutate(value: &mut Value, (place, what, with): &Mutation) {
@@ -185,7 +185,7 @@ fn nth<'v>(value: &'v mut Value, at: &mut usize) -> Option<&'v mut Value> {
     }
 }
 
-/// A request to be.
+/// A generated request.
 #[derive(Clone, Debug)]
 struct Sent {
     method: Method,
@@ -198,7 +198,7 @@ struct Sent {
 fn sent() -> impl Strategy<Value = Sent> {
     use Method as M;
     let methods = [M::GET, M::POST, M::POST, M::PUT, M::PUT, M::PATCH, M::PATCH, M::PATCH, M::DELETE, M::OPTIONS];
-    // Most requests are right in most things.
+    // Most parts of requests are valid.
     let mostly = || prop::bool::weighted(0.85);
     let place =
         (0..RESOURCES.len(), select(SUBRESOURCES.to_vec()), mostly(), prop::option::of("/[a-zA-Z0-9%./ä]{0,20}"));
@@ -260,8 +260,7 @@ fn sent() -> impl Strategy<Value = Sent> {
     )
 }
 
-/// Writes something like a message in its envelope: what is a text, a number or an object becomes a field of some
-/// number.
+/// Writes a pseudo-message in an envelope: texts, numbers and objects become fields with some number.
 fn protobuf(resource: Resource, value: &Value) -> Vec<u8> {
     fn field(number: usize, bytes: &[u8]) -> Vec<u8> {
         let mut out = vec![(number << 3 | 2) as u8];
@@ -298,13 +297,13 @@ async fn send(server: &Server, sent: &Sent) -> Option<Response<Body>> {
     Some(server.handle(request).await)
 }
 
-/// Sends a request, and checks that the answer is one that a client can read.
+/// Sends a request, and checks that the response is well-formed.
 async fn check(server: &Server, sent: &Sent) {
     let Some(response) = send(server, sent).await else { return };
     let code = response.status().as_u16();
     let content_type =
         response.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-    // A watch goes on for as long as anyone listens.
+    // A watch runs as long as the client listens.
     let body = tokio::time::timeout(Duration::from_secs(5), response.into_body().collect()).await;
     let Ok(Ok(body)) = body else { return };
     let body = body.to_bytes();

@@ -22,7 +22,7 @@ fn version(name: &str, storage: bool, default: Option<&str>) -> Value {
     json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": schema}})
 }
 
-/// Makes a CRD or changes its versions.
+/// Creates a CRD or changes its versions.
 async fn define(server: &Server, versions: Value) {
     let names = json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
     let spec = json!({"group": "e.com", "scope": "Namespaced", "names": names, "versions": versions});
@@ -68,7 +68,7 @@ async fn reads_add_the_defaults_of_the_version_in_storage_alone() {
     for read_as in ["v1", "v2"] {
         assert_eq!(spec(&read(&server, read_as, "x").await), &json!({"size": 1, "a": "v1"}), "{read_as}");
     }
-    // The version to store in changes, what is stored does not.
+    // The storage version changes, stored objects do not.
     define(&server, json!([version("v1", false, Some("a")), version("v2", true, Some("b"))])).await;
     for read_as in ["v1", "v2"] {
         assert_eq!(spec(&read(&server, read_as, "x").await), &json!({"size": 1, "a": "v1"}), "{read_as}");
@@ -76,7 +76,7 @@ async fn reads_add_the_defaults_of_the_version_in_storage_alone() {
         let (_, list) = send(&server, Method::GET, &list, MERGE, json!({})).await;
         assert_eq!(spec(&list["items"][0]), &json!({"size": 1, "a": "v1"}), "{read_as}");
     }
-    // A version that is no longer served decodes what is stored in it all the same.
+    // Objects that are stored in a version that is no longer served can still be decoded.
     let mut hidden = version("v1", false, Some("a"));
     hidden["served"] = false.into();
     define(&server, json!([hidden, version("v2", true, Some("b"))])).await;
@@ -93,7 +93,7 @@ async fn an_empty_patch_adds_defaults_and_moves_an_object_to_the_storage_version
     assert_eq!((code, spec(&patched)), (200, &json!({"size": 1, "a": "v1", "b": "v2"})));
     let after = state(&patched);
     assert!(after.0 == before.0 + 1 && after.1 > before.1, "{patched}");
-    // Now it is stored as v2 with all that both versions add: another one changes nothing.
+    // Now it is stored as v2 with the defaults of both versions: another patch changes nothing.
     let (_, again) = send(&server, Method::PATCH, &path("v2", "x"), MERGE, json!({})).await;
     assert_eq!(state(&again), after);
     assert_eq!(spec(&read(&server, "v1", "x").await), &json!({"size": 1, "a": "v1", "b": "v2"}));
@@ -105,7 +105,7 @@ async fn what_is_written_through_another_version_gets_the_defaults_of_the_stored
     define(&server, json!([version("v1", false, Some("a")), version("v2", true, Some("b"))])).await;
     let made = make(&server, "v1", "x").await;
     assert_eq!(spec(&made), &json!({"size": 1, "a": "v1", "b": "v2"}));
-    // The default is read, not stored: another one takes its place.
+    // The default is applied on reads, not stored: a new default replaces it.
     let mut later = version("v2", true, Some("b"));
     later["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["b"]["default"] = "later".into();
     define(&server, json!([version("v1", false, Some("a")), later])).await;
@@ -143,7 +143,7 @@ async fn custom_resources_keep_finalizers_that_occur_twice() {
     assert_eq!((code, &made["metadata"]["finalizers"]), (201, &twice), "{made}");
 }
 
-/// Converts by naming the other version, unless it refuses.
+/// Converts by changing the version only, unless it is set to fail.
 #[derive(Default)]
 struct Converter {
     refuses: AtomicBool,
@@ -185,7 +185,7 @@ async fn lists_show_what_was_converted_before_the_webhook_began_to_refuse() {
     assert_eq!(list().await, before);
     let get = async |name: &str| send(&server, Method::GET, &path("v2", name), MERGE, json!({})).await.0;
     assert_eq!(get("x").await, 500);
-    // What has changed since, or is new, was never converted.
+    // Objects that are new or changed since were never converted.
     make(&server, "v1", "y").await;
     assert_eq!(list().await.0, 500);
 }

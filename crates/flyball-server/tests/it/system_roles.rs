@@ -1,4 +1,4 @@
-//! The roles that a cluster has for its own parts.
+//! The roles of a cluster's components.
 
 use crate::facts::{post, send, server};
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Webhooks are reached over TLS, and only if they are who they should be.
+//! Webhooks are called over TLS, and only if their certificate is valid.
 
 use bytes::Bytes;
 use flyball_core::Clock;
@@ -31,7 +31,7 @@ async fn call(name: &str, bundle: impl FnOnce(String, String) -> String) -> Resu
 #[tokio::test]
 async fn a_webhook_that_its_bundle_vouches_for_is_asked() {
     assert_eq!(call("localhost", |authority, _| authority).await.unwrap().code, 403);
-    // As Go does, a certificate is believed that is itself in the bundle.
+    // As in Go, a certificate that is itself in the bundle is trusted.
     assert_eq!(call("localhost", |_, own| own).await.unwrap().code, 403);
 }
 

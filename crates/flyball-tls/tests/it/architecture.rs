@@ -11,11 +11,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 #[test]
 fn modules_form_layers() {
     let sources = Sources::of(env!("CARGO_MANIFEST_DIR"));
-    sources.check_layers(LAYERS);
-    sources.check_cycles();
-    sources.check_reachable();
-    sources.check_words(&[]);
-    sources.check_width();
+    sources.check(LAYERS);
     for socket in ["TcpStream", "TcpListener", "UnixStream", "File", "tokio"] {
         sources.check_absent(&["crate"], socket);
     }

@@ -7,7 +7,7 @@ use http::Request;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 
 impl Kind {
-    /// Looks up a kind by group, version and name at the API server; `None` if it does not serve the kind.
+    /// Discovers a kind by group, version and name at the API server; `None` if it does not serve the kind.
     ///
     /// ```
     /// use flyball::{Client, GroupVersionKind, Kind};

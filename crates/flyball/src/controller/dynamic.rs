@@ -44,8 +44,8 @@ impl<R: Reconcile> Controller<R> {
 }
 
 impl<R: Reconcile> Dynamic<Controller<R>> {
-    /// Lets the controller create, change and delete objects of the kind, and reconciles the owner when one of them
-    /// changes, as [`Controller::owns`] does.
+    /// Allows the controller to create, change and delete objects of the kind, and reconciles the owner when one of
+    /// them changes, as [`Controller::owns`] does.
     pub fn owns(self) -> Controller<R> {
         let ty = self.ty();
         self.scope.owns_as(ty, self.kind)
@@ -80,13 +80,13 @@ impl<R: Reconcile> Dynamic<Controller<R>> {
         self.scope.watches_changes_as(&ty, self.kind, map)
     }
 
-    /// Lets the controller replace objects of the kind, as [`Controller::replaces`] does.
+    /// Allows the controller to replace objects of the kind, as [`Controller::replaces`] does.
     pub fn replaces(self) -> Controller<R> {
         let ty = self.ty();
         self.scope.replaces_as(ty, self.kind)
     }
 
-    /// Lets the controller read objects of the kind from the API server, without a cache, as [`Controller::reads`]
+    /// Allows the controller to read objects of the kind from the API server, without a cache, as [`Controller::reads`]
     /// does.
     pub fn reads(self) -> Controller<R> {
         let ty = self.ty();

@@ -30,7 +30,7 @@ pub struct DemoVolumeSpec {
 /// Observed state of a volume.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct DemoVolumeStatus {
-    /// The name that its spec gives it.
+    /// The name in its spec.
     #[serde(default)]
     pub name: String,
     /// Phase of its claim, such as `Bound`.

@@ -1,4 +1,4 @@
-//! The reconciler: the name that is copied, and the claim.
+//! The reconciler: copies the name to the status, and manages the claim.
 
 use crate::api::demovolume_v1::{DemoVolume, DemoVolumeStatus};
 use flyball::{Action, Context, Controller, Reconcile, Result};
@@ -34,8 +34,7 @@ impl Reconcile for DemoVolumeReconciler {
     }
 }
 
-/// Writes a size as the [quantity](https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/)
-/// that it is.
+/// Formats a size as a [quantity](https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/).
 fn gibibytes(size: u32) -> String {
     format!("{size}Gi")
 }

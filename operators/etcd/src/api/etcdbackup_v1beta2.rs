@@ -5,7 +5,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A snapshot to be taken, once.
+/// A one-time snapshot.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[kube(
@@ -46,17 +46,17 @@ pub struct EtcdBackupStatus {
     pub succeeded: bool,
     /// Reason why none exists yet.
     pub reason: String,
-    /// The snapshot's name where snapshots are kept.
+    /// Name of the snapshot in the snapshot storage.
     pub snapshot: String,
     /// Its size in bytes.
     pub bytes: u64,
-    /// The version of the etcd that gave it.
+    /// Version of the etcd member that it was taken from.
     pub etcd_version: String,
-    /// The revision that this etcd was at, or beyond.
+    /// Minimum revision of the snapshot.
     pub etcd_revision: i64,
     /// Time of the snapshot.
     pub last_success_date: String,
-    /// The UID of the cluster that it is of.
+    /// UID of the cluster.
     #[serde(rename = "clusterUID")]
     pub cluster_uid: String,
 }

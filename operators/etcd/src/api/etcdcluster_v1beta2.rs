@@ -41,7 +41,7 @@ pub struct EtcdClusterSpec {
     #[serde(default = "repository")]
     #[schemars(length(min = 1))]
     pub repository: String,
-    /// Leaves everything as it is: the operator looks and tells, and does nothing.
+    /// Pauses the operator: it updates the status, and changes nothing else.
     #[serde(default)]
     pub paused: bool,
     /// Schedule of backups. Disabled if absent.
@@ -77,15 +77,15 @@ fn seven() -> u32 {
     7
 }
 
-/// Reactions to what the operator sees of a database.
+/// Automatic maintenance of databases.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Autopilot {
-    /// Defragments a member when more than this share of its database's file, in percent, holds nothing any more.
+    /// Defragments a member when the unused share of its database file exceeds this percentage.
     #[serde(default = "half")]
     #[schemars(range(min = 10, max = 90))]
     pub defragment_above_percent: u8,
-    /// Leaves files alone that are smaller than this.
+    /// Minimum size of a database file to defragment, in bytes.
     #[serde(default = "sixteen_mebibytes")]
     pub defragment_above_bytes: u64,
 }
@@ -114,22 +114,22 @@ pub struct EtcdClusterStatus {
     pub versions: BTreeMap<String, String>,
     /// The oldest version that a member runs.
     pub current_version: String,
-    /// The version that members are being brought to; empty if all run it.
+    /// The version of an upgrade in progress; empty if all members run it.
     pub target_version: String,
     /// The service of clients.
     pub service_name: String,
     /// The port of that service.
     pub client_port: u16,
-    /// The life of this cluster: a restore begins the next one.
+    /// The incarnation of this cluster: a restore starts the next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<Incarnation>,
-    /// Since when too few members are left for them to go on.
+    /// Time since when the cluster has permanently lost its quorum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_since: Option<String>,
     /// Times of the last defragmentation of members.
     pub defragmented: BTreeMap<String, String>,
-    /// `Available`: clients can read and write, and every member that was added has started. `Progressing`: a step is
-    /// being taken or waited for.
+    /// `Available`: clients can read and write, and every member that was added has started. `Progressing`: the
+    /// operator executes a step or waits for one.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
@@ -137,12 +137,12 @@ pub struct EtcdClusterStatus {
 /// Lifecycle phase of a cluster.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// It was never as large as it should be.
+    /// It has not reached its desired size yet.
     #[default]
     Creating,
     /// It serves clients.
     Running,
-    /// It lost more members than it can go on without.
+    /// It lost its quorum permanently.
     Recovering,
 }
 
@@ -150,13 +150,13 @@ pub enum Phase {
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(default)]
 pub struct Members {
-    /// Those that answer and follow a leader.
+    /// Those that respond and follow a leader.
     pub ready: Vec<String>,
     /// The others.
     pub unready: Vec<String>,
 }
 
-/// One life of a cluster, from its first member on.
+/// An incarnation of a cluster, which starts with its first member.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Incarnation {
@@ -164,15 +164,15 @@ pub struct Incarnation {
     pub number: u32,
     /// True if it has served requests. Until then its first member may be recreated.
     pub formed: bool,
-    /// The snapshot that it began with.
+    /// The snapshot that it was restored from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// The UID of the `EtcdRestore` that asked for it.
+    /// The UID of the `EtcdRestore` that requested it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restore: Option<String>,
 }
 
-/// Names a cluster.
+/// Reference to a cluster.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 pub struct ClusterReference {
     /// Its name.

@@ -5,7 +5,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A cluster to be begun anew with what a backup holds, once.
+/// A one-time restore of a cluster from a backup.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[expect(clippy::duplicated_attributes, reason = "columns may be of one type")]
 #[serde(rename_all = "camelCase")]
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
     version = "v1beta2",
     kind = "EtcdRestore",
     namespaced,
-    doc = "A return of an etcd cluster to a backup; what was written since is lost",
+    doc = "A restore of an etcd cluster from a backup; later writes are lost",
     status = "EtcdRestoreStatus",
     printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.etcdCluster.name"),
     printcolumn(name = "Backup", type_ = "string", json_path = ".spec.backup"),
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub struct EtcdRestoreSpec {
     /// The cluster, in the same namespace. All its members are replaced.
     pub etcd_cluster: ClusterReference,
-    /// The `EtcdBackup` in the same namespace whose snapshot the cluster begins with.
+    /// The `EtcdBackup` in the same namespace that the cluster is restored from.
     #[schemars(length(min = 1))]
     pub backup: String,
 }
@@ -35,6 +35,6 @@ pub struct EtcdRestoreSpec {
 pub struct EtcdRestoreStatus {
     /// True if the cluster serves the data of the backup.
     pub succeeded: bool,
-    /// Reason why it does not yet.
+    /// Reason why the restore is not complete.
     pub reason: String,
 }

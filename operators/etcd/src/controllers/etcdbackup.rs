@@ -1,4 +1,4 @@
-//! Backups: snapshots that are taken once, on demand or on schedule, and go with their objects.
+//! Backups: snapshots that are taken once, on demand or on schedule, and deleted with their objects.
 
 use crate::NAME;
 use crate::api::etcdbackup_v1beta2::{DeletionPolicy, EtcdBackup, EtcdBackupStatus};
@@ -15,9 +15,9 @@ use std::time::Duration;
 
 /// The label of backups that are made on schedule, with its value.
 const SCHEDULED: (&str, &str) = ("etcd_backup", "scheduled");
-/// Until a cluster is asked again that cannot give a snapshot now.
+/// Delay before the next try if a cluster cannot provide a snapshot.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Longest time of a backup.
+/// Timeout of a backup.
 const DEADLINE: Duration = Duration::from_secs(30 * 60);
 
 /// Reconciles each `EtcdBackup`.
@@ -32,7 +32,7 @@ pub fn controller<E: Etcd, S: Snapshots>(etcd: Arc<E>, snapshots: Arc<S>) -> Con
     Controller::new(EtcdBackupReconciler { etcd, snapshots }).reads::<EtcdCluster>().deadline(DEADLINE)
 }
 
-/// Names the snapshot of a backup: the same at each try, and never that of another one.
+/// Returns the name of a backup's snapshot, which is stable across retries and unique.
 fn snapshot_name(backup: &EtcdBackup) -> String {
     format!("{}_{}_{}.db", backup.namespace().unwrap_or_default(), backup.name_any(), backup.uid().unwrap_or_default())
 }
@@ -50,7 +50,7 @@ impl<E: Etcd, S: Snapshots> Reconcile for EtcdBackupReconciler<E, S> {
         let ready =
             cluster.iter().filter_map(|cluster| cluster.status.as_ref()).flat_map(|status| &status.members.ready);
         let (Some(cluster), Some(member)) = (&cluster, ready.last()) else {
-            let reason = format!("cluster {name} has no member that is well");
+            let reason = format!("cluster {name} has no healthy member");
             cx.set_status(&EtcdBackupStatus { reason, ..EtcdBackupStatus::default() }).await?;
             return Ok(Action::requeue_after(PAUSE));
         };
@@ -87,7 +87,7 @@ impl<E: Etcd, S: Snapshots> EtcdBackupReconciler<E, S> {
     ) -> Result<EtcdBackupStatus> {
         let (endpoint, snapshot) = (client_url(cluster, member), snapshot_name(backup));
         let status = self.etcd.status(&endpoint).await?;
-        // A member without a leader may have missed what the others decided.
+        // A member without a leader may have missed committed writes.
         if status.leader == 0 {
             return Err(Error::Nobody.into());
         }
@@ -113,7 +113,7 @@ pub(crate) async fn of_cluster(cluster: &EtcdCluster, cx: &Context<EtcdCluster>)
     Ok(backups)
 }
 
-/// Returns the snapshot that holds most of what this very cluster knew.
+/// Returns the most recent snapshot of this cluster.
 pub(crate) fn latest<'a>(backups: &'a [EtcdBackup], cluster: &EtcdCluster) -> Option<&'a str> {
     let taken = backups.iter().filter(|backup| backup.metadata.deletion_timestamp.is_none());
     let taken = taken
@@ -128,7 +128,7 @@ fn made(backup: &EtcdBackup) -> Option<Timestamp> {
 
 /// Creates the next backup when it is due, and deletes the oldest; returns the delay before the next one.
 ///
-/// Nobody owns them: they are what is left when the cluster is deleted.
+/// They have no owner reference, so that they outlive the cluster.
 pub(crate) async fn schedule(
     cluster: &EtcdCluster,
     backups: &[EtcdBackup],
@@ -147,7 +147,7 @@ pub(crate) async fn schedule(
     for old in done.iter().take(done.len().saturating_sub(max_backups as usize)) {
         cx.delete(*old).await?;
     }
-    // One that does not come about is tried until it does, and not joined by others.
+    // A failing backup is retried, and no further ones are created meanwhile.
     if !pending.is_empty() {
         return Ok(None);
     }

@@ -1,7 +1,7 @@
 //! The reconciler of clusters: it observes, decides on one step, reports it, and executes it.
 //!
-//! What a step depends on is stored in the status before it is taken, and so is the next life of a cluster before
-//! anything of the last one goes. Errors of etcd are tried again with backoff, whatever they are.
+//! The prerequisites of a step are stored in the status before it is executed, and the next incarnation of a cluster
+//! before the last one is deleted. All errors of etcd are retried with backoff.
 
 use super::{etcdbackup, etcdrestore};
 use crate::api::etcdbackup_v1beta2::EtcdBackup;
@@ -29,7 +29,7 @@ const STEP_DELAY: Duration = Duration::from_millis(500);
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval at which a healthy cluster is checked: etcd does not report failures.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(30);
-/// Time for which a cluster has to be lost before it is rebuilt from a backup.
+/// Time after which a cluster without quorum is rebuilt from a backup.
 const LOST_TIMEOUT: SignedDuration = SignedDuration::from_secs(30);
 /// Minimum time between two defragmentations of a member.
 const DEFRAGMENT_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
@@ -59,7 +59,7 @@ pub fn controller<E: Etcd, S: Snapshots>(
         .watches::<EtcdRestore>(|restore, _| Ok(vec![sibling(restore, &restore.spec.etcd_cluster.name)]))
 }
 
-/// Creates the policy that refuses names from which no host names can be made.
+/// Creates the policy that rejects names that are not valid as parts of host names.
 pub fn policy() -> Policy<EtcdCluster> {
     Policy::new().validates(Rule::new(
         "object.metadata.name.size() <= 52 && !object.metadata.name.contains('.')",
@@ -87,7 +87,7 @@ impl<E: Etcd, S: Snapshots> Reconcile for EtcdClusterReconciler<E, S> {
         let backups = etcdbackup::of_cluster(cluster, cx).await?;
         let mut life = before.incarnation.clone().unwrap_or(Incarnation { number: 1, ..Incarnation::default() });
         if !paused && let Some(asked) = etcdrestore::asked_for(cluster, &life, cx).await? {
-            cx.event(Event::warning("Restore", format!("the cluster begins anew with snapshot {}", asked.0)));
+            cx.event(Event::warning("Restore", format!("restoring the cluster from snapshot {}", asked.0)));
             life = next_life(&life, asked.0, Some(asked.1));
         }
 
@@ -100,12 +100,8 @@ impl<E: Etcd, S: Snapshots> Reconcile for EtcdClusterReconciler<E, S> {
             let since = time(before.lost_since.as_deref()).unwrap_or(cx.now());
             lost_since = Some(rfc3339(since));
             step = match etcdbackup::latest(&backups, cluster) {
-                None => {
-                    Step::Wait("too few members are left for ever, and there is no backup to begin anew with".into())
-                }
-                Some(_) if cx.now().duration_since(since) < LOST_TIMEOUT => {
-                    Step::Wait("a quorum of the members is gone".into())
-                }
+                None => Step::Wait("the quorum is permanently lost, and there is no backup to restore".into()),
+                Some(_) if cx.now().duration_since(since) < LOST_TIMEOUT => Step::Wait("the quorum is lost".into()),
                 Some(snapshot) => {
                     life = next_life(&life, snapshot.into(), None);
                     Step::Rebuild
@@ -199,7 +195,7 @@ impl<E: Etcd, S: Snapshots> EtcdClusterReconciler<E, S> {
         cx: &Context<EtcdCluster>,
     ) -> Result<()> {
         let draw = || format!("{}-{}", cluster.name_any(), cx.rng().suffix(SUFFIX_LENGTH));
-        // Whoever is to go is not asked to see to it, unless nobody else is there.
+        // A member that is to be removed executes the call only if there is no other one.
         let ask = |other_than: Option<&str>| {
             let well = view.well().max_by_key(|pod| Some(pod.name.as_str()) != other_than);
             well.map(|pod| client_url(cluster, &pod.name)).ok_or(Error::Nobody)
@@ -257,7 +253,7 @@ fn status(cluster: &EtcdCluster, before: &EtcdClusterStatus, view: &View, step: 
         Some(_) => listed.filter(|member| !member.name.is_empty()).map(|member| member.name.clone()).collect(),
     };
     let unready: Vec<String> = started.into_iter().filter(|name| !well.contains(name)).collect();
-    // Of who does not answer, what it said last stands.
+    // For members that do not respond, the last reported version remains.
     let version = |pod: &ObservedPod| {
         let reported = pod.status.as_ref().map(|status| status.version.clone());
         Some((pod.name.clone(), reported.or_else(|| before.versions.get(&pod.name).cloned())?))
@@ -279,7 +275,7 @@ fn status(cluster: &EtcdCluster, before: &EtcdClusterStatus, view: &View, step: 
         _ => Condition::new("Available", false, "Incomplete"),
     };
     let size = view.membership.as_ref().map_or(before.size, |membership| membership.members.len());
-    let available = available.message(format!("{} of {size} members are well", well.len()));
+    let available = available.message(format!("{} of {size} members are healthy", well.len()));
     let progressing = Condition::new("Progressing", *step != Step::Rest, step.name()).message(step.to_string());
     let is_upgraded = versions.values().all(|version| cluster.spec.version.starts_with(version.as_str()));
     EtcdClusterStatus {

@@ -1,7 +1,7 @@
-//! Restores: clusters that begin anew with what a backup holds.
+//! Restores of clusters from backups.
 //!
-//! Only the reconciler of clusters acts on a cluster. This one tells it nothing: it says what became of a restore,
-//! which the other finds by itself.
+//! Only the reconciler of clusters changes a cluster, and it discovers restores by itself. This reconciler updates the
+//! status of restores.
 
 use crate::api::etcdbackup_v1beta2::EtcdBackup;
 use crate::api::etcdcluster_v1beta2::{EtcdCluster, Incarnation, Phase};
@@ -10,7 +10,7 @@ use flyball::{Action, Context, Controller, Event, Reconcile, Result};
 use kube::ResourceExt;
 use std::time::Duration;
 
-/// Until a restore is looked at again.
+/// Requeue delay of a pending restore.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Reconciles each `EtcdRestore`.
@@ -42,7 +42,7 @@ impl Reconcile for EtcdRestoreReconciler {
         };
         cx.set_status(&status).await?;
         if status.succeeded {
-            cx.event(Event::normal("Restored", format!("cluster {cluster} holds what backup {backup} held")));
+            cx.event(Event::normal("Restored", format!("restored cluster {cluster} from backup {backup}")));
             return Ok(Action::done());
         }
         Ok(Action::requeue_after(PAUSE))
@@ -64,8 +64,7 @@ fn snapshot(backup: &EtcdBackup) -> Option<&str> {
     Some(&status.snapshot)
 }
 
-/// Finds the snapshot that a cluster is to begin anew with, and the restore that asks for it: the one that was made
-/// first.
+/// Finds the oldest pending restore of a cluster, and returns its snapshot and its UID.
 pub(crate) async fn asked_for(
     cluster: &EtcdCluster,
     life: &Incarnation,

@@ -19,11 +19,11 @@ use tokio::time::timeout;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a defragmentation, and of each chunk of a snapshot.
 const LONG_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// An answer about seven members takes some kilobytes.
+/// Maximum size of a response: one about seven members has several kilobytes.
 const MAX_ANSWER: usize = 1 << 20;
-/// A piece of a snapshot is 32 KiB large before it is put into JSON.
+/// Maximum size of a snapshot chunk as JSON: its content has 32 KiB.
 const MAX_CHUNK: usize = 4 << 20;
-/// A snapshot ends with its own SHA-256, in a piece of its own, which whoever restores it checks.
+/// Size of the SHA-256 checksum at the end of a snapshot, in a chunk of its own; a restore verifies it.
 const HASH: usize = 32;
 /// Path prefixes of the gateway: since 3.4, in 3.3, and before.
 const PREFIXES: [&str; 3] = ["v3", "v3beta", "v3alpha"];
@@ -41,7 +41,7 @@ impl Default for Gateway {
     }
 }
 
-/// A number, which the gateway writes as text, and leaves out if it is 0.
+/// Reads a number, which the gateway writes as text, and omits if it is 0.
 fn number<T: FromStr + Default>(value: &Value) -> T {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
@@ -76,7 +76,7 @@ impl Gateway {
             let code = answer.status().as_u16();
             let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
             let body = body.map_err(|error| unreachable(endpoint, error))?.to_bytes();
-            // A member that serves the gateway elsewhere says so with a text, one that knows no such member with JSON.
+            // With another path prefix, the body of the 404 is text; for an unknown member, it is JSON.
             if code != 404 || body.starts_with(b"{") {
                 return Err(refused(endpoint, code, &body));
             }
@@ -148,7 +148,7 @@ impl Etcd for Gateway {
     }
 }
 
-/// A snapshot that is being read: one JSON object on each line.
+/// A snapshot in transfer: one JSON object per line.
 struct Reading {
     endpoint: String,
     body: Incoming,
@@ -168,7 +168,7 @@ impl Reading {
                 return Ok(Some(piece));
             }
             if self.buffer.len() > MAX_CHUNK {
-                return Err(wrong(&"a piece of the snapshot is too large"));
+                return Err(wrong(&"a chunk of the snapshot is too large"));
             }
             match self.body.frame().await {
                 Some(frame) => {
@@ -178,13 +178,13 @@ impl Reading {
                 }
                 None if self.buffer.is_empty() && self.is_whole => return Ok(None),
                 None if !self.buffer.is_empty() => self.buffer.extend_from_slice(b"\n"),
-                None => return Err(wrong(&"the snapshot is not whole")),
+                None => return Err(wrong(&"the snapshot is incomplete")),
             }
         }
     }
 }
 
-/// Reads one line: what it holds, and how much is to follow.
+/// Reads one line: the chunk, and the number of bytes that follow.
 fn piece(line: &[u8]) -> Result<(Bytes, u64), String> {
     let line: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let result = line.get("result").ok_or_else(|| line["error"]["message"].to_string())?;
@@ -209,7 +209,7 @@ mod tests {
     fn a_refusal_is_told_in_etcds_words() {
         let told = |body: &str| refused("http://a", 503, body.as_bytes()).to_string();
         let unhealthy = r#"{"code":14,"message":"etcdserver: unhealthy cluster"}"#;
-        assert_eq!(told(unhealthy), "etcd at http://a answered 503: etcdserver: unhealthy cluster");
-        assert_eq!(told("404 page not found\n"), "etcd at http://a answered 503: 404 page not found");
+        assert_eq!(told(unhealthy), "etcd at http://a returned 503: etcdserver: unhealthy cluster");
+        assert_eq!(told("404 page not found\n"), "etcd at http://a returned 503: 404 page not found");
     }
 }

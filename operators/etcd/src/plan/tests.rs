@@ -2,8 +2,8 @@ use super::*;
 
 const DESIRED: DesiredState<'_> = DesiredState { size: 3, version: "3.5.1", defragment: Some((50, 100)) };
 
-/// Reads a cluster: one word for each member. `a` is well, `a!` does not answer, `a-` has lost its pod, `a~` is being
-/// deleted, `a?` was added and has no pod, `a+` was added and has one, `a<` runs an old version, `a*` leads, `a%`
+/// Parses a cluster: one word for each member. `a` is healthy, `a!` does not respond, `a-` has lost its pod, `a~` is
+/// being deleted, `a?` was added and has no pod, `a+` was added and has one, `a<` runs an old version, `a*` leads, `a%`
 /// wastes space.
 fn view(words: &str) -> View {
     let mut view = View { formed: true, ..View::default() };
@@ -93,7 +93,7 @@ fn a_majority_is_lost_when_its_data_are() {
 
 #[test]
 fn who_was_cut_off_is_not_believed_alone() {
-    // a tells of old times, in which it was with b and c; d and e are known since.
+    // a reports an outdated list with b and c; d and e were observed later.
     let old = view("a b- c-");
     let mut view = view("a d! e!");
     view.membership = old.membership;

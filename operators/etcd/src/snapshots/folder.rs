@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-/// Connections at the same time; more wait.
+/// Maximum number of concurrent connections; others wait.
 const CONNECTIONS: usize = 16;
 /// Timeout of a request's head.
 const HEADER_TIME: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ const HEADER_TIME: Duration = Duration::from_secs(10);
 const TIME: Duration = Duration::from_secs(30 * 60);
 const PIECE: usize = 64 << 10;
 
-/// Keeps snapshots in a folder, which is to be a volume that outlives the operator's pod, and serves them.
+/// Stores snapshots in a folder, on a volume that outlives the operator's pod, and serves them.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -36,12 +36,12 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Keeps snapshots of up to `limit` bytes at `path`; members find them below `url`.
+    /// Stores snapshots of up to `limit` bytes at `path`; members fetch them below `url`.
     pub fn new(path: impl Into<PathBuf>, url: impl Into<String>, limit: u64) -> Self {
         Self { path: path.into(), url: url.into(), limit }
     }
 
-    /// Returns where a snapshot is, if that is its name and not a way elsewhere.
+    /// Returns the path of a snapshot, if the name is valid and does not leave the folder.
     fn file(&self, name: &str) -> io::Result<PathBuf> {
         let is_fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         match !name.starts_with('.') && !name.is_empty() && name.chars().all(is_fit) {
@@ -67,9 +67,9 @@ impl Folder {
         Ok(size)
     }
 
-    /// Serves the snapshots to whoever connects, for as long as it is polled.
+    /// Serves the snapshots to all clients, for as long as it is polled.
     ///
-    /// Let only members reach it: whoever knows the name of a snapshot gets all that is in it.
+    /// Restrict access to members: a client with the name of a snapshot can read all of it.
     pub async fn serve(self, listener: TcpListener) {
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         while let Ok(place) = places.clone().acquire_owned().await {

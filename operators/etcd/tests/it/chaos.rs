@@ -1,4 +1,4 @@
-//! The operator is killed at every request, or is away: its clusters and what they know come to the same.
+//! The operator is killed at every request, or is unavailable: its clusters and their data reach the same state.
 
 use crate::node::Machine;
 use crate::world::{NAME_OF_SAMPLE, operator};
@@ -30,7 +30,7 @@ metadata: {name: undo}
 spec: {etcdCluster: {name: example-etcd-cluster}, backup: monday}
 ";
 
-/// Those without which no pod runs: more would take longer, and say the same.
+/// The controllers that pods need to run: others would make the test slower, without finding more.
 const CONTROLLERS: [Controller; 5] = [
     Controller::GarbageCollector,
     Controller::Kubelet,
@@ -39,7 +39,7 @@ const CONTROLLERS: [Controller; 5] = [
     Controller::ServiceAccount,
 ];
 
-/// The network of the run that is being played.
+/// The network of the current run.
 struct Network(RefCell<Model>);
 
 impl Network {
@@ -47,7 +47,7 @@ impl Network {
         Self(RefCell::new(Model::new(Rng::from_seed(1))))
     }
 
-    /// Begins a run, in which nothing has happened yet.
+    /// Starts a run with an empty network.
     fn setup(&self) -> Setup {
         let model = Model::new(Rng::from_seed(1));
         self.0.replace(model.clone());
@@ -62,7 +62,7 @@ impl Network {
         self.0.borrow().clone()
     }
 
-    /// Returns the URLs of the members that are well.
+    /// Returns the URLs of the healthy members.
     async fn endpoints(&self, test: &Test) -> Vec<String> {
         let cluster = test.api::<EtcdCluster>().get(NAME_OF_SAMPLE).await.unwrap();
         let ready = cluster.status.clone().unwrap_or_default().members.ready;

@@ -1,4 +1,4 @@
-//! What becomes of clusters: they heal, grow, shrink, rest and go.
+//! The lifecycle of clusters: recovery, growth, shrinking, pause and deletion.
 
 use crate::levels::backup;
 use crate::world::{NAME_OF_SAMPLE, condition, play};
@@ -41,7 +41,7 @@ fn a_cluster_grows_to_seven_and_shrinks_to_one() {
             world.patch(json!({"size": size})).await;
             world.settled(size).await;
         }
-        // Growing from one to two means a moment in which both are needed, and one is not there yet.
+        // While a cluster grows from one to two members, both are needed for a quorum, and one has not started.
         world.begin_to_count();
         for size in [5, 2, 1] {
             world.patch(json!({"size": size})).await;
@@ -106,7 +106,7 @@ fn without_a_backup_a_lost_majority_is_left_to_people() {
         assert_eq!(condition(&status, "Available"), "False");
         let progressing = status.conditions.iter().find(|condition| condition.kind == "Progressing").unwrap();
         assert!(progressing.message.contains("there is no backup"), "{progressing:?}");
-        assert_eq!(world.names().await, names[..1], "what is left may be of use to them");
+        assert_eq!(world.names().await, names[..1], "the remaining pods may still serve clients");
     });
 }
 

@@ -1,4 +1,4 @@
-//! Calls that go wrong, on both sides, from a seed.
+//! Random faults in calls to etcd and to the API server, from a seed.
 
 use crate::world::{World, play, play_with};
 use etcd_operator::model::Faults as Etcd;
@@ -56,7 +56,7 @@ fn no_error_of_etcd_is_taken_for_lasting() {
         assert_eq!(world.model.census(), [(1, 1)]);
         world.model.set_faults(Etcd::default());
         world.settled(3).await;
-        assert_eq!(world.status().await.incarnation.unwrap().number, 1, "a member that does not answer is not lost");
+        assert_eq!(world.status().await.incarnation.unwrap().number, 1, "a member that does not respond is not lost");
     });
 }
 
@@ -64,7 +64,7 @@ fn no_error_of_etcd_is_taken_for_lasting() {
 fn a_member_that_cannot_start_is_not_joined_by_another_one() {
     play(async |world| {
         world.create(1, json!({})).await;
-        // No node takes a pod any more.
+        // No node accepts pods any more.
         world.cordon(true).await;
         world.patch(json!({"size": 3})).await;
         let status = world.until("a member is added", async |status| status.size == 2).await;

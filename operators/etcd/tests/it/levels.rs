@@ -40,7 +40,7 @@ fn level_2_upgrade_takes_one_member_after_the_other() {
         world.create(3, json!({})).await;
         let before = world.names().await;
         world.begin_to_count();
-        // As users of the example do it.
+        // As in the example.
         let path = format!("/apis/etcd.database.coreos.com/v1beta2/namespaces/default/etcdclusters/{NAME_OF_SAMPLE}");
         let patch = json!([{"op": "replace", "path": "/spec/version", "value": "3.3.12"}]).to_string();
         let patch = http::Request::patch(path).header("content-type", "application/json-patch+json").body(patch.into());
@@ -71,7 +71,7 @@ fn level_3_backup_and_restore_bring_back_what_was_there() {
         assert_eq!(world.get("kept").await.as_deref(), Some("before"));
         assert_eq!(world.settled(3).await.incarnation.unwrap().number, 2);
 
-        // A restore is done once: nothing happens to what is written since.
+        // A restore runs once: later writes are kept.
         world.put("kept", "later").await;
         sleep(Duration::from_secs(300)).await;
         assert_eq!(world.get("kept").await.as_deref(), Some("later"));
@@ -148,7 +148,7 @@ fn level_4_insights_tell_of_members_steps_and_backups() {
             assert!(reasons.contains(&reason), "no {reason} in {reasons:?}");
         }
 
-        // What is gone is not told of any more.
+        // The metrics of a deleted cluster are removed.
         world.clusters.delete(NAME_OF_SAMPLE, &Default::default()).await.unwrap();
         let other = json!({"apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster",
             "metadata": {"name": "other"}, "spec": {"size": 1}});
@@ -179,7 +179,7 @@ fn level_5_autopilot_defragments_one_member_at_a_time() {
         assert!(!is_loose(&metrics) && metrics.contains("step=\"Defragment\"} 3\n"), "{metrics}");
         world.assert_undisturbed();
 
-        // What is unused again so soon waits.
+        // Space that is unused again soon after is not released at once.
         for _ in 0..30 {
             world.put("large", &"y".repeat(1000)).await;
         }
@@ -202,7 +202,7 @@ fn level_5_autopilot_backs_up_on_schedule_and_keeps_the_latest() {
         assert!((2..=3).contains(&made.len()) && kept.len() <= made.len(), "{} {kept:?}", made.len());
         assert!(world.model.calls()["snapshot"] >= 9);
 
-        // They outlive the cluster, and go with their objects.
+        // Snapshots outlive the cluster, and are deleted with their objects.
         world.clusters.delete(NAME_OF_SAMPLE, &Default::default()).await.unwrap();
         sleep(Duration::from_secs(120)).await;
         assert!(world.names().await.is_empty());
@@ -215,7 +215,7 @@ fn level_5_autopilot_backs_up_on_schedule_and_keeps_the_latest() {
     });
 }
 
-/// Has a backup made.
+/// Creates a backup and waits for it.
 pub(crate) async fn backup(world: &World, name: &str) {
     let backups: Api<EtcdBackup> = Api::namespaced(world.admin.clone(), "default");
     let backup = json!({"apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdBackup",
@@ -228,7 +228,7 @@ pub(crate) async fn backup(world: &World, name: &str) {
     world.until(&format!("backup {name}"), is_done).await;
 }
 
-/// Has a backup restored.
+/// Restores a backup and waits for it.
 pub(crate) async fn restore(world: &World, name: &str, backup: &str) {
     let restores: Api<EtcdRestore> = Api::namespaced(world.admin.clone(), "default");
     let restore = json!({"apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdRestore",

@@ -1,4 +1,4 @@
-//! What the containers of the simulated nodes run in: programs of the model.
+//! The programs of simulated containers, which run in the model of etcd.
 
 use etcd_operator::model::Model;
 use etcd_operator::objects::version_of;
@@ -7,16 +7,16 @@ use flyball_core::time::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// How long it takes until a container runs.
+/// Delay until a container runs.
 const START: SignedDuration = SignedDuration::from_secs(2);
-/// How often a probe is made.
+/// Interval of probes.
 const PROBE: SignedDuration = SignedDuration::from_secs(5);
 
 pub(crate) struct Machine {
     model: Model,
-    /// When each start was asked for first.
+    /// Time of the first request for each start.
     asked: Mutex<BTreeMap<String, Timestamp>>,
-    /// What came of it.
+    /// The result of each start.
     ended: Mutex<BTreeMap<String, Result<(), String>>>,
 }
 
@@ -36,7 +36,7 @@ impl Program for Machine {
         let id = format!("model://{uid}/{}/{}", launch.container.name, launch.attempt);
         let due = *self.asked.lock().unwrap().entry(id.clone()).or_insert(launch.now) + START;
         if due > launch.now {
-            // What ran before it does not run meanwhile.
+            // The previous process has ended.
             self.model.end(&uid);
             return Ok(Start::NotYet(due));
         }

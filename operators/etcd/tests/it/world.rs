@@ -1,4 +1,4 @@
-//! A world in which the operator runs, and what is asked of it.
+//! The test environment of the operator, with assertions.
 
 use crate::node::Machine;
 use etcd_operator::api::etcdbackup_v1beta2::EtcdBackup;
@@ -29,15 +29,15 @@ pub(crate) struct World {
     pub(crate) model: Model,
     pub(crate) metrics: ClusterMetrics,
     pub(crate) trace: Trace,
-    /// How many times a client that writes and reads all the time succeeded, and what it failed with.
+    /// The number of successful calls of a client that reads and writes continuously, and its errors.
     pub(crate) answered: Cell<usize>,
     pub(crate) failures: RefCell<Vec<String>>,
-    /// Whether every moment was seen with a quorum since it was set.
+    /// False if there was a moment without a quorum since it was set.
     pub(crate) quorum_kept: Cell<bool>,
     counting: Cell<bool>,
 }
 
-/// The operator of all etcd processes of a model.
+/// Creates the operator for all etcd processes of a model.
 pub(crate) fn operator(model: &Model, metrics: ClusterMetrics) -> Operator {
     let etcd = Arc::new(model.clone());
     etcd_operator::operator(etcd.clone(), etcd, metrics)
@@ -48,7 +48,7 @@ pub(crate) fn play(story: impl AsyncFnOnce(&World)) {
     play_with(SEED, Faults::default(), story);
 }
 
-/// Plays a story; returns all that passed between the operator and the API server.
+/// Plays a story; returns the trace of requests of the operator to the API server.
 pub(crate) fn play_with(seed: u64, faults: Faults, story: impl AsyncFnOnce(&World)) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -93,7 +93,7 @@ pub(crate) fn play_with(seed: u64, faults: Faults, story: impl AsyncFnOnce(&Worl
 }
 
 impl World {
-    /// Creates a cluster of this size, with more to its spec; waits until it runs.
+    /// Creates a cluster of this size, with further fields in its spec; waits until it runs.
     pub(crate) async fn create(&self, size: u8, more: Value) {
         let mut spec = json!({"size": size, "version": "3.1.10"});
         spec.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
@@ -121,7 +121,7 @@ impl World {
         self.clusters.patch(NAME_OF_SAMPLE, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// Waits for up to twenty minutes until something holds.
+    /// Waits for up to twenty minutes until a condition holds.
     pub(crate) async fn until(&self, what: &str, holds: impl AsyncFn(&EtcdClusterStatus) -> bool) -> EtcdClusterStatus {
         for _ in 0..4_000 {
             let status = self.status().await;
@@ -134,7 +134,7 @@ impl World {
         panic!("{what} does not come to pass: {:?} {pods:?}", self.status().await);
     }
 
-    /// Waits until a cluster runs with so many members, and nothing is left to do.
+    /// Waits until a cluster runs with this number of members, and no step is left.
     pub(crate) async fn settled(&self, size: usize) -> EtcdClusterStatus {
         let holds = async |status: &EtcdClusterStatus| {
             status.phase == Phase::Running
@@ -162,7 +162,7 @@ impl World {
         self.pods.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// Has the nodes take no pods, or take them again.
+    /// Cordons or uncordons the nodes.
     pub(crate) async fn cordon(&self, closed: bool) {
         let nodes: Api<Node> = Api::all(self.admin.clone());
         for node in nodes.list(&ListParams::default()).await.unwrap() {
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// Returns the URLs that the client service leads to.
+    /// Returns the URLs of the endpoints of the client service.
     async fn endpoints(&self) -> Vec<String> {
         let Some(cluster) = self.clusters.get_opt(NAME_OF_SAMPLE).await.unwrap() else { return Vec::new() };
         let is_ready = |pod: &&Pod| {
@@ -189,7 +189,7 @@ impl World {
         self.model.get(&self.endpoints().await, key).unwrap()
     }
 
-    /// Begins to count what clients meet, and whether a quorum is kept.
+    /// Starts to count client errors, and to check the quorum.
     pub(crate) fn begin_to_count(&self) {
         self.counting.set(true);
         self.answered.set(0);
@@ -197,7 +197,7 @@ impl World {
         self.quorum_kept.set(true);
     }
 
-    /// Asserts that no client met an error since, and a quorum was kept in every moment.
+    /// Asserts that no client got an error since, and that the quorum was never lost.
     pub(crate) fn assert_undisturbed(&self) {
         self.counting.set(false);
         assert!(self.failures.borrow().is_empty(), "{:?}", self.failures.borrow());
@@ -205,7 +205,7 @@ impl World {
         assert!(self.quorum_kept.get(), "the quorum was lost");
     }
 
-    /// Writes and reads as a client does, four times a second, while that is counted.
+    /// Writes and reads as a client four times a second, while counting is on.
     async fn watch(&self) {
         for number in 0u64.. {
             sleep(Duration::from_millis(250)).await;

@@ -1,4 +1,4 @@
-//! The custom resource: an application, with what its users may choose.
+//! The custom resource: an application with its settings.
 
 use flyball::Condition;
 use kube::CustomResource;
@@ -30,7 +30,7 @@ pub struct MyAppSpec {
     #[serde(default = "one")]
     #[schemars(range(min = 0, max = 100))]
     pub replicas: i32,
-    /// Port that the application is reached at.
+    /// Port of the application.
     #[serde(default = "http")]
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
@@ -58,7 +58,7 @@ pub struct MyAppStatus {
     /// Number of ready components, such as `3/4`.
     #[serde(default)]
     pub ready: String,
-    /// `Ready`: all pods of all components are.
+    /// `Ready`: all pods of all components are ready.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

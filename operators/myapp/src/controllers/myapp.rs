@@ -1,4 +1,4 @@
-//! The reconciler: what an application consists of, and how much of it is ready.
+//! The reconciler: applies the objects of an application, and reports their readiness.
 
 use crate::api::myapp_v1alpha1::{MyApp, MyAppStatus};
 use flyball::policy::{Policy, Reason, Rule};
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service, ServiceAccount}
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-/// The components, in the order in which a request passes them.
+/// The components, in the order in which they process a request.
 pub const COMPONENTS: [&str; 4] = ["frontend", "backend", "worker", DATABASE];
 /// The component that keeps data.
 const DATABASE: &str = "database";
@@ -28,7 +28,7 @@ pub fn controller() -> Controller<MyAppReconciler> {
         .owns::<ServiceAccount>()
 }
 
-/// Creates the policy of `MyApp`s, which refuses at once what could never be reconciled.
+/// Creates the policy of `MyApp`s, which rejects objects that could never be reconciled.
 pub fn policy() -> Policy<MyApp> {
     let shrinks = "quantity(object.spec.storage).isLessThan(quantity(oldObject.spec.storage))";
     let rule = Rule::new(format!("oldObject == null || !{shrinks}"), "the database's volume cannot become smaller");
@@ -41,7 +41,7 @@ impl Reconcile for MyAppReconciler {
     async fn reconcile(&self, app: &MyApp, cx: &Context<MyApp>) -> Result<Action> {
         let mut children = Children::new().child(&service_account(app)?).child(&claim(app)?).child(&service(app)?);
         for component in COMPONENTS {
-            // None waits for another: each has to bear that others are away.
+            // No stage waits for another: components must tolerate the absence of others.
             children = children.stage(component).after::<String>([]).child(&deployment(app, component)?);
         }
         let rollout = cx.apply_all(&children).await?;
@@ -85,7 +85,7 @@ fn deployment(app: &MyApp, component: &str) -> Result<Deployment> {
         "ports": [{"containerPort": PORT}],
     });
     let mut pod = json!({"serviceAccountName": app.name_any()});
-    // Two databases on one volume would do harm to each other.
+    // Two databases on one volume would corrupt each other.
     let (mut replicas, mut strategy) = (app.spec.replicas, "RollingUpdate");
     if component == DATABASE {
         (replicas, strategy) = (1, "Recreate");

@@ -42,7 +42,7 @@ impl Reconcile for FooReconciler {
     }
 }
 
-/// Returns whether this `Foo` is the controller of the Deployment.
+/// Returns true if this `Foo` is the controller of the Deployment.
 fn is_controlled(deployment: &Deployment, foo: &Foo) -> bool {
     let mut owners = deployment.owner_references().iter();
     owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == foo.meta().uid.as_ref())

@@ -40,7 +40,7 @@ pub struct VisitorsAppStatus {
     /// Image that the frontend runs.
     #[serde(default)]
     pub frontend_image: String,
-    /// `Ready`: database, backend and frontend are.
+    /// `Ready`: database, backend and frontend are ready.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -1,4 +1,4 @@
-//! The reconciler: what a site consists of, and what waits for what.
+//! The reconciler: applies the objects of a site in stages.
 
 use crate::api::visitorsapp_v1::{VisitorsApp, VisitorsAppStatus};
 use flyball::{Action, Children, Context, Controller, Reconcile, Result};
@@ -26,7 +26,7 @@ pub fn controller(new_password: fn() -> String) -> Controller<VisitorsAppReconci
 }
 
 impl VisitorsAppReconciler {
-    /// Creates the credentials of a database: those that it has, or new ones.
+    /// Returns the credentials of a database: the existing ones, or new ones.
     async fn credentials(&self, app: &VisitorsApp, cx: &Context<VisitorsApp>) -> Result<Secret> {
         let name = format!("{}-mysql-auth", app.name_any());
         let data = match cx.get::<Secret>(&cx.sibling(&name)).await?.and_then(|secret| secret.data) {
@@ -122,9 +122,9 @@ impl Tier {
 ///
 /// # Panics
 ///
-/// When the operating system has no randomness to give.
+/// If the operating system provides no randomness.
 pub fn random_password() -> String {
     let mut bytes = [0; 16];
-    SystemRandom::new().fill(&mut bytes).expect("the operating system gives random bytes");
+    SystemRandom::new().fill(&mut bytes).expect("the operating system provides random bytes");
     bytes.map(|byte| format!("{byte:02x}")).concat()
 }

@@ -1,8 +1,7 @@
 //! The custom resource: a number of equal virtual machines, cloned from one template.
 //!
-//! The generated CRD carries the names, columns, validation and subresources that users of `VmGroup` know. It differs
-//! in one point on purpose: `spec` is required, so that an object without one is refused instead of stored and
-//! never acted upon.
+//! The generated CRD has the same names, columns, validation and subresources as the original one, with one intended
+//! difference: `spec` is required, so that an object without one is rejected instead of stored and never reconciled.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -55,7 +54,7 @@ pub struct VmGroupStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i32")]
     pub current_replicas: Option<i32>,
-    /// Number of machines that the group is being brought to.
+    /// Number of machines that the group is being scaled to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i32")]
     pub desired_replicas: Option<i32>,
@@ -73,9 +72,9 @@ pub enum Phase {
     Pending,
     /// All machines are there and run.
     Running,
-    /// The group cannot be brought to its desired state; the message says why.
+    /// The group cannot reach its desired state; the message has the reason.
     Error,
-    /// A text that this operator did not write; the schema admits any.
+    /// A phase that another operator wrote; the schema allows any text.
     #[serde(other)]
     Unknown,
 }
@@ -86,8 +85,7 @@ mod tests {
     use kube::CustomResourceExt;
     use serde_json::{Value, json};
 
-    /// Descriptions are ours, and so are three marks of the generator: the title, the null that a status may be, and
-    /// `spec` being required.
+    /// Removes the intended differences: descriptions, the title, the nullable status, and `spec` in `required`.
     fn without_our_own(mut crd: Value) -> Value {
         fn strip(value: &mut Value) {
             if let Value::Object(map) = value {

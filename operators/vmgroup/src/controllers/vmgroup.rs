@@ -1,8 +1,7 @@
-//! The reconciler: each `VmGroup` is a group of machines in vCenter, and its status tells how far that is.
+//! The reconciler: each `VmGroup` is a group of machines in vCenter, and its status reports the progress.
 //!
-//! One reconcile is one pass of [`crate::converge`], so that a change of the spec is seen between two. Errors
-//! are tried again with backoff, whatever they are; only those that wait for somebody to change something wait for the
-//! next resync.
+//! One reconcile is one pass of [`crate::converge`], so that the next pass uses a changed spec. Errors are retried with
+//! backoff, except those that require a change by the user, which wait for the next resync.
 
 use crate::api::vmgroup_v1alpha1::{Phase, VmGroup, VmGroupStatus};
 use crate::converge::{self, Group, Groups, Plan, Progress};
@@ -13,13 +12,13 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::time::Duration;
 
-/// Message of a group that is what it should be.
+/// Message of a group in its desired state.
 const SUCCESS: &str = "successfully reconciled VmGroup";
-/// Until the next pass when one was carried out.
+/// Requeue delay after a complete pass.
 const NEXT_PASS: Duration = Duration::from_millis(100);
-/// Until the next pass when something else has to end first.
+/// Requeue delay if another operation has to end first.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Longest time of a reconcile. What it consists of has deadlines of its own, so this is never met.
+/// Timeout of a reconcile. Its operations have timeouts of their own, so it is never reached.
 const DEADLINE: Duration = Duration::from_secs(30 * 60);
 
 /// Reconciles each `VmGroup` with a vCenter.
@@ -34,7 +33,7 @@ pub fn controller<V: Vcenter + 'static>(reconciler: VmGroupReconciler<V>) -> Con
     deferred_controller(|| Ok::<_, Infallible>(reconciler))
 }
 
-/// Returns the controller, which makes its reconciler when it starts.
+/// Returns the controller, which creates its reconciler when it starts.
 pub fn deferred_controller<V: Vcenter + 'static, E>(
     make: impl FnOnce() -> Result<VmGroupReconciler<V>, E> + Send + 'static,
 ) -> Controller<VmGroupReconciler<V>>
@@ -50,7 +49,7 @@ impl<V: Vcenter + 'static> VmGroupReconciler<V> {
         Self { groups, resync }
     }
 
-    /// Carries out a plan; `None` if there is nothing left to do.
+    /// Executes a plan; `None` if no operation is left.
     async fn advance(
         &self,
         object: &VmGroup,

@@ -7,16 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Difference {
     /// Number of machines that run.
     pub(super) running: usize,
-    /// Machines that are kept and do not run.
+    /// Machines to power on.
     pub(super) off: Vec<Vm>,
-    /// Machines that are too many, those with the highest numbers first.
+    /// Surplus machines, those with the highest numbers first.
     pub(super) surplus: Vec<Vm>,
-    /// Number of machines that are too few.
+    /// Number of missing machines.
     pub(super) missing: usize,
 }
 
 impl Difference {
-    /// Compares the machines that a group has with the number that it is to have. Machines of others do not count.
+    /// Compares the machines of a group with the desired number. Other machines are ignored.
     pub(super) fn new(group: &Group, replicas: usize, vms: &[Vm]) -> Self {
         let mut kept = members(group, vms);
         let running = kept.iter().filter(|vm| vm.powered_on).count();
@@ -31,8 +31,8 @@ impl Difference {
 /// Picks the group's machines and sorts them by their number.
 fn members(group: &Group, vms: &[Vm]) -> Vec<Vm> {
     let mut members: Vec<Vm> = vms.iter().filter(|vm| group.owns(&vm.name)).cloned().collect();
-    // Names are given from the first on. So a machine whose name is not among the first `len` has a gap below it, and
-    // belongs to the end.
+    // Names are assigned in order. So a machine whose name is not among the first `len` has a gap below it, and sorts
+    // last.
     let numbers: BTreeMap<String, usize> = group.vm_names().take(members.len()).zip(0..).collect();
     members.sort_by_cached_key(|vm| (numbers.get(&vm.name).copied().unwrap_or(usize::MAX), vm.name.clone()));
     members

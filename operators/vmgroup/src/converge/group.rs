@@ -2,11 +2,11 @@ use super::{Error, Result};
 use crate::vsphere::Hardware;
 use flyball_core::Rng;
 
-/// Longest name of a folder or a virtual machine in vCenter.
+/// Maximum length of the name of a folder or a virtual machine in vCenter.
 const MAX_NAME: usize = 80;
 const SUFFIX: usize = 5;
 
-/// A group as it should be.
+/// The desired state of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Namespace of the group.
@@ -29,7 +29,7 @@ impl Group {
         format!("{}-{}", self.namespace, self.name)
     }
 
-    /// Names of the machines, from the first one on: always the same ones in the same order.
+    /// Names of the machines, from the first one on, in a stable order.
     ///
     /// A name can come twice, for its suffix is short.
     pub fn vm_names(&self) -> impl Iterator<Item = String> + '_ {
@@ -41,8 +41,8 @@ impl Group {
 
     /// Returns true if a machine in the folder is one of the group, by its name.
     ///
-    /// The folder alone does not tell: groups `b-c` in namespace `a` and `c` in `a-b` share one. Machines of a group
-    /// that had this name before are taken over, as long as they are needed.
+    /// The folder alone is ambiguous: groups `b-c` in namespace `a` and `c` in `a-b` share one. Machines of an earlier
+    /// group with this name are adopted, as long as they are needed.
     pub fn owns(&self, vm_name: &str) -> bool {
         let suffix = vm_name.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix("-replica-"));
         suffix.is_some_and(|suffix| !suffix.is_empty() && !suffix.contains('-'))

@@ -15,7 +15,7 @@ pub(super) const USER: &str = "administrator@vsphere.local";
 pub(super) const PASSWORD: &str = "simulated";
 const SESSION_HEADER: HeaderName = HeaderName::from_static("vmware-api-session-id");
 
-/// How many unfinished answers are kept.
+/// Maximum number of incomplete paged responses.
 const OPEN_PAGES: usize = 100;
 
 /// The methods that can be called, and the sessions that may call them.
@@ -26,12 +26,12 @@ pub(super) struct Api {
     pub(super) tasks: Tasks,
     /// Keys of sessions, with the time of their last call.
     pub(super) sessions: BTreeMap<String, Duration>,
-    /// What is left of answers that are fetched page by page, by the number in their token.
+    /// The remaining pages of responses, by the number in their token.
     pages: BTreeMap<u64, Vec<Value>>,
     issued: u64,
 }
 
-/// Why a call is refused.
+/// The reason of a rejected call.
 enum Refusal {
     Status(StatusCode),
     Fault(Problem),
@@ -62,12 +62,12 @@ impl Api {
         }
     }
 
-    /// Lets time pass.
+    /// Advances the state to a time.
     pub(super) fn settle(&mut self, now: Duration) {
         self.tasks.settle(&mut self.inventory, now);
     }
 
-    /// Answers a request: `POST /sdk/vim25/{release}/{type}/{id}/{method}`.
+    /// Handles a request: `POST /sdk/vim25/{release}/{type}/{id}/{method}`.
     pub(super) fn handle(&mut self, now: Duration, request: &Request<Bytes>) -> Response<Bytes> {
         let path: Vec<&str> = request.uri().path().split('/').collect();
         let answer = match path[..] {
@@ -193,7 +193,7 @@ impl Api {
         Ok(())
     }
 
-    /// Answers with as many objects as a page holds, and keeps the rest for the one who asks on.
+    /// Returns the first page of objects, and keeps the rest for further requests.
     fn page(&mut self, mut objects: Vec<Value>) -> Value {
         let rest = objects.split_off(self.options.page.max(1).min(objects.len()));
         let mut page = json!({"_typeName": "RetrieveResult", "objects": objects});

@@ -1,4 +1,4 @@
-//! The property collector: which objects a request reaches, and what their properties look like on the wire.
+//! The property collector: the objects in reach of a request, and the wire format of their properties.
 
 use super::inventory::{Entity, Inventory};
 use super::request::{FilterSpec, PropertySpec, SelectionSpec};
@@ -37,7 +37,7 @@ fn reach<'a>(
         reached.push(entity);
     }
     for step in steps {
-        // A step without a path stands for the one of its name.
+        // A step without a path refers to the step of its name.
         let step = if step.path.is_some() { Some(step) } else { named(all, step.name.as_deref()) };
         let Some((step, kind, path)) = step.and_then(|s| Some((s, s.kind.as_deref()?, s.path.as_deref()?))) else {
             continue;

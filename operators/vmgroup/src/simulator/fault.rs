@@ -10,11 +10,11 @@ pub enum Fault {
     LostRequest,
     /// The request has its effect, and then the connection breaks.
     LostAnswer,
-    /// The answer takes this long.
+    /// The response is delayed.
     Delay(Duration),
-    /// The answer is an HTTP status without a body, as from a proxy.
+    /// The response is an HTTP status without a body, as from a proxy.
     Status(StatusCode),
-    /// vCenter refuses the call with a fault of this name.
+    /// vCenter rejects the call with a fault of this name.
     Refusal(&'static str),
     /// The task that the call starts, if it starts one, fails in the end with a fault of this name.
     FailedTask(&'static str),
@@ -37,9 +37,9 @@ pub enum Faults {
         /// Faults by number of the call.
         faults: BTreeMap<u64, Fault>,
     },
-    /// Any, as a seed says.
+    /// Random faults, from a seed.
     Random {
-        /// Draws whether and how a call goes wrong.
+        /// Random source of faults.
         rng: Rng,
         /// Number of faults in a thousand calls.
         per_mille: u64,
@@ -47,12 +47,12 @@ pub enum Faults {
 }
 
 impl Faults {
-    /// Lets the calls with these numbers go wrong.
+    /// Injects faults into the calls with these numbers.
     pub fn script(faults: impl IntoIterator<Item = (u64, Fault)>) -> Self {
         Self::Script { next: 0, faults: faults.into_iter().collect() }
     }
 
-    /// Lets some of a thousand calls go wrong, in all ways.
+    /// Injects random faults of all kinds into a share of calls.
     pub fn random(seed: u64, per_mille: u64) -> Self {
         Self::Random { rng: Rng::from_seed(seed), per_mille }
     }

@@ -1,4 +1,4 @@
-//! Bodies of requests, as far as they are looked at.
+//! The relevant parts of request bodies.
 
 use crate::vsphere::ManagedObject;
 use serde::Deserialize;

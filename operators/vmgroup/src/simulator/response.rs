@@ -1,11 +1,11 @@
-//! Answers: values, refusals, and what goes wrong as a fault.
+//! Responses: values and faults.
 
 use crate::vsphere::ManagedObject;
 use http::{HeaderValue, Response, StatusCode, header};
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 
-/// Why a call or a task fails.
+/// The error of a call or a task.
 #[derive(Clone, Debug)]
 pub(super) enum Problem {
     NotFound(ManagedObject),
@@ -47,7 +47,7 @@ pub(super) fn power_state(on: bool) -> &'static str {
     if on { "poweredOn" } else { "poweredOff" }
 }
 
-/// Answers with a value. A method that returns nothing has no body.
+/// Creates a response with a value. Methods without a result have no body.
 pub(super) fn value(value: &Value) -> Response<Bytes> {
     match value {
         Value::Null => status(StatusCode::NO_CONTENT),

@@ -9,11 +9,11 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tower::BoxError;
 
-/// No request that a vCenter takes is longer.
+/// Maximum size of a request body.
 const MAX_REQUEST: usize = 1 << 20;
 
 impl Simulator {
-    /// Answers requests over HTTP without TLS. Its sessions protect nothing: listen on loopback only.
+    /// Serves HTTP without TLS. Sessions are not secure: listen on loopback only.
     ///
     /// It runs until it is dropped or the listener fails.
     pub async fn serve(self, listener: TcpListener) -> io::Result<()> {
@@ -23,7 +23,7 @@ impl Simulator {
             while connections.try_join_next().is_some() {}
             let simulator = self.clone();
             let service = service_fn(move |request: Request<Incoming>| simulator.clone().answer_body(request));
-            // A simulated loss of an answer is an error of the service, which makes hyper close the connection.
+            // A simulated loss of a response is an error of the service, which makes hyper close the connection.
             connections
                 .spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service));
         }

@@ -21,7 +21,7 @@ impl Default for TaskTimes {
     }
 }
 
-/// Number of remembered tasks, besides running ones.
+/// Number of finished tasks that are kept.
 const MEMORY: usize = 1000;
 
 /// Effect of a task on its entity.
@@ -58,7 +58,7 @@ impl Tasks {
         Self { times, last: 0, tasks: BTreeMap::new(), next_fails: None, peak: 0 }
     }
 
-    /// Starts a task. What is wrong from the start ends it at once.
+    /// Starts a task. An invalid task fails at once.
     pub(super) fn start(
         &mut self,
         inventory: &Inventory,
@@ -83,7 +83,7 @@ impl Tasks {
         Ok(object)
     }
 
-    /// Lets time pass: tasks that are due end, in order.
+    /// Ends tasks that are due, in order.
     pub(super) fn settle(&mut self, inventory: &mut Inventory, now: Duration) {
         let mut due: Vec<&mut Task> =
             self.tasks.values_mut().filter(|task| task.outcome.is_none() && task.due <= now).collect();
@@ -98,7 +98,7 @@ impl Tasks {
         }
     }
 
-    /// Lets the next task that starts fail, or not.
+    /// Sets or clears the fault of the next task.
     pub(super) fn fail_next(&mut self, fault: Option<&'static str>) {
         self.next_fails = fault;
     }

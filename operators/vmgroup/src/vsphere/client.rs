@@ -9,12 +9,12 @@ use tokio::time::Instant;
 /// Location of groups in vCenter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Datacenter; may be absent where there is but one.
+    /// Datacenter; may be absent if there is only one.
     pub datacenter: Option<String>,
-    /// Folder of the groups' folders, at the top of the datacenter's virtual machines. It is made when it is missing.
+    /// Folder of the groups' folders, at the top of the datacenter's virtual machines. It is created if it is missing.
     pub folder: String,
     /// Path of the resource pool that machines are cloned to, below the datacenter's hosts, such as
-    /// `cluster-1/Resources`; may be absent where there is but one cluster or host.
+    /// `cluster-1/Resources`; may be absent if there is only one cluster or host.
     pub resource_pool: Option<String>,
 }
 
@@ -31,7 +31,7 @@ pub struct Timing {
     pub call: Duration,
     /// Timeout for the end of a task. The task continues afterwards.
     pub task: Duration,
-    /// Between two looks at a task.
+    /// Polling interval of a task.
     pub poll: Duration,
 }
 
@@ -41,7 +41,7 @@ impl Default for Timing {
     }
 }
 
-/// Speaks VI/JSON with a vCenter, or with anything that answers like one.
+/// A client of vCenter's VI/JSON API.
 pub struct Client {
     session: Session,
     site: Site,
@@ -49,7 +49,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client. It connects and logs in when it is first used.
+    /// Creates a client. It connects and logs in at the first call.
     pub fn new(
         credentials: Credentials,
         site: Site,
@@ -73,7 +73,7 @@ impl Client {
         let mut found = Vec::new();
         loop {
             for content in page["objects"].as_array().map_or(&[][..], Vec::as_slice) {
-                // Passing over what cannot be read could make a folder look empty, and have it destroyed.
+                // Skipping malformed objects could make a folder appear empty, and cause its deletion.
                 let malformed = || Error::Malformed { method: METHOD, what: "an object without a reference".into() };
                 found.push(Properties::from_value(content).ok_or_else(malformed)?);
             }

@@ -11,7 +11,7 @@ pub struct Credentials {
     pub password: String,
 }
 
-/// Variables that [`Credentials`] need and that are absent or empty.
+/// Required variables of [`Credentials`] that are absent or empty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("missing {}; set them in the environment, from the keys of a Secret for instance", .0.join(", "))]
 pub struct MissingVariables(pub Vec<&'static str>);
@@ -27,7 +27,7 @@ impl Credentials {
 
     /// Reads the credentials from a source with values for [`Self::VARIABLES`], such as a Secret.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, MissingVariables> {
-        // A value that comes from a file often ends in a line break.
+        // Values from files often end in a line break.
         let value = |name| lookup(name).map(|v| v.trim_end_matches(['\r', '\n']).to_owned()).filter(|v| !v.is_empty());
         match Self::VARIABLES.map(value) {
             [Some(host), Some(user), Some(password)] => Ok(Self { host, user, password }),

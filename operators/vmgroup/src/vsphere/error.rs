@@ -4,13 +4,13 @@ use serde_json::Value;
 /// Result of a call to vCenter.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call to vCenter failed.
+/// The error of a call to vCenter.
 ///
 /// No variant holds a user name, a password or a session key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The session is unknown to vCenter, also a new one.
+    /// vCenter does not accept the session, not even a new one.
     #[error("vCenter does not accept the session")]
     NotAuthenticated,
     /// User name or password are wrong.
@@ -30,7 +30,7 @@ pub enum Error {
         /// The object.
         object: String,
     },
-    /// The machine is in the wrong power state, mostly in the one that was asked for.
+    /// The machine is in the wrong power state, usually the requested one.
     #[error("the virtual machine is {state}")]
     InvalidPowerState {
         /// The state that it is in.
@@ -39,13 +39,13 @@ pub enum Error {
     /// Another task works on the object.
     #[error("another task works on the object")]
     TaskInProgress,
-    /// A task was not over in time. It goes on in vCenter.
+    /// A task timed out. It continues in vCenter.
     #[error("{task} still runs")]
     StillRunning {
         /// The task.
         task: ManagedObject,
     },
-    /// vCenter gave no answer.
+    /// vCenter did not respond.
     #[error("cannot reach vCenter at {host}")]
     Unreachable {
         /// Host and port.
@@ -53,15 +53,15 @@ pub enum Error {
         /// Error of the transport.
         source: tower::BoxError,
     },
-    /// vCenter gave an answer that is none.
-    #[error("vCenter answers {method} with {what}")]
+    /// vCenter returned an invalid response.
+    #[error("vCenter returned an invalid response to {method}: {what}")]
     Malformed {
         /// The method that was called.
         method: &'static str,
         /// Description of the invalid response.
         what: String,
     },
-    /// The place where folders and machines go is not in vCenter, or there are several.
+    /// The location for folders and machines is missing in vCenter, or ambiguous.
     #[error("{what}; vCenter has {}", if found.is_empty() { "none".into() } else { found.join(", ") })]
     Site {
         /// Missing or ambiguous object, and the option that names it.
@@ -74,13 +74,13 @@ pub enum Error {
     Fault {
         /// Name of the fault's type.
         name: String,
-        /// vCenter's words.
+        /// vCenter's message.
         message: String,
     },
 }
 
 impl Error {
-    /// Reads a fault: the body of a refused call or the error of a task; `None` if it is no fault.
+    /// Parses a fault: the body of a rejected call or the error of a task; `None` if it is not a fault.
     pub(super) fn from_fault(fault: &Value, message: Option<&str>) -> Option<Self> {
         let text = |key: &str| fault[key].as_str().unwrap_or_default().to_owned();
         Some(match fault["_typeName"].as_str()? {

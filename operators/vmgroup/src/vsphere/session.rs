@@ -1,4 +1,4 @@
-//! One conversation with a vCenter: addresses, deadlines, logging in, and logging in again.
+//! A session with a vCenter: addresses, timeouts and logins.
 
 use super::wire::ManagedObject;
 use super::{Credentials, Error, Result, Transport};
@@ -19,12 +19,12 @@ const SESSION_HEADER: &str = "vmware-api-session-id";
 /// group would try.
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 
-/// The text in `VC_HOST` names no host. It is not repeated, for it may hold a password.
+/// `VC_HOST` is invalid. The message does not repeat its value, which may contain a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("VC_HOST must be a host, host:port or an https URL without user, password and path")]
 pub struct InvalidHost;
 
-/// Objects that every vCenter has once.
+/// Singleton objects of a vCenter.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ServiceContent {
@@ -48,7 +48,7 @@ pub(super) struct Session {
 #[derive(Default)]
 struct LoginState {
     key: Option<Arc<HeaderValue>>,
-    /// When vCenter refused the credentials.
+    /// Time when vCenter rejected the credentials.
     refused: Option<Instant>,
 }
 
@@ -70,7 +70,7 @@ impl Session {
         })
     }
 
-    /// Reads the objects that every vCenter has once. It needs no login.
+    /// Reads the singleton objects. Requires no login.
     pub(super) async fn content(&self) -> Result<&ServiceContent> {
         const METHOD: &str = "RetrieveServiceContent";
         let read = || async {
@@ -94,8 +94,8 @@ impl Session {
         answer.map(|(value, _)| value)
     }
 
-    /// Returns the session's key. Whoever finds a session `ended` replaces it; all others wait for that and use the new
-    /// one.
+    /// Returns the session's key. The first caller with an `ended` session replaces it; all others wait for that and
+    /// use the new one.
     async fn log_in(&self, ended: Option<&Arc<HeaderValue>>) -> Result<Arc<HeaderValue>> {
         const METHOD: &str = "Login";
         let mut login = self.login.lock().await;
@@ -139,7 +139,7 @@ impl Session {
         let unreachable = |source| Error::Unreachable { host: self.host.clone(), source };
         let answer = tokio::time::timeout(self.deadline, self.transport.clone().oneshot(request))
             .await
-            .unwrap_or_else(|_| Err(format!("no answer to {method} within {:?}", self.deadline).into()))
+            .unwrap_or_else(|_| Err(format!("no response to {method} within {:?}", self.deadline).into()))
             .map_err(unreachable)?;
 
         let status = answer.status();
@@ -149,7 +149,7 @@ impl Session {
         };
         match value {
             Some(value) if status.is_success() => Ok((value, answer.headers().get(SESSION_HEADER).cloned())),
-            None if status.is_success() => Err(malformed("something that is no JSON".into())),
+            None if status.is_success() => Err(malformed("a body that is not JSON".into())),
             value => Err(value.and_then(|fault| Error::from_fault(&fault, None)).unwrap_or_else(|| match status {
                 StatusCode::UNAUTHORIZED => Error::NotAuthenticated,
                 StatusCode::NOT_FOUND => malformed("HTTP status 404; its VI/JSON API came with 8.0 U1".into()),
@@ -159,13 +159,13 @@ impl Session {
     }
 }
 
-/// Decodes an answer.
+/// Decodes a response.
 pub(super) fn decode<T: serde::de::DeserializeOwned>(method: &'static str, answer: Value) -> Result<T> {
     serde_json::from_value(answer).map_err(|e| Error::Malformed { method, what: e.to_string() })
 }
 
-/// Reads scheme and authority of a host, `host:port` or URL. The path `/sdk` is what many tools put there; it is ours
-/// anyway.
+/// Reads scheme and authority of a host, `host:port` or URL. Many tools append the path `/sdk`, which is accepted and
+/// ignored.
 fn parse_host(host: &str) -> Option<(String, String)> {
     let url = if host.contains("://") { host.to_owned() } else { format!("https://{host}") };
     let uri: Uri = url.parse().ok()?;

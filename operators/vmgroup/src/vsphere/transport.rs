@@ -5,15 +5,16 @@ use hyper::body::Bytes;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, service_fn};
 
-/// Carries a request to vCenter and its answer back, whole: over the network, or within the process to a simulator.
+/// Sends a request to vCenter and returns its complete response: over the network, or to a simulator in the same
+/// process.
 pub type Transport = BoxCloneSyncService<Request<Bytes>, Response<Bytes>, BoxError>;
 
-/// An answer of ten thousand virtual machines takes some megabytes; more than this is no answer.
+/// Maximum size of a response; one with ten thousand virtual machines has several megabytes.
 const MAX_ANSWER: usize = 64 << 20;
 
 /// Connects over HTTPS, or over HTTP where a URL says so.
 ///
-/// Certificates are verified against the machine's roots, to which `SSL_CERT_FILE` adds, unless `insecure`.
+/// Certificates are verified against the system's roots and those in `SSL_CERT_FILE`, unless `insecure`.
 pub fn https(insecure: bool) -> Result<Transport, BoxError> {
     let trust = if insecure { Trust::Any } else { Trust::System };
     let client = Client::new(trust, Proxies::default())?;

@@ -12,7 +12,7 @@ pub struct ManagedObject {
     /// Type of the object, such as `VirtualMachine`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Its identifier, which vCenter gives, such as `vm-12`.
+    /// Its identifier in vCenter, such as `vm-12`.
     #[serde(rename = "value")]
     pub id: String,
 }
@@ -68,7 +68,7 @@ impl Properties {
 /// Objects that a property collector reaches from its starting object.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reach {
-    /// It stays there.
+    /// The starting object.
     Itself,
     /// The children of a folder.
     Children,

@@ -51,7 +51,7 @@ async fn an_unreachable_vcenter_is_named() {
     simulator.set_faults(Faults::Always(slow));
     let error = client(simulator.transport()).find_folder("a").await.unwrap_err();
     let source = std::error::Error::source(&error).unwrap();
-    assert_eq!(source.to_string(), "no answer to RetrieveServiceContent within 30s");
+    assert_eq!(source.to_string(), "no response to RetrieveServiceContent within 30s");
 }
 
 #[tokio::test(start_paused = true)]

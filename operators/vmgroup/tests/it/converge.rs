@@ -159,7 +159,7 @@ async fn a_wrong_template_is_named_and_lasts() {
     assert!(simulator.remove("no-such-template") && simulator.power_off(&machine));
     let wrong = Group { replicas: 3, ..wrong };
     assert!(!pass(&groups, &wrong, Goal::Present).await.unwrap());
-    assert!(simulator.vms().iter().all(|vm| vm.powered_on), "machines that exist run all the same");
+    assert!(simulator.vms().iter().all(|vm| vm.powered_on), "existing machines run nevertheless");
     let plan = groups.plan(&wrong).await.unwrap();
     assert!(plan.running == 2 && plan.obstacle.is_some_and(|error| error.is_lasting()));
 }
@@ -171,13 +171,13 @@ async fn a_template_may_be_named_by_its_path() {
     settle(&groups, &Group { template: "vm-operator/twice".into(), ..group(1) }, Goal::Present).await;
     assert!(simulator.add_vm("default-vg-1", "twice"));
     let error = pass(&groups, &Group { template: "twice".into(), ..group(2) }, Goal::Present).await.unwrap_err();
-    assert_eq!(error.to_string(), r#"vCenter has 2 virtual machines named "twice": give the path of one"#);
+    assert_eq!(error.to_string(), r#"vCenter has 2 virtual machines named "twice": specify a path"#);
 }
 
 #[tokio::test(start_paused = true)]
 async fn names_that_vcenter_does_not_take_are_refused_before_anything_happens() {
     let (simulator, groups) = world();
     let error = groups.plan(&Group { name: "x".repeat(73), ..group(1) }).await.unwrap_err();
-    assert!(error.is_lasting() && error.to_string().ends_with("is longer than the 80 characters that vCenter takes"));
+    assert!(error.is_lasting() && error.to_string().ends_with("is longer than vCenter's limit of 80 characters"));
     assert!(simulator.folders().is_empty());
 }

@@ -7,14 +7,14 @@ use tokio::sync::Notify;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceExt, service_fn};
 
-/// Where the operator's process ends.
+/// The point at which the operator's process ends.
 #[derive(Clone, Copy, Debug)]
 enum Crash {
     Before(u64),
     After(u64),
 }
 
-/// Puts a transport in front of a simulator that stops for good around one call, and tells when it does.
+/// Creates a transport to a simulator that stops permanently at one call, and notifies when it does.
 fn crashing(simulator: &Simulator, crash: Crash) -> (Transport, Arc<Notify>) {
     let (calls, crashed) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
     let (inner, told) = (simulator.transport(), Arc::clone(&crashed));
@@ -38,8 +38,7 @@ fn crashing(simulator: &Simulator, crash: Crash) -> (Transport, Arc<Notify>) {
     (transport, crashed)
 }
 
-/// Works towards a goal until the process ends, and then with a new process; returns whether the first one came to an
-/// end.
+/// Runs passes until the process crashes, and then with a new process; returns true if the first one crashed.
 async fn interrupted(simulator: &Simulator, group: &Group, goal: Goal, crash: Crash) -> bool {
     let (transport, crashed) = crashing(simulator, crash);
     let first = Groups::new(client(transport), 3);
@@ -53,7 +52,7 @@ async fn interrupted(simulator: &Simulator, group: &Group, goal: Goal, crash: Cr
     finished
 }
 
-/// Crashes at every call on the way to a goal from a state, and compares each end with the one of an uninterrupted run.
+/// Crashes at every call between a state and a goal, and compares the final states with that of an uninterrupted run.
 async fn check(replicas_before: usize, replicas: usize, goal: Goal) {
     let start = async || {
         let (simulator, groups) = world();
@@ -68,7 +67,7 @@ async fn check(replicas_before: usize, replicas: usize, goal: Goal) {
         for call in 0.. {
             let (simulator, _) = start().await;
             let finished = interrupted(&simulator, &group(replicas), goal, crash(call)).await;
-            // Tasks of the first process may still end, and then a resync sees what came of them.
+            // Tasks of the first process may still end, and a resync observes their results.
             tokio::time::sleep(Duration::from_secs(300)).await;
             settle(&Groups::new(client(simulator.transport()), 3), &group(replicas), goal).await;
             assert_eq!(sorted(&simulator), sorted(&reference), "{:?}", crash(call));

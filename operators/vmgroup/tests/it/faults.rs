@@ -2,7 +2,7 @@ use super::*;
 use http::StatusCode;
 use vmgroup::simulator::{Fault, Faults};
 
-/// Brings a group up and tears it down while calls go wrong; each end is the one without faults.
+/// Creates a group and tears it down with faulty calls; each final state is that without faults.
 async fn check(faults: impl Fn() -> Faults) {
     let (reference, groups) = world();
     settle(&groups, &group(4), Goal::Present).await;
@@ -16,7 +16,7 @@ async fn check(faults: impl Fn() -> Faults) {
 
     simulator.set_faults(faults());
     settle(&groups, &group(4), Goal::Absent).await;
-    // What a broken connection left running ends later.
+    // Tasks of broken connections end later.
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!((simulator.vms().len(), simulator.folders().len()), (0, 0));
 }
@@ -62,7 +62,7 @@ async fn the_same_error_again_and_again_is_retried_until_it_is_over() {
         assert!(!error.is_lasting());
         assert_eq!(
             error.to_string(),
-            "vCenter answers RetrieveServiceContent with HTTP status 503 Service Unavailable"
+            "vCenter returned an invalid response to RetrieveServiceContent: HTTP status 503 Service Unavailable"
         );
     }
     simulator.set_faults(Faults::None);

@@ -10,7 +10,7 @@ use vmgroup::converge::{Error, Group, Groups, Progress};
 use vmgroup::simulator::{Options, SimulatedVm, Simulator, TaskTimes};
 use vmgroup::vsphere::{Client, Hardware, Site, Timing, Transport};
 
-/// Passes after which a test gives up. Even random faults need fewer.
+/// Number of passes after which a test fails. Even random faults need fewer.
 const MAX_PASSES: usize = 400;
 
 fn group(replicas: usize) -> Group {
@@ -28,7 +28,7 @@ fn client(transport: Transport) -> Client {
     Client::new(Simulator::credentials(), Site::default(), Timing::default(), transport).expect("the host is valid")
 }
 
-/// A vCenter that is quick, for a look at a task each half second is what these tests spend their time on.
+/// Options for short tasks: these tests spend most of their time on polling tasks.
 fn options() -> Options {
     let [clone, power, destroy] = [3, 1, 1].map(Duration::from_secs);
     Options { tasks: TaskTimes { clone, power, destroy }, ..Options::default() }
@@ -46,7 +46,7 @@ enum Goal {
     Absent,
 }
 
-/// Runs one pass, like a reconcile of the operator; returns whether the goal is reached.
+/// Runs one pass, like a reconcile of the operator; returns true if the goal is reached.
 async fn pass(groups: &Groups<Client>, group: &Group, goal: Goal) -> Result<bool, Error> {
     let mut plan = match goal {
         Goal::Present => groups.plan(group).await?,
@@ -64,7 +64,7 @@ async fn pass(groups: &Groups<Client>, group: &Group, goal: Goal) -> Result<bool
     Ok(false)
 }
 
-/// Makes passes until the goal is reached, after errors too; returns the errors.
+/// Runs passes until the goal is reached, also after errors; returns the errors.
 async fn settle(groups: &Groups<Client>, group: &Group, goal: Goal) -> Vec<Error> {
     let mut errors = Vec::new();
     for _ in 0..MAX_PASSES {
@@ -80,7 +80,7 @@ async fn settle(groups: &Groups<Client>, group: &Group, goal: Goal) -> Vec<Error
     panic!("no end after {MAX_PASSES} passes: {errors:?}");
 }
 
-/// The part of a machine that does not depend on the way it came about.
+/// Returns the state of machines without run-dependent parts.
 fn names(simulator: &Simulator) -> Vec<String> {
     let mut names: Vec<String> = simulator.vms().into_iter().map(|vm| vm.name).collect();
     names.sort();

@@ -33,7 +33,7 @@ pub(crate) fn cmd_down(args: &DownArgs) -> Result<()> {
         }
     };
     if !running {
-        // One that crashed did not tidy up.
+        // Clean up after a crashed process.
         if let Some(record) = record {
             record.remove_context()?;
             files.forget();

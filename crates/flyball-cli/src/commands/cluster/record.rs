@@ -14,9 +14,9 @@ pub(super) struct Record {
     pub(super) name: String,
     pub(super) pid: i32,
     pub(super) url: String,
-    /// The kubeconfig that leads to it, always there while it runs.
+    /// The cluster's own kubeconfig, which exists while it runs.
     pub(super) own_kubeconfig: PathBuf,
-    /// The kubeconfig that got a context, if any did.
+    /// The kubeconfig to which a context was added, if any.
     pub(super) kubeconfig: Option<PathBuf>,
     /// The previous current context.
     pub(super) context_before: Option<String>,
@@ -83,7 +83,7 @@ impl Files {
         }
     }
 
-    /// Returns whether the cluster runs, and what is known of it: of one that crashed something may be left.
+    /// Returns true if the cluster runs, and its record, which may remain after a crash.
     pub(super) fn find(&self) -> Result<(bool, Option<Record>)> {
         if !self.folder.exists() {
             return Ok((false, None));
@@ -99,7 +99,7 @@ impl Files {
 
     /// Records the progress of a start.
     pub(super) fn write_progress(&self, text: &str) {
-        // Whoever waits for the cluster sees that it lives; it starts without it as well.
+        // The progress is informative only; errors are ignored.
         let _ = private::write(&self.file("starting"), text.as_bytes());
     }
 

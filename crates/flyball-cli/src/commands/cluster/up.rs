@@ -81,7 +81,7 @@ pub(crate) fn cmd_up(args: UpArgs, verbose: u8) -> Result<()> {
     if args.foreground {
         return serve(&args, &files, lock);
     }
-    // The cluster takes it for itself.
+    // The cluster acquires the lock itself.
     drop(lock);
     let record = spawn(&args, &files, verbose)?;
     if !args.quiet {
@@ -164,7 +164,8 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
     if std::env::var_os(PURGE_DELAY).is_none() {
         command.env(PURGE_DELAY, "0");
     }
-    // A group of its own: Ctrl-C at this terminal is not meant for it. Its folder must not be in the way of others.
+    // A process group of its own, so that Ctrl-C at this terminal does not stop it. Its working directory must not
+    // block unmounts.
     command.stdin(Stdio::null()).stdout(log).stderr(also).process_group(0).current_dir("/");
     files.forget_progress();
     let mut child = command.spawn().when("cannot start the cluster")?;
@@ -175,7 +176,7 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
         }
         if let Some(status) = child.try_wait().when("cannot wait for the cluster")? {
             let words = files.last_words();
-            // What it said is said once more, without the word that will stand in front again.
+            // Its message is repeated without the prefix, which is added again.
             let words = words.strip_prefix("error: ").unwrap_or(&words);
             return Err(Error::new(if words.is_empty() {
                 format!("the cluster exited: {status}")
@@ -217,7 +218,7 @@ fn progress_writer(files: Files) -> impl Fn(OpeningStage, u64, u64) + Send + Syn
 /// Runs the cluster until a stop signal.
 fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    // Each connection is an open file, and the usual limit is from when programs had few.
+    // Each connection is an open file, and the default limit is low.
     let most = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
     let served = block_on_threads(async {
@@ -254,7 +255,7 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
                 _ = tokio::signal::ctrl_c() => {}
             }
         };
-        // A task as those of requests are: this thread would have to be woken for each change.
+        // A task like those of requests: otherwise this thread would be woken for each change.
         let (controlled, controllers) = (cluster.clone(), args.controllers());
         let mut running = JoinSet::new();
         running.spawn(async move { controlled.run(&controllers).await });
@@ -284,7 +285,7 @@ fn write_down(args: &UpArgs, files: &Files, endpoint: &Endpoint, started: String
         (Some(path), _) => Some(absolute(path.clone())),
         (None, _) => Some(absolute(kubeconfig::path()?)),
     };
-    // One that crashed may have left its context behind; what was current before that one is what counts.
+    // A crashed cluster may have left its context; then the context before that one counts.
     let crashed = files.read().ok().flatten().filter(|record| record.kubeconfig == kubeconfig);
     let mut context_before = None;
     if let Some(path) = &kubeconfig {
@@ -312,7 +313,7 @@ fn refuse(error: EndpointError, args: &UpArgs) -> Error {
         EndpointError::Listen { port, source } if source.kind() == std::io::ErrorKind::AddrInUse => {
             let error = Error::new(format!("port {port} of 127.0.0.1 is in use"));
             match args.port {
-                // It is the one that kubeconfigs of this cluster lead to.
+                // Kubeconfigs of this cluster use this port.
                 0 => error.hint("pass another --port; existing kubeconfigs point to this one"),
                 _ => error.hint("pass another --port, or none to use a free one"),
             }

@@ -1,8 +1,8 @@
 //! `flyball crd migrate`: rewrites all objects of a CRD, so that an old version can be removed.
 //!
-//! An update that changes nothing makes the API server write the object in the storage version, if it is stored in
-//! another one. Whatever somebody else writes in the meantime is written in that version too. So when every object was
-//! updated once, or changed by others, no other version is stored any more, and the definition may say so. See
+//! An update without changes makes the API server store the object in the storage version, if it is stored in another
+//! one. Concurrent writes of other clients are stored in that version too. So after every object was updated once, or
+//! changed by others, no other version is stored any more, and `status.storedVersions` can be updated. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#upgrade-existing-objects-to-a-new-stored-version>.
 
 use crate::cluster::connection::ContextArgs;
@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-/// Objects that are stored at the same time.
+/// Maximum number of concurrent updates.
 const AT_ONCE: usize = 8;
 /// Attempts to write the definition on conflicts.
 const ATTEMPTS: u32 = 5;
@@ -52,13 +52,13 @@ struct Report {
     storage_version: String,
     stored_versions_before: Vec<String>,
     stored_versions: Vec<String>,
-    /// Objects that the API server wrote anew.
+    /// Objects that the API server rewrote.
     rewritten: usize,
     /// Objects that were in the storage version already.
     unchanged: usize,
-    /// Objects that others wrote or deleted at the same moment, which does as well.
+    /// Objects that other clients wrote or deleted concurrently, which has the same effect.
     left_to_others: usize,
-    /// Objects that could be stored, of a dry run.
+    /// Objects that a dry run validated.
     checked: usize,
     failed: Vec<Failed>,
     dry_run: bool,
@@ -131,7 +131,7 @@ fn print(report: &Report) {
     }
 }
 
-/// Reads a definition, as text too, for those who want to write it.
+/// Reads a definition, parsed and as JSON.
 async fn read(client: &Client, name: &str) -> Result<(Definition, Value)> {
     let crd: Value = match get(client, &url(name)).await {
         Ok(crd) => crd,
@@ -199,20 +199,20 @@ struct ObjectMeta {
 }
 
 impl ObjectMeta {
-    /// Writes the place of an object; the API server lists objects in the order of these.
+    /// Returns the key of an object; the API server lists objects in the order of keys.
     fn key(&self) -> String {
         self.namespace.as_ref().map_or_else(|| self.name.clone(), |namespace| format!("{namespace}/{}", self.name))
     }
 }
 
-/// Stores all objects anew, page by page in the order of their keys.
+/// Rewrites all objects, page by page in the order of their keys.
 async fn store_all(client: &Client, args: &MigrateArgs, definition: &Definition, report: &mut Report) -> Result<()> {
     let Definition { group, plural, through, .. } = definition;
     let root = format!("/apis/{group}/{through}");
     let (mut token, mut behind, mut seen) = (String::new(), args.after.clone().unwrap_or_default(), 0);
     loop {
         let page: List = match get(client, &format!("{root}/{plural}?limit={}&continue={token}", args.page)).await {
-            // The list took so long that the server forgot its state: it goes on with what is there now.
+            // The continue token has expired: the list continues with the current objects.
             Err(kube::Error::Api(status)) if status.code == 410 && !token.is_empty() => {
                 token = status.metadata.and_then(|metadata| metadata.continue_).unwrap_or_default();
                 continue;
@@ -284,7 +284,7 @@ enum Stored {
     ByOthers,
 }
 
-/// Updates an object to what it is. It goes back as the bytes that came, so that nothing in it can be lost.
+/// Updates an object without changes. The received bytes are sent back, so that no data can be lost.
 async fn store(
     client: Client,
     root: String,
@@ -319,7 +319,7 @@ async fn trim(client: &Client, name: &str, migrated: &Definition) -> Result<Vec<
             let error = Error::new(format!("the storage version of {name} changed during the migration"));
             return Err(error.hint("run the command again"));
         }
-        // The resource version goes along: whatever changes now makes it a conflict.
+        // The resource version is included, so that a concurrent change causes a conflict.
         crd["status"]["storedVersions"] = json!([migrated.storage]);
         let request = Request::put(format!("{}/status?fieldManager=flyball-migrate", url(name)));
         let request = request.header(CONTENT_TYPE, "application/json").body(crd.to_string().into_bytes());

@@ -147,7 +147,7 @@ fn wanted(args: &ApiArgs, project: &Project) -> Result<NewApi> {
         }
         None => (chosen(args.resource, "generate types?")?, chosen(args.controller, "generate a controller?")?),
     };
-    // All versions of a kind are called the same, and are in namespaces or are not.
+    // All versions of a kind have the same plural and scope.
     let is_other = |other: &&Resource| other.group == group && other.kind == kind && other.version != version;
     let other = project.resources.iter().find(is_other);
     let of_other = other.map(|other| (other.plural.clone(), other.namespaced));
@@ -205,7 +205,7 @@ pub(super) fn defined(crd: &str, version: Option<&str>, kubeconfig: Option<&Path
     };
     let definition = Definition::read(&found, version)?;
     let mut kept = json!({"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": {"name": found["metadata"]["name"]}});
-    // What a conversion asks is not there in tests, and need not be.
+    // The webhook of a conversion does not exist in tests, and is not needed.
     kept["spec"] = found["spec"].clone();
     kept["spec"].as_object_mut().map(|spec| spec.remove("conversion"));
     Ok((definition, kept))
@@ -289,7 +289,7 @@ fn own(changes: &mut Changes, names: &Names, wanted: &NewApi, now: &mut Resource
     if wanted.controller && (!now.controller || force) {
         api::controller(changes, names, force)?;
         now.controller = true;
-        // The sample may have fields by now that the test does not know.
+        // The sample may have fields that are not in the test.
         if had_types && !force {
             return Ok(());
         }

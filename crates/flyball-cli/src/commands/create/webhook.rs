@@ -155,7 +155,7 @@ fn wanted(args: &WebhookArgs, project: &mut Project) -> Result<Resource> {
     if found.foreign {
         return Ok(found);
     }
-    // Objects are asked about in the version that they are stored in.
+    // Webhooks receive objects in the storage version.
     let first = project.resources.iter().find(|one| one.resource && (&one.group, &one.kind) == (&group, &kind));
     match first {
         Some(first) if first.version != version => {
@@ -188,14 +188,14 @@ fn unknown(project: &Project, named: &str, version: &str, kind: &str) -> Error {
     for (group, version, kind) in &namesakes {
         error = error.hint(format!("for {kind}, pass {}", flags(group, version, kind)));
     }
-    // There are no projects' own kinds in the core group.
+    // Projects have no own kinds in the core group.
     if namesakes.is_empty() && !named.is_empty() {
         error = error.hint(format!("create it first: flyball create api {}", flags(named, version, kind)));
     }
     error.hint("for a foreign kind, pass its definition: --crd FILE|NAME")
 }
 
-/// Adds a foreign kind with its types to the project, unless it is there.
+/// Adds a foreign kind with its types to the project, unless it exists.
 fn foreign(changes: &mut Changes, project: &mut Project, definition: &Definition, kept: &Value) -> Result<Resource> {
     let resource = add(project, definition.resource.clone());
     let names = Names::new(project, &resource);

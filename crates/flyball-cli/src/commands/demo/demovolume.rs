@@ -1,4 +1,4 @@
-//! DemoVolume: a claim of the right size, made again when somebody deletes it.
+//! DemoVolume: a claim of the specified size, which is recreated after its deletion.
 
 use super::show::{MANAGER, title, until};
 use super::stage::Stage;

@@ -19,10 +19,10 @@ use tokio::time::{Instant, sleep};
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Polling interval.
 pub(super) const GLANCE: Duration = Duration::from_millis(25);
-/// The name under which the shows write.
+/// Field manager of the demos.
 pub(super) const MANAGER: &str = "flyball-demo";
 
-/// Shows the table of a kind until something holds for one of its objects.
+/// Shows the table of a kind until one of its objects meets a condition.
 pub(super) async fn until<T, F>(
     stage: &Stage,
     objects: &Api<T>,
@@ -40,7 +40,7 @@ where
         let object = objects.get(name).await.when(format!("step {what:?}: cannot read {name}"))?;
         board.show(table::fetch(&stage.admin, path).await?);
         if holds(&object).await {
-            // What held may be shown by a table that is a moment older.
+            // The condition may be met after the table was fetched, so fetch it again.
             board.show(table::fetch(&stage.admin, path).await?);
             done(what);
             return Ok(());
@@ -84,7 +84,7 @@ pub(super) fn how_to_go_on(stage: &Stage, keep: bool, sample: &Value, commands: 
     let path = stage.kubeconfig.with_file_name(&name);
     let flags = stage.kubectl_flags();
     let file = yaml::write(sample);
-    // Beside a kubeconfig of somebody's nothing is written.
+    // No file is written beside a user's kubeconfig.
     let apply = if stage.is_own() && fs::write(&path, &file).is_ok() {
         format!("apply -f {}", path.display())
     } else {

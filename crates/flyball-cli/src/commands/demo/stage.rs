@@ -25,7 +25,7 @@ const CLEANUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The cluster of a demo, and the connection to it.
 pub(super) struct Stage {
-    /// A client that may install things.
+    /// A client of an administrator.
     pub(super) admin: Client,
     /// Connection without a user.
     pub(super) config: Config,
@@ -82,7 +82,7 @@ async fn elsewhere(path: &Path, context: Option<&str>, crd: CustomResourceDefini
 }
 
 impl Stage {
-    /// Returns true if the control plane is the demo's own, with nothing on it but what the demo brings.
+    /// Returns true if the control plane is the demo's own, without other objects.
     pub(super) fn is_own(&self) -> bool {
         self.own.is_some()
     }
@@ -115,7 +115,7 @@ impl Stage {
             return Ok(());
         }
         let nodes = Api::<Node>::all(self.admin.clone()).list(&ListParams::default().limit(1)).await;
-        // Whoever may not list nodes may have some all the same.
+        // A user without permission to list nodes may still have nodes.
         if matches!(&nodes, Err(kube::Error::Api(status)) if status.code == 403) {
             return Ok(());
         }
@@ -148,7 +148,7 @@ impl Stage {
     }
 
     async fn remove_all(&self) -> Result<()> {
-        // No operator runs any more that would take its finalizers off; there is nothing behind them either.
+        // The operator no longer runs to remove its finalizers, and there are no external resources.
         let objects = self.objects();
         let listed = objects.list(&ListParams::default()).await;
         for object in listed.map(|list| list.items).unwrap_or_default() {

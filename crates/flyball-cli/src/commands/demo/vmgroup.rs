@@ -1,4 +1,4 @@
-//! VmGroup, the operator of virtual machines, on a simulated vCenter: they come, scale, heal and go.
+//! VmGroup, the operator of virtual machines, on a simulated vCenter: creation, scaling, repair and deletion.
 
 use super::show::{GLANCE, MANAGER, check, done, title, until};
 use super::stage::Stage;
@@ -79,7 +79,7 @@ pub(super) async fn run(stage: &Stage, vcenter: &Simulator) -> Result<()> {
 }
 
 impl Show<'_> {
-    /// Shows the table until the group is what it should be.
+    /// Shows the table until the group is in its desired state.
     async fn running(&self, what: &str, replicas: i32) -> Result<()> {
         self.until(what, |group| {
             let status = group.status.as_ref();
@@ -96,7 +96,7 @@ impl Show<'_> {
         .await
     }
 
-    /// Shows the table until something holds for the group.
+    /// Shows the table until the group meets a condition.
     async fn until(&self, what: &str, holds: impl Fn(&VmGroup) -> bool) -> Result<()> {
         until(self.stage, &self.groups, NAME, what, |group| std::future::ready(holds(group))).await
     }
@@ -108,7 +108,7 @@ impl Show<'_> {
         if !vcenter.power_off(&first.name) {
             return Err(Error::new(format!("machine {} cannot be powered off", first.name)));
         }
-        // It is seen at the next look at vCenter, so the status first says what it said before.
+        // The operator detects it at the next resync, so the status is outdated at first.
         self.until("the operator detected it", |group| {
             group.status.as_ref().is_some_and(|status| status.current_replicas == Some(1))
                 || vcenter.calls().iter().any(|(call, n)| call.contains("PowerOn") && *n > 0)
@@ -142,7 +142,7 @@ impl Show<'_> {
         let began = Instant::now();
         let (mut machines, mut folder_there) = (vcenter.vms().len(), true);
         loop {
-            // The object is looked at first: what is gone in vCenter by then was gone before it.
+            // The object is read first, so that deletions in vCenter are known to precede its deletion.
             let group = self.groups.get_opt(NAME).await.when("cannot read vg-1")?;
             let left = vcenter.vms().len();
             if left != machines {

@@ -130,7 +130,7 @@ impl<'a> View<'a> {
             }
             Self::Name(kind) => Ok(say_on(&kind.object_name(object["metadata"]["name"].as_str().unwrap_or_default()))),
             Self::Object(kind, output) => {
-                // Lists leave out what is the same for all.
+                // Items of lists have no kind and apiVersion.
                 object["apiVersion"] = kind.api_version().into();
                 object["kind"] = kind.kind.as_str().into();
                 tidy(&mut object);

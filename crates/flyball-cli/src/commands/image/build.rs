@@ -183,7 +183,7 @@ async fn build(args: &BuildArgs) -> Result<Vec<Part>> {
     if platforms.is_empty() {
         platforms.push(Platform::host()?);
     }
-    // All of them first: a build takes minutes.
+    // Check all targets first, since a build takes minutes.
     let targets: Vec<Target> = platforms.iter().map(|platform| platform.target()).collect::<Result<_>>()?;
     let mut parts = Vec::new();
     for (platform, target) in platforms.into_iter().zip(targets) {
@@ -244,7 +244,7 @@ fn variables(target: Target, profile: &str, workspace: &Path) -> BTreeMap<String
         let folder = folder.map(|folder| folder.display().to_string()).filter(|folder| !folder.contains(' '));
         flags.extend(folder.map(|folder| format!("--remap-path-prefix={folder}={shown}")));
     }
-    // Who sets flags for everything sets them instead of those for a target.
+    // RUSTFLAGS replaces the flags of a target.
     let (name, before) = match std::env::var("RUSTFLAGS") {
         Ok(before) => ("RUSTFLAGS".to_owned(), before + " "),
         Err(_) => (format!("CARGO_TARGET_{}_RUSTFLAGS", shout(target.name)), String::new()),

@@ -94,7 +94,7 @@ async fn note(kubeconfig: &Path, names: &[String], size: u64) -> Result<Vec<Stri
         }
         let name = node.name_any();
         let mut images = node.status.and_then(|status| status.images).unwrap_or_default();
-        // A tag means one image.
+        // A tag refers to one image only.
         images.retain(|image| !image.names.iter().flatten().any(|known| names.contains(known)));
         let mut images: Vec<_> = images.iter().map(|image| json!(image)).collect();
         images.push(json!({"names": names, "sizeBytes": size}));

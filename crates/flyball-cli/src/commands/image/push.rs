@@ -63,7 +63,7 @@ pub(super) fn cmd_push(args: &PushArgs) -> Result<()> {
         let name = args.reference.to_string();
         let mut pushed = Pushed { name, digest: named.digest.clone(), sent: 0, there: 0, signed: Vec::new() };
         let is_lively = args.output.is_none();
-        // What is named comes before what names it.
+        // Referenced content is uploaded before its references.
         let images = layout.images(&named)?;
         for image in &images {
             parts(&mut registry, &layout, image, &mut pushed, is_lively).await?;

@@ -1,9 +1,9 @@
-//! Proofs, among the tests that were run.
+//! Selection of proofs from test results.
 
 use crate::testing::{Outcome, Report, Test};
 use serde::Serialize;
 
-/// One test that proves, or does not, that an operator is of a level.
+/// A test that proves a level of an operator, with its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Proof {
     #[serde(skip)]
@@ -12,7 +12,7 @@ pub(super) struct Proof {
     pub(super) outcome: Outcome,
 }
 
-/// Finds those of one level or of all.
+/// Returns the proofs of one level or of all levels.
 pub(super) fn find(report: &Report, only: Option<u8>) -> Vec<Proof> {
     let proof = |test: &Test| {
         let (level, _) = test.own_name().strip_prefix("level_")?.split_once('_')?;

@@ -1,6 +1,6 @@
 //! Results of a project's chaos suite: outcomes of its tests, and the faults that they report in a file.
 //!
-//! A test's name says that it is one of the suite, and nothing more: what counts is told by `flyball_cluster::testing`.
+//! The name of a test selects it for the suite; the injected faults are reported by `flyball_cluster::testing`.
 
 use crate::error::{Result, ResultExt};
 use crate::files::private::PrivateFolder;
@@ -8,7 +8,7 @@ use crate::testing::{CHAOS, Outcome, Report, Suite, Test, Voice, cargo_test, run
 use serde::Deserialize;
 use std::fs;
 
-/// Names the file that gets a line of whatever is done to an operator.
+/// Environment variable with the file for reports of injected faults.
 const FILE: &str = "FLYBALL_TEST_CHAOS";
 /// Minimum downtime of an operator in seconds, for a meaningful test.
 const MIN_OUTAGE_SECONDS: u64 = 600;
@@ -35,12 +35,12 @@ enum Done {
 }
 
 impl Chaos {
-    /// Runs the suite of the project in this folder; people see how it is built, and what failed.
+    /// Runs the suite of the project in this folder, with cargo's output.
     pub(super) fn run() -> Result<Self> {
         let folder = PrivateFolder::new("flyball-lint")?;
         let file = folder.path().join("chaos");
         let mut cargo = cargo_test();
-        // A real cluster is not crashed on, and not waited for.
+        // The suite never runs on a real cluster.
         cargo.args(["--tests", "--", CHAOS]).env(FILE, &file).env_remove("FLYBALL_TEST_KUBECONFIG");
         let (report, succeeded) = run(cargo, Voice::Quiet)?;
         let told = fs::read_to_string(&file).unwrap_or_default();

@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// An object with what happened to it and what it caused.
+/// An object with its history and its dependents.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Node {
@@ -62,7 +62,7 @@ pub(super) fn owners(object: &Value) -> impl Iterator<Item = Owner<'_>> {
     })
 }
 
-/// Finds the owner that made an object: the one that controls it, else the only one.
+/// Finds the creator among the owners of an object: its controller, otherwise its only owner.
 pub(super) fn controller(object: &Value) -> Option<Owner<'_>> {
     owners(object)
         .find(|owner| owner.controls)
@@ -169,7 +169,7 @@ fn steps(object: &Value, events: &[&Value]) -> Vec<Step> {
     for condition in items(&object["status"]["conditions"]) {
         let name = text(&condition["type"]);
         if object["kind"] == "Pod" && name == "PodScheduled" && condition["status"] == "True" {
-            continue; // told with the node
+            continue; // reported with the node
         }
         let since = time(&condition["lastTransitionTime"]).or_else(|| time(&condition["lastUpdateTime"]));
         let reason = condition["reason"].as_str().filter(|reason| !reason.is_empty());
@@ -190,7 +190,7 @@ fn steps(object: &Value, events: &[&Value]) -> Vec<Step> {
         );
     }
     for entry in writers() {
-        // Each manager's last write is all that is kept; that of the maker at the time of the creation is told already.
+        // Only each manager's last write is recorded; the write of the creator at the creation time is already listed.
         let last = time(&entry["time"]);
         if last > created {
             let what = match entry["subresource"].as_str() {
@@ -209,8 +209,8 @@ fn first_time(event: &Value) -> Option<Timestamp> {
     time(&event["firstTimestamp"]).or_else(|| time(&event["eventTime"]))
 }
 
-/// Sorts events by when they first happened. Those of one second are told apart by microseconds if all of them have
-/// any, else by when they were written.
+/// Sorts events by their first occurrence. Events of one second are ordered by microseconds if all of them have these,
+/// otherwise by creation time.
 fn in_order<'a>(events: &[&'a Value]) -> Vec<&'a Value> {
     let mut seconds: BTreeMap<Option<i64>, Vec<&Value>> = BTreeMap::new();
     for event in events {

@@ -2,20 +2,20 @@
 //! <https://kubectl.docs.kubernetes.io/references/kustomize/>.
 //!
 //! The files hold names without the prefix and the namespace `system`; `config/default` puts both on. So an overlay
-//! that wants others needs no more than a kustomization of its own.
+//! with other names needs only a kustomization.
 
 use super::{Folder, InstallTarget, Installation, sample};
 use crate::render::yaml;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The first line of each file that is made here, by which it is known again.
+/// The header of each generated file, which identifies it.
 pub(crate) const HEADER: &str =
     "# Made by `flyball manifests` from what the operator's program says. Without this line, the file is yours.\n";
-/// The namespace that stands for the one that `config/default` names.
+/// The placeholder for the namespace of `config/default`.
 const SYSTEM: &str = "system";
 
-/// A file with samples that is there already: its name, and the kinds of the objects in it.
+/// An existing file with samples: its name, and the kinds of its objects.
 pub(crate) type Samples = BTreeMap<String, BTreeSet<String>>;
 
 /// Writes all files, by their paths below `config`.
@@ -40,7 +40,7 @@ pub(crate) fn files(installation: &Installation, samples: &Samples) -> BTreeMap<
         resources.sort_unstable();
         let mut built = kustomization(json!(resources));
         if folder == Folder::Monitoring {
-            // It is applied for itself, where there is a Prometheus operator.
+            // It is applied separately, on clusters with a Prometheus operator.
             put_on(&mut built, place, fixed);
         } else {
             folders.push(format!("../{}", folder.name()));
@@ -71,9 +71,9 @@ pub(crate) fn files(installation: &Installation, samples: &Samples) -> BTreeMap<
     files
 }
 
-/// Returns true if the files themselves have to name the namespace: kustomize would bring the roles of other namespaces
-/// into the operator's own, and policies, of which it does not know that they live in none; and it knows nothing of
-/// namespaces that webhooks are not asked about.
+/// Returns true if the files must contain the namespace: kustomize would move roles of other namespaces to the
+/// operator's namespace, would set a namespace on policies, which are cluster-scoped, and does not replace excluded
+/// namespaces in webhook selectors.
 fn is_fixed(installation: &Installation) -> bool {
     let has_policies = installation.pieces.iter().any(|piece| piece.folder == Folder::Policy);
     let names_namespace = |webhook: &Value| {

@@ -4,7 +4,7 @@ use super::{Folder, InstallTarget, Piece, object};
 use flyball::description::Description;
 use serde_json::{Value, json};
 
-/// The user that images of operators know, which is nobody else.
+/// The user ID of operator images.
 const USER: u32 = 65532;
 pub(super) const METRICS_PORT: u16 = 8443;
 const HEALTH_PORT: u16 = 8081;
@@ -77,7 +77,7 @@ fn deployment(description: &Description, place: &InstallTarget, webhooks: Option
                     "seccompProfile": {"type": "RuntimeDefault"},
                 },
                 "serviceAccountName": place.account(),
-                // What an operator gives its reconciles to end, and some seconds more.
+                // The shutdown timeout of reconciles, and some seconds more.
                 "terminationGracePeriodSeconds": 30,
             },
         },

@@ -1,7 +1,7 @@
 //! Monitoring of an operator: ServiceMonitor, alerts and dashboard.
 //!
-//! Both alerts and dashboard go by the golden signals that every operator tells of itself: how long an object waits,
-//! how many are looked at, how many fail, how busy the workers are. See
+//! Alerts and dashboard use the golden signals that every operator exports: queue latency, reconciles, errors, and the
+//! utilization of workers. See
 //! <https://sre.google/sre-book/monitoring-distributed-systems/>.
 
 use super::{Folder, InstallTarget, Piece, object};
@@ -24,8 +24,7 @@ pub(super) fn pieces(description: &Description, place: &InstallTarget) -> Vec<Pi
             "path": "/metrics",
             "port": "https",
             "scheme": "https",
-            // Each process makes its own certificate and keeps it in memory: there is no Secret whose CA could be
-            // named.
+            // Each process creates its own certificate in memory: there is no Secret with a CA.
             "tlsConfig": {"insecureSkipVerify": true},
         }],
         "selector": {"matchLabels": place.selector()},

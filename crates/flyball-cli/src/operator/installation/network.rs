@@ -1,8 +1,8 @@
 //! Network policies: webhooks for the API server, metrics for their collectors.
 //!
-//! The API server is no pod that a selector could find; its addresses are known to whoever runs the cluster and to
-//! nobody else. So the port of webhooks is open to everybody, and the operator itself bounds what a caller may cost it.
-//! Where the addresses are known, an overlay should name them by `ipBlock`.
+//! The API server is not a pod that a selector could match, and only the cluster's administrators know its addresses.
+//! So the port of webhooks is open to all clients, and the operator itself limits their load. If the addresses are
+//! known, an overlay should list them by `ipBlock`.
 
 use super::manager::{METRICS_PORT, webhook_port};
 use super::{Folder, InstallTarget, Piece, object};

@@ -22,7 +22,7 @@ pub(super) fn granted(mut role: Value, part: &str, place: &InstallTarget) -> Vec
         auth["rules"] = asking.into();
         pieces.extend(bound(auth, "metrics_auth_role", place));
     }
-    // Its name is the operator's own for what the operator needs as a whole.
+    // The role with all permissions of the operator has the operator's name.
     let base = if place.name() == part { "manager" } else { part };
     role["metadata"]["name"] = place.named(&format!("{base}-role")).into();
     role["rules"] = summed(own).into();
@@ -39,7 +39,7 @@ pub(super) fn granted(mut role: Value, part: &str, place: &InstallTarget) -> Vec
     pieces
 }
 
-/// Returns true if a rule is there for asking who may see metrics.
+/// Returns true if a rule is for the authorization of metrics.
 fn asks_who_may_see(rule: &Value) -> bool {
     rule["verbs"] == json!(["create"])
         && (rule["resources"] == json!(["tokenreviews"]) || rule["resources"] == json!(["subjectaccessreviews"]))

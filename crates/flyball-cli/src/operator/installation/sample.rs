@@ -1,9 +1,9 @@
-//! A sample of a kind that has none: the least that its schema admits.
+//! A minimal valid sample of a kind without samples.
 
 use flyball_schema::{openapi, validate};
 use serde_json::{Map, Value, json};
 
-/// Creates a sample of the stored version, and its file name; `None` if the schema gives no valid values.
+/// Creates a sample of the stored version, and its file name; `None` if no valid values can be derived from the schema.
 pub(crate) fn of(definition: &Value) -> Option<(String, Value)> {
     let spec = &definition["spec"];
     let version = spec["versions"].as_array()?.iter().find(|version| version["storage"] == true)?;

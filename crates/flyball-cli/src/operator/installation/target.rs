@@ -7,13 +7,13 @@ use flyball::description::Description;
 use flyball_core::names::dns_label;
 use serde_json::{Value, json};
 
-/// The image that is run where none is named; overlays of kustomize put another in its place.
+/// The default image, which kustomize overlays replace.
 const IMAGE: &str = "controller:latest";
 
 /// Help of `--namespace` in commands about installed operators.
 pub(crate) const NAMESPACE: &str = "Namespace of the operator; defaults to the prefix and `system`";
 
-/// The flags that say which operator, and how it is called.
+/// The flags for the operator and its names.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TargetArgs {
     #[command(flatten)]
@@ -85,24 +85,24 @@ impl InstallTarget {
         format!("{}{part}", self.prefix)
     }
 
-    /// Returns what is left of a full name without what all begin with.
+    /// Returns a name without the common prefix.
     pub(super) fn part<'a>(&self, name: &'a str) -> &'a str {
         name.strip_prefix(&self.prefix).unwrap_or(name)
     }
 
-    /// Returns what the operator is told of the place when it says what it needs there.
+    /// Returns the flags of the operator for its description.
     pub(super) fn flags(&self, description: &Description) -> Vec<String> {
         let mut flags = vec!["--metrics-secure".to_owned(), format!("--operator-namespace={}", self.namespace)];
         flags.extend(self.rename(description));
         flags
     }
 
-    /// Returns the flag that tells the operator its name, if that is not its own.
+    /// Returns the flag with the operator's name, if it is not the default.
     pub(super) fn rename(&self, description: &Description) -> Option<String> {
         (self.name() != description.name).then(|| format!("--installed-as={}", self.name()))
     }
 
-    /// Returns the label by which the operator's pods are found.
+    /// Returns the label of the operator's pods.
     pub(super) fn selector(&self) -> Value {
         json!({"app.kubernetes.io/name": self.name()})
     }

@@ -15,7 +15,7 @@ use std::path::Path;
 #[derive(Debug)]
 pub(super) struct Patch {
     kind: String,
-    /// The group of the kind; none means any.
+    /// The group of the kind; `None` means any.
     group: Option<String>,
     name: Option<String>,
     namespace: Option<String>,
@@ -107,12 +107,12 @@ impl Patch {
             let what = format!("cannot apply the patch in {} to {}", file.display(), told(object));
             self.change(object).and_then(|()| self.check(object)).when(what)?;
         }
-        // A patch may take an object away.
+        // A patch may delete an object.
         objects.retain(|object| object.as_object().is_some_and(|fields| !fields.is_empty()));
         Ok(())
     }
 
-    /// Finds fields that the kind does not have, which an API server would refuse.
+    /// Finds unknown fields, which an API server would reject.
     fn check(&self, object: &Value) -> Result<(), flyball_schema::patch::Error> {
         let schema = built_in_schema(object["apiVersion"].as_str().unwrap_or_default(), &self.kind);
         let Some(schema) = schema.filter(|_| object.as_object().is_some_and(|fields| !fields.is_empty())) else {
@@ -140,7 +140,7 @@ impl Patch {
             _ if patch["$patch"] == "delete" => *object = Value::Object(Default::default()),
             _ => merge(object, patch),
         }
-        // What the patch calls the object, and where it thinks that it is, is how it was found.
+        // Name and namespace of the patch select the object, and are not changed.
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert("name".into(), name);
             metadata.extend(namespace.map(|namespace| ("namespace".to_owned(), namespace)));

@@ -1,4 +1,4 @@
-//! The flags that plugins have, and whether what is given fits them.
+//! The flags of plugins, and their validation.
 
 use serde::Deserialize;
 
@@ -33,7 +33,7 @@ impl Flag {
             "bool" => (BOOLEANS.contains(&value), "true or false"),
             "int" => (value.parse::<i64>().is_ok(), "a 64-bit integer"),
             "float" => (value.parse::<f64>().is_ok(), "a number"),
-            // What is of a type that the protocol does not have is the plugin's matter.
+            // Values of other types are validated by the plugin.
             _ => (true, ""),
         };
         (!fits).then_some(wanted)
@@ -44,7 +44,7 @@ impl Flag {
 ///
 /// # Errors
 ///
-/// What is wrong, in words.
+/// Returns the error message.
 pub(super) fn check(flags: &[Flag], args: &[String]) -> Result<(), String> {
     let mut args = args.iter();
     while let Some(arg) = args.next() {

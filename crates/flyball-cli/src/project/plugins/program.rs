@@ -46,7 +46,7 @@ impl FromStr for Name {
     }
 }
 
-/// A program that is there.
+/// An installed plugin.
 #[derive(Debug)]
 pub(super) struct Plugin {
     /// Its name and version.
@@ -54,7 +54,7 @@ pub(super) struct Plugin {
     program: PathBuf,
 }
 
-/// Returns the folder that holds all plugins.
+/// Returns the folder of all plugins.
 fn folder() -> PathBuf {
     let config = || match var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()) {
         Some(path) => PathBuf::from(path),
@@ -103,7 +103,7 @@ impl Plugin {
     ///
     /// # Errors
     ///
-    /// When it cannot be run, says that it failed, or does not keep to the protocol.
+    /// If it cannot be run, reports an error, or violates the protocol.
     pub(super) async fn ask(&self, folder: &Path, request: &Request) -> Result<Response> {
         let Self { told, program } = self;
         let what = || format!("cannot run plugin {told}");
@@ -125,7 +125,7 @@ impl Plugin {
         let work = async {
             let ((), heard) = tokio::join!(
                 async {
-                    // One that does not read all of it may answer nevertheless.
+                    // A plugin may respond without reading all of its input.
                     let _ = input.expect("it is piped").write_all(&question).await;
                 },
                 async {
@@ -151,7 +151,7 @@ impl Plugin {
         }
         if (response.api_version.as_str(), response.command.as_str()) != (VERSION, request.command) {
             return Err(Error::new(format!(
-                "plugin {told} answered `{}` of {} to a request for `{}` of {VERSION}",
+                "plugin {told} returned a response to `{}` of {}, not to `{}` of {VERSION}",
                 response.command, response.api_version, request.command
             )));
         }

@@ -16,7 +16,7 @@ pub(super) struct Request {
     pub(super) command: &'static str,
     /// All files of the project, by their path in it.
     pub(super) universe: BTreeMap<String, String>,
-    /// All plugins that are asked, in order.
+    /// All plugins of the command, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) plugin_chain: Vec<String>,
 }

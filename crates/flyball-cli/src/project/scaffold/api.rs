@@ -97,7 +97,7 @@ impl Names {
         }
     }
 
-    /// Returns the module of what deals with the kind.
+    /// Returns the module name of the kind.
     pub(crate) fn part(&self) -> String {
         unreserved(&self.stem)
     }
@@ -115,7 +115,7 @@ impl Names {
         lines.join("\n")
     }
 
-    /// Fills a template with the names, and with what else is said.
+    /// Renders a template with the names of the kind, and further values.
     pub(crate) fn fill(&self, template: &str, more: &[(&str, &str)]) -> String {
         let Resource { group, version, kind, namespaced, .. } = &self.resource;
         let lower = kind.to_lowercase();
@@ -149,14 +149,14 @@ impl Names {
     }
 }
 
-/// Writes the types of a kind of the project's own, and makes its definition a part of the operator.
+/// Writes the types of a kind of the project, and adds its definition to the operator.
 pub(crate) fn types(changes: &mut Changes, names: &Names, force: bool) -> Result<()> {
     let Resource { kind, plural, namespaced, .. } = &names.resource;
     let mut attributes = String::new();
     if names.kind_type != *kind {
         attributes += &format!("    root = \"{}\",\n", names.kind_type);
     }
-    // The others are what the derive makes of the kind by itself.
+    // The other values are the defaults of the derive macro.
     if *plural != crate::project::names::pluralized(kind) {
         attributes += &format!("    plural = \"{plural}\",\n");
     }
@@ -187,7 +187,7 @@ pub(crate) fn controller(changes: &mut Changes, names: &Names, force: bool) -> R
     reconciler(changes, names, text, force)
 }
 
-/// Writes the controller of a kind whose types are there: Kubernetes' own, or those in a module of the project.
+/// Writes the controller of a kind with existing types: built-in ones, or those in a module of the project.
 pub(crate) fn controller_of_known(
     changes: &mut Changes,
     names: &Names,
@@ -252,7 +252,7 @@ pub(crate) fn test(changes: &mut Changes, names: &Names, controller: bool, force
     changes.create(&format!("tests/{}.rs", names.stem), text, force)
 }
 
-/// Writes the types of a kind that somebody else defines, and keeps its definition for tests.
+/// Writes the types of a foreign kind, and stores its definition for tests.
 pub(crate) fn foreign(changes: &mut Changes, names: &Names, code: String, definition: &str, force: bool) -> Result<()> {
     changes.create(&format!("src/api/{}.rs", names.module()), code, force)?;
     changes.insert(LIB, "api", &[format!("pub mod {};", names.module())])?;
@@ -262,12 +262,12 @@ pub(crate) fn foreign(changes: &mut Changes, names: &Names, code: String, defini
     if is_there { Ok(()) } else { changes.create(&path, definition.into(), force) }
 }
 
-/// Returns where the definition of a kind lies that somebody else defines.
+/// Returns the path of the definition of a foreign kind.
 pub(crate) fn definition_path(names: &Names) -> String {
     format!("config/foreign/{}.{}.yaml", names.resource.plural, names.resource.group)
 }
 
-/// Returns the resource that a kind of Kubernetes is to a project.
+/// Returns the project resource of a built-in kind.
 pub(crate) fn known_resource(known: &BuiltInKind) -> Resource {
     Resource {
         group: known.group.into(),

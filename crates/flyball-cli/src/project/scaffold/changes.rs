@@ -1,7 +1,7 @@
-//! Files about to be written: all of them, or none.
+//! File changes that are written together, or not at all.
 //!
-//! Each is written beside its place first, and moved there once all of them could be written. What is in a file already
-//! stays: lines are added above a comment such as `// +flyball:api`, the anchor, or among the `use` lines.
+//! Each is written to a temporary file first, and renamed after all of them were written. Existing content is
+//! preserved: lines are added above a comment such as `// +flyball:api`, the anchor, or among the `use` lines.
 
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
@@ -49,7 +49,7 @@ impl Changes {
         self.files.iter().filter_map(|(path, change)| Some((path.to_str()?, change.after.as_str())))
     }
 
-    /// Returns what a file will hold, if it will be there.
+    /// Returns the future content of a file, if it will exist.
     pub(crate) fn read(&self, path: &str) -> Result<Option<String>> {
         if let Some(change) = self.files.get(Path::new(path)) {
             return Ok(Some(change.after.clone()));
@@ -62,7 +62,7 @@ impl Changes {
         }
     }
 
-    /// Writes a new file; one that is there already is written over only when that is wanted.
+    /// Writes a new file; an existing one is overwritten only if `force` is set.
     pub(crate) fn create(&mut self, path: &str, text: String, force: bool) -> Result<()> {
         if !force && self.read(path)?.is_some() {
             return Err(Error::new(format!("{} already exists", self.root.join(path).display()))
@@ -71,7 +71,7 @@ impl Changes {
         self.put(path, text)
     }
 
-    /// Writes a file that nobody else writes.
+    /// Writes a generated file.
     pub(crate) fn put(&mut self, path: &str, after: String) -> Result<()> {
         match self.files.get_mut(Path::new(path)) {
             Some(change) => change.after = after,
@@ -83,7 +83,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Adds lines above an anchor, indented as it is; those that are there already are not added again.
+    /// Adds lines above an anchor, with its indentation; existing lines are not added again.
     pub(crate) fn insert(&mut self, path: &str, anchor: &str, lines: &[String]) -> Result<()> {
         let anchor = format!("// +flyball:{anchor}");
         self.add(path, &format!("the line `{anchor}`"), lines, |text, lines| {
@@ -147,14 +147,14 @@ impl Changes {
         Ok(())
     }
 
-    /// Writes all, or nothing, and returns what became of each file.
+    /// Writes all files, or none, and returns the result for each file.
     pub(crate) fn commit(mut self) -> Result<Vec<Written>> {
         if !self.missing.is_empty() {
             let error = Error::new("cannot find where to add code; nothing was written");
             return Err(self.missing.into_iter().fold(error, Error::hint).hint("then run the command again"));
         }
         for (path, change) in &mut self.files {
-            // What somebody has laid out in another way stays so.
+            // Other formatting is preserved.
             let is_laid_out = |code: &String| format(code, &self.root).is_none_or(|formatted| formatted == *code);
             let is_code = path.extension().is_some_and(|extension| extension == "rs");
             if is_code
@@ -227,15 +227,15 @@ fn restore(root: &Path, changed: &[(&PathBuf, &Change)]) -> Vec<String> {
     remaining.map(|(path, _)| path.display().to_string()).collect()
 }
 
-/// Returns by what rustfmt puts `use` lines in order: modules before types, lists last.
+/// Returns the sort key of rustfmt for `use` lines: modules before types, lists last.
 pub(crate) fn order(line: &str) -> String {
     let swapped = |c: char| if c.is_ascii_lowercase() { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() };
     line.trim_end_matches(';').chars().map(swapped).collect()
 }
 
-/// Formats code as the project wants it, if there is a rustfmt: how wide lines get depends on names.
+/// Formats code with the project's rustfmt, if available, since line widths depend on names.
 fn format(code: &str, root: &Path) -> Option<String> {
-    // A project that is about to be made has the settings of what is around it.
+    // A new project uses the settings of its parent folder.
     let folder = root.ancestors().find(|folder| folder.is_dir())?;
     let mut rustfmt = Command::new("rustfmt");
     rustfmt.args(["--edition=2024", "--quiet"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

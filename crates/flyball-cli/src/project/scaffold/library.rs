@@ -12,7 +12,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Names a tree of Flyball's source, as `--flyball-path` does.
 const PATH_VARIABLE: &str = "FLYBALL_PATH";
 
-/// The flags that say it.
+/// The flags for the source of the library.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LibraryArgs {
     /// Use the library from a local source tree; also set by the variable FLYBALL_PATH
@@ -38,7 +38,7 @@ fn version(text: &str) -> Result<String, String> {
 /// A source of the library.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Library {
-    /// A tree of source, and how Cargo.toml names it.
+    /// The source of the library in Cargo.toml.
     Path {
         root: PathBuf,
         told: PathBuf,
@@ -54,10 +54,10 @@ pub(crate) enum Library {
 }
 
 impl Library {
-    /// Finds the source that is meant, for a project in a folder.
+    /// Returns the selected source for a project in a folder.
     ///
-    /// A path that is given is written as it is given: a relative one relative to the project. Otherwise none is
-    /// written, as nobody else has the files of this machine.
+    /// An explicit path is written unchanged: a relative one is relative to the project. By default no path is written,
+    /// since it would be valid on this machine only.
     pub(crate) fn named(args: &LibraryArgs, folder: &Path) -> Result<Self> {
         let variable = || std::env::var_os(PATH_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
         let elsewhere = args.flyball_git.is_some() || args.flyball_rev.is_some() || args.flyball_version.is_some();
@@ -91,7 +91,7 @@ impl Library {
         Ok(Self::Git { url: url.into(), revision, version: None })
     }
 
-    /// Returns what Cargo.toml says of one of its crates.
+    /// Returns the dependency on one of its crates for Cargo.toml.
     pub(crate) fn dependency(&self, name: &str) -> String {
         match self {
             Self::Path { told, .. } => {
@@ -107,7 +107,7 @@ impl Library {
         }
     }
 
-    /// Returns the versions of other crates that it is known to work with, and that are there without a network.
+    /// Returns the tested versions of other crates, which are available offline.
     pub(crate) fn lock(&self) -> Option<String> {
         match self {
             Self::Path { root, .. } => fs::read_to_string(root.join("Cargo.lock")).ok(),
@@ -116,8 +116,8 @@ impl Library {
     }
 }
 
-/// Returns the commit that this program was built from, if it is known: from a checkout of cargo's, as `cargo install
-/// --git` makes it, or from the build.
+/// Returns the commit that this program was built from, if it is known: from cargo's checkout of `cargo install --git`,
+/// or from the build.
 fn revision_of(manifest_dir: &str) -> Option<&str> {
     let (_, checkout) = manifest_dir.split_once("/git/checkouts/").unwrap_or_default();
     let commit = checkout.split('/').nth(1).or(option_env!("FLYBALL_REVISION"))?;

@@ -1,4 +1,4 @@
-//! The package of a new project: all that is there before there is a kind.
+//! The package of a new project without kinds.
 
 use super::changes::Changes;
 use super::library::{Library, quoted};
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::project::{FILE, Project};
 use std::fmt::Write;
 
-/// The crates that a project needs, with what Cargo.toml says of them; those without a version are the library's.
+/// The dependencies of a project for Cargo.toml; those without a version are the library's.
 const DEPENDENCIES: &[(&str, &str, &str)] = &[
     ("flyball", "", ""),
     ("k8s-openapi", "0.29", "default-features = false, features = [\"v1_36\"]"),
@@ -29,7 +29,7 @@ const FOR_TESTS: &[(&str, &str, &str)] = &[
 const RESOLVER: &str =
     "# Shares crate features between tests and programs, so that dependencies are compiled once.\nresolver = \"1\"\n";
 
-/// Tests stand in the library and in `tests`, so that `cargo test` need not compile the program twice.
+/// Tests are in the library and in `tests`, so that `cargo test` does not compile the program twice.
 const NO_TESTS: &str =
     "# All tests are in the library and in tests/: `cargo test` compiles the program once.\ntest = false\n";
 
@@ -57,12 +57,12 @@ pub(crate) fn write(
         changes.create(path, fill(template, &gaps), false)?;
     }
     changes.create(FILE, project.text()?, false)?;
-    // What is built is the workspace, which has these for all its members.
+    // In a workspace, these settings belong to its root.
     if workspace.is_some() {
         return Ok(());
     }
     changes.create("Dockerfile", fill(include_str!("../../../templates/Dockerfile"), &gaps), false)?;
-    // These lie hidden, and may be there when the folder is called empty.
+    // Hidden files may exist in an empty folder.
     let hidden = [
         (".dockerignore", include_str!("../../../templates/dockerignore")),
         (".gitignore", include_str!("../../../templates/gitignore")),
@@ -105,7 +105,7 @@ fn manifest(project: &Project, library: &Library, workspace: Option<&Workspace>)
         let _ = writeln!(text, "\n[{table}]");
         for (name, version, more) in dependencies {
             let is_shared = shared("workspace.dependencies", name);
-            // What a workspace says of default features cannot be said again.
+            // A member cannot override the workspace's default features.
             let more = if is_shared { more.trim_start_matches("default-features = false, ") } else { more };
             let source = match (is_shared, *version) {
                 (true, _) => "workspace = true".to_owned(),

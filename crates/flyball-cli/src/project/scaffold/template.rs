@@ -1,4 +1,4 @@
-//! Texts with gaps: `{{name}}` stands for what is filled in.
+//! Templates with placeholders such as `{{name}}`.
 
 /// Fills the gaps of a template.
 pub(crate) fn fill(template: &str, gaps: &[(&str, &str)]) -> String {

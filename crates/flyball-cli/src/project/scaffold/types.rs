@@ -1,6 +1,6 @@
-//! Rust types of a kind that somebody else defines, made of the schema in its definition.
+//! Rust types of a foreign kind, generated from the schema in its definition.
 //!
-//! What the schema says about values is the API server's to keep; the types say what may be where. See
+//! The types describe the structure; the API server enforces the validation of values. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema>.
 
 use super::api::Names;
@@ -11,7 +11,7 @@ use crate::project::{Resource, names};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// One version of a kind, as its definition tells of it.
+/// One version of a kind, from its definition.
 #[derive(Debug)]
 pub(crate) struct Definition {
     pub(crate) resource: Resource,
@@ -141,7 +141,7 @@ impl Types {
             fields += "    /// All other fields.\n    #[serde(flatten)]\n";
             fields += &format!("    pub {rest}: serde_json::Map<String, serde_json::Value>,\n");
         }
-        // The first one is written below the attributes that make a kind of it.
+        // The first struct has the attributes of the kind.
         let head = if is_root { "" } else { "#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]\n" };
         let doc = if is_root { String::new() } else { format!("\n{}", described(schema, otherwise, "")) };
         self.text += &format!("{doc}{head}#[serde(rename_all = \"camelCase\")]\npub struct {name} {{\n{fields}}}\n");
@@ -150,7 +150,7 @@ impl Types {
         }
     }
 
-    /// Returns the type of a value, and the struct that is to be written for it, if it needs one.
+    /// Returns the type of a value, and the struct to generate for it, if any.
     fn of(&mut self, schema: &Value, name: &str) -> (String, Option<(String, Value)>) {
         let is = |flag: &str| schema[flag] == true;
         if is("x-kubernetes-int-or-string") {
@@ -187,7 +187,7 @@ impl Types {
     }
 }
 
-/// Returns a name that is not taken yet, and takes it.
+/// Returns an unused name, and reserves it.
 fn unique(name: String, taken: &mut BTreeSet<String>) -> String {
     let mut found = name.clone();
     let mut number = 2;
@@ -198,7 +198,7 @@ fn unique(name: String, taken: &mut BTreeSet<String>) -> String {
     found
 }
 
-/// Returns what a schema says of itself as a comment, with the values that are allowed.
+/// Returns the description of a schema as a comment, with the allowed values.
 fn described(schema: &Value, otherwise: &str, indent: &str) -> String {
     let mut text =
         schema["description"].as_str().map(str::trim).filter(|text| !text.is_empty()).unwrap_or(otherwise).to_owned();
@@ -258,7 +258,7 @@ fn pascal(name: &str) -> String {
     words(name).iter().map(capital).collect()
 }
 
-/// Returns what serde makes of the name of a field by `rename_all = "camelCase"`.
+/// Returns the name of a field after serde's `rename_all = "camelCase"`.
 fn camel(field: &str) -> String {
     let mut parts = field.split('_').filter(|part| !part.is_empty());
     let first = parts.next().unwrap_or_default().to_owned();

@@ -1,7 +1,7 @@
-//! One more version of a kind.
+//! Additional versions of a kind.
 //!
-//! Its types begin as a copy of those of the first version, in which objects are stored. The two are converted into one
-//! another by what is written below the copy, when the operator's webhook asks for it. See
+//! Its types begin as a copy of those of the first version, in which objects are stored. The generated conversions
+//! below the copy are called by the operator's webhook. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/>.
 
 use super::api::{self, Names};
@@ -11,7 +11,7 @@ use super::template::fill;
 use super::webhook;
 use crate::error::{Error, Result};
 
-/// Writes a version of the kind whose first version is there.
+/// Writes another version of a kind.
 pub(crate) fn add(changes: &mut Changes, names: &Names, first: &Names, force: bool) -> Result<()> {
     let source = format!("src/api/{}.rs", first.module());
     let hint = format!("restore it, or write the types of {} by hand", names.resource.api_kind());
@@ -23,7 +23,7 @@ pub(crate) fn add(changes: &mut Changes, names: &Names, first: &Names, force: bo
         let what = format!("{source} must contain `{}` exactly once", of(first));
         return Err(Error::new(what).hint(hint));
     }
-    // What converts the first version, if it was itself the second of another, is not the copy's.
+    // Conversions of the first version are not copied.
     let text = text.split("\nimpl TryFrom<super::").next().unwrap_or(&text).replacen(&of(first), &of(names), 1);
     let mut text = text.replace(&format!("`{}`", first.api_version()), &format!("`{}`", names.api_version()));
     let hub = first.module();

@@ -65,12 +65,12 @@ fn function(changes: &mut Changes, names: &Names, name: &str, line: &str, templa
     if text.contains(&format!("fn {name}(")) {
         return Ok(());
     }
-    // Of objects that somebody else defines, tests call the functions themselves.
+    // For foreign kinds, tests call the functions directly.
     let visibility = if names.resource.foreign { "pub " } else { "" };
     changes.put(&path(names), text + &names.fill(template, &[("pub", visibility)]))
 }
 
-/// Writes the test of what a kind of somebody else is asked about, given an object that its definition admits.
+/// Writes the webhook test of a foreign kind, given a valid object.
 pub(crate) fn test_of_foreign(
     changes: &mut Changes,
     names: &Names,
@@ -105,7 +105,7 @@ pub(crate) fn test_of_foreign(
     changes.create(&format!("tests/{}_{}.rs", names.stem, duties(completes, judges)), text, force)
 }
 
-/// Returns what the test of these duties is called.
+/// Returns the name of the test for these webhooks.
 fn duties(completes: bool, judges: bool) -> &'static str {
     match (completes, judges) {
         (true, true) => "webhook",
@@ -114,7 +114,7 @@ fn duties(completes: bool, judges: bool) -> &'static str {
     }
 }
 
-/// Writes the test of what a kind is asked about.
+/// Writes the webhook test of a kind.
 pub(crate) fn test(changes: &mut Changes, names: &Names, completes: bool, judges: bool, force: bool) -> Result<()> {
     let file = &names.sample;
     let Some(sample) = changes.read(&format!("config/samples/{file}"))? else {

@@ -1,6 +1,6 @@
-//! The cargo workspace that a new project becomes a member of, if it is made within one.
+//! The cargo workspace of a new project, if it is created within one.
 //!
-//! Only what is needed of Cargo.toml is read: its tables, and the names of what is in them. See
+//! Only the required parts of Cargo.toml are parsed: its tables, and the names of their entries. See
 //! <https://doc.rust-lang.org/cargo/reference/workspaces.html>.
 
 use crate::error::{Error, Result, ResultExt};
@@ -36,7 +36,7 @@ impl Workspace {
         folder.strip_prefix(&self.root).unwrap_or(folder).display().to_string()
     }
 
-    /// Returns true if a table such as `workspace.dependencies` says something of a name.
+    /// Returns true if a table such as `workspace.dependencies` has an entry.
     pub(crate) fn has(&self, table: &str, name: &str) -> bool {
         let mut within = String::new();
         self.text.lines().map(str::trim).any(|line| {
@@ -57,13 +57,13 @@ impl Workspace {
         self.text.lines().any(begins)
     }
 
-    /// Returns where a list of paths in the table `workspace` begins and ends, and what is in it.
+    /// Returns the range of a list of paths in the table `workspace`, and its items.
     fn list(&self, name: &str) -> Option<(usize, usize, Vec<String>)> {
         let table = self.text.find("[workspace]")?;
         let end = self.text[table..].find("\n[").map_or(self.text.len(), |at| table + at);
         let begins = |line: &str| line.trim_start().strip_prefix(name).is_some_and(|rest| rest.trim().starts_with('='));
         let line = self.text[table..end].lines().find(|line| begins(line))?;
-        // It is a part of the text, and so its address tells where.
+        // It is a slice of the text, so its address determines the position.
         let at = line.as_ptr().addr() - self.text.as_ptr().addr();
         let open = at + self.text[at..end].find('[')?;
         let close = open + self.text[open..end].find(']')?;
@@ -71,7 +71,7 @@ impl Workspace {
         Some((open + 1, close, items.filter(|item| !item.is_empty()).map(str::to_owned).collect()))
     }
 
-    /// Returns Cargo.toml with a folder among the members, if that takes a change.
+    /// Returns Cargo.toml with a folder added to the members, if it is missing.
     pub(crate) fn with_member(&self, folder: &Path) -> Result<Option<String>> {
         let relative = self.relative(folder);
         let what = || format!("cannot add a member to {}: unsupported form of `members`", self.manifest().display());
@@ -97,7 +97,7 @@ impl Workspace {
     }
 }
 
-/// Returns true if a path is one of those that a member such as `crates/*` stands for.
+/// Returns true if a path matches a member such as `crates/*`.
 fn is_matched(member: &str, path: &str) -> bool {
     let (member, path): (Vec<&str>, Vec<&str>) =
         (member.trim_start_matches("./").trim_end_matches('/').split('/').collect(), path.split('/').collect());

@@ -4,7 +4,7 @@ use flyball_core::cron::Schedule;
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::CronJob;
 
-/// When more times than these were missed, something is wrong.
+/// Number of missed times above which a warning is reported.
 pub(super) const MANY: i64 = 100;
 
 /// Times at which a schedule is due.
@@ -12,9 +12,9 @@ pub(super) const MANY: i64 = 100;
 pub(super) struct Due {
     /// Start of the search.
     since: Timestamp,
-    /// The last of the times that have come since.
+    /// The last due time since then.
     pub(super) last: Option<Timestamp>,
-    /// About how many times were missed, not counting one that has just come.
+    /// Approximate number of missed times, without the one that is due now.
     pub(super) missed: i64,
 }
 
@@ -24,7 +24,7 @@ impl Due {
     ///
     /// # Errors
     ///
-    /// When the schedule has no times, or none from some time on.
+    /// If the schedule has no times, or none after some point in time.
     pub(super) fn find(
         cron_job: &CronJob,
         schedule: &Schedule,
@@ -44,8 +44,7 @@ impl Due {
         if now < second {
             return Ok(Self { since, last: Some(first), missed: 0 });
         }
-        // To walk over all of them could take for ever: as many as fit in are passed over at once, but for the last
-        // two.
+        // Iterating over all of them could take too long: all except the last two are skipped by arithmetic.
         let interval = second.duration_since(first).as_secs();
         if interval < 1 {
             return Err(none);
@@ -92,7 +91,7 @@ mod tests {
         check("* * * * *", "2026-01-01T00:05:10Z", Some(20), Some("2026-01-01T00:05:00Z"), 0);
         check("* * * * *", "2026-01-01T00:05:40Z", Some(20), None, 0);
         check("* * * * *", "2026-01-01T02:00:00Z", None, Some("2026-01-01T02:00:00Z"), 120);
-        // Where times lie unevenly, the count is a guess, and those before a long pause are passed over, as upstream.
+        // For uneven schedules, the count is an estimate, and times before a long pause are skipped, as upstream.
         check("30 6-16/4 * * 1-5", "2026-01-05T16:00:00Z", None, Some("2026-01-05T14:30:00Z"), 27);
         check("30 6-16/4 * * 1-5", "2026-01-06T00:00:00Z", None, None, 29);
         let never = Schedule::parse("59 23 31 2 *").unwrap();

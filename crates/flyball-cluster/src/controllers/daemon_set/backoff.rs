@@ -9,15 +9,15 @@ use std::time::Duration;
 const INITIAL_BACKOFF: SignedDuration = SignedDuration::from_secs(1);
 const MAX_BACKOFF: SignedDuration = SignedDuration::from_mins(15);
 
-/// A set, as it was last changed, and a node.
+/// A set, its generation, and a node.
 type Slot = (String, Option<i64>, String);
 
-/// The failures of late.
+/// The recent failures.
 #[derive(Debug, Default)]
 pub(super) struct Backoffs(Mutex<BTreeMap<Slot, (SignedDuration, Timestamp)>>);
 
 impl Backoffs {
-    /// Returns how long a failed pod of a node stays. If it is to go at once, the next one will have to wait longer.
+    /// Returns the delay before a failed pod of a node is deleted. If it is zero, the delay of the next one increases.
     pub(super) fn delay(&self, set: &DaemonSet, node: &str, now: Timestamp) -> Option<Duration> {
         let mut places = self.0.lock();
         places.retain(|_, (_, since)| now.duration_since(*since) <= MAX_BACKOFF * 2);

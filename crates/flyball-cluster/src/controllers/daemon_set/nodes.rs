@@ -10,11 +10,11 @@ use kube::ResourceExt;
 /// Decision about the daemon pod of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeDecision {
-    /// A pod is to run.
+    /// A pod should run.
     Run,
-    /// No pod is to be made, but one that is there may stay.
+    /// No pod should be created, but an existing one may continue to run.
     Stay,
-    /// No pod is to be there.
+    /// No pod should run.
     Leave,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn wanted(spec: &PodSpec, node: &Node) -> NodeDecision {
     wanted
 }
 
-/// Returns what a daemon's pods tolerate: a node in trouble needs its daemons all the more.
+/// Returns the tolerations of a daemon's pods, which keep running on unhealthy nodes.
 fn tolerations(spec: &PodSpec) -> Vec<Toleration> {
     let mut all = spec.tolerations.clone().unwrap_or_default();
     let mut added = vec![
@@ -70,19 +70,19 @@ fn tolerations(spec: &PodSpec) -> Vec<Toleration> {
     all
 }
 
-/// Ties a pod to a node: the scheduler puts it there and nowhere else.
+/// Sets the node affinity of a pod, so that the scheduler assigns it to this node only.
 pub(super) fn tie(spec: &mut PodSpec, node: &str) {
     spec.tolerations = Some(tolerations(spec));
     let by_name =
         NodeSelectorRequirement { key: NAME.into(), operator: "In".into(), values: Some(vec![node.to_owned()]) };
     let term = NodeSelectorTerm { match_fields: Some(vec![by_name]), ..NodeSelectorTerm::default() };
     let affinity = spec.affinity.get_or_insert_default().node_affinity.get_or_insert_default();
-    // The node was chosen by the terms that this one takes the place of.
+    // The replaced terms were already evaluated when the node was selected.
     affinity.required_during_scheduling_ignored_during_execution =
         Some(NodeSelector { node_selector_terms: vec![term] });
 }
 
-/// Returns the node that a pod runs on or is tied to.
+/// Returns the node that a pod runs on or has an affinity to.
 pub(super) fn target(pod: &Pod) -> Option<String> {
     if let Some(node) = pods::node(pod) {
         return Some(node.to_owned());

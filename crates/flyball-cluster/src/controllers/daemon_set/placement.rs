@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use std::time::Duration;
 
 impl DaemonSets {
-    /// Finds what is missing and what is too much; returns also the time until pods that failed may be tried again.
+    /// Finds missing and surplus pods; also returns the delay before failed pods may be retried.
     pub(super) async fn placement(&self, daemon: &Daemon<'_>, cx: &Context<DaemonSet>) -> (Plan, Option<Duration>) {
         let (mut plan, mut wait) = (Plan::default(), None);
         for node in &daemon.nodes {
@@ -44,7 +44,7 @@ impl DaemonSets {
                 }
             }
         }
-        // On a node that does not exist nobody else finds pods that never got there.
+        // Pending pods for a node that does not exist are deleted here, since the pod garbage collector ignores them.
         let exists = |name: &String| daemon.nodes.iter().any(|node| node.metadata.name.as_ref() == Some(name));
         let stranded = daemon.pods.iter().filter(|(name, _)| !exists(name)).flat_map(|(_, pods)| pods);
         plan.delete.extend(stranded.filter(|pod| pods::node(pod).is_none() && !is_deleting(*pod)).cloned());
@@ -68,8 +68,7 @@ impl DaemonSets {
     }
 }
 
-/// Leaves one of the pods of a node; with a surge, one of each template as long as the new one is not ready to take
-/// over.
+/// Keeps one of the pods of a node; with a surge, one of each template until the new one is available.
 fn prune(daemon: &Daemon<'_>, node: &str, wanted: NodeDecision, running: &[&Pod], plan: &mut Plan) {
     let surges = daemon.bounds(1).0 > 0;
     match running {

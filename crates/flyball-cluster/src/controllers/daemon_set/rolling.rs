@@ -9,13 +9,13 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use std::collections::BTreeMap;
 
-/// The pods of a node that stay unless something is done.
+/// The old and the new pod of a node.
 struct Pair<'a> {
     new: Option<&'a Pod>,
     old: Option<&'a Pod>,
 }
 
-/// Finds what may be replaced within the bounds of the strategy.
+/// Finds the pods that may be replaced within the limits of the strategy.
 pub(super) fn plan(daemon: &Daemon<'_>) -> Plan {
     let run: Vec<&Node> = daemon.nodes.iter().filter(|node| daemon.wanted(node) == NodeDecision::Run).collect();
     let desired = i32::try_from(run.len()).unwrap_or(i32::MAX);
@@ -26,7 +26,7 @@ pub(super) fn plan(daemon: &Daemon<'_>) -> Plan {
     if surge == 0 { replaced(daemon, &nodes, unavailable) } else { surged(daemon, &nodes, surge, desired, runs) }
 }
 
-/// Returns the pods of a node; `None` if there are more than one of a kind, which are no matter of an update.
+/// Returns the pods of a node; `None` if there are several of one template, which the update ignores.
 fn pair<'a>(daemon: &Daemon<'_>, pods: &'a [Pod]) -> Option<Pair<'a>> {
     let mut pair = Pair { new: None, old: None };
     for pod in pods.iter().filter(|pod| !is_deleting(*pod)) {
@@ -38,7 +38,7 @@ fn pair<'a>(daemon: &Daemon<'_>, pods: &'a [Pod]) -> Option<Pair<'a>> {
     Some(pair)
 }
 
-/// Deletes old pods: those that serve nobody, and as many others as may be missing at a time.
+/// Deletes old pods: all unavailable ones, and others up to `maxUnavailable`.
 fn replaced(daemon: &Daemon<'_>, nodes: &BTreeMap<String, &[Pod]>, most: i32) -> Plan {
     let (mut unavailable, mut candidates, mut plan) = (0, Vec::new(), Plan::default());
     for pods in nodes.values() {

@@ -1,4 +1,4 @@
-//! The replica sets of a deployment as its history: which one is the new one, their revisions, and how many are kept.
+//! The replica sets of a deployment as its revision history: the new one, their revisions, and the history limit.
 
 use super::{DESIRED, HASH, MAX, REVISION, Rollout, revision};
 use crate::workload::{owners, pods};
@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use std::collections::BTreeMap;
 
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
-/// Annotations that mean the deployment or one replica set only.
+/// Annotations that are not copied between a deployment and its replica sets.
 const NOT_COPIED: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -31,7 +31,7 @@ pub(super) fn split(deployment: &Deployment, mut sets: Vec<ReplicaSet>) -> (Opti
     (new, sets)
 }
 
-/// Returns true if a replica set makes pods by this template.
+/// Returns true if a replica set has this template.
 fn is_of(set: &ReplicaSet, template: Option<&PodTemplateSpec>) -> bool {
     let without_hash = |template: &PodTemplateSpec| {
         let mut template = template.clone();
@@ -134,7 +134,7 @@ impl Rollout<'_> {
         Err(error)
     }
 
-    /// Writes onto the new replica set what its annotations have to say.
+    /// Sets the annotations of the new replica set.
     fn annotate(&self, set: &mut ReplicaSet, next: i64, exists: bool) {
         let before = set.annotations().get(REVISION).cloned();
         let own = self.deployment.annotations().iter().filter(|(name, _)| !NOT_COPIED.contains(&name.as_str()));
@@ -162,7 +162,7 @@ impl Rollout<'_> {
         annotations.insert(MAX.into(), self.wanted().saturating_add(self.bounds().surge).to_string());
     }
 
-    /// Deletes the oldest of the old replica sets that are out of use.
+    /// Deletes the oldest unused replica sets beyond the history limit.
     pub(super) async fn clean_up(&self) -> Result<()> {
         let limit = self.spec().revision_history_limit.unwrap_or(i32::MAX);
         let mut old: Vec<&ReplicaSet> = self.old.iter().filter(|set| !pods::is_deleting(*set)).collect();

@@ -1,10 +1,10 @@
-//! The arithmetic of rolling updates: how many pods which replica set may have.
+//! The arithmetic of rolling updates: the sizes of replica sets.
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#rolling-update-deployment>.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// By how much a rolling update may exceed, and fall below, the number of pods that is wanted.
+/// The numbers of pods by which a rolling update may exceed, and fall below, the desired number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) surge: i32,
@@ -12,8 +12,8 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Resolves percentages: of the surge upwards, of the unavailable downwards. If both are none, nothing could ever
-    /// move.
+    /// Resolves percentages: the surge is rounded up, the unavailable pods are rounded down. If both are zero, one pod
+    /// may be unavailable, since the update could not progress otherwise.
     pub(super) fn resolve(surge: Option<&IntOrString>, unavailable: Option<&IntOrString>, wanted: i32) -> Self {
         let surge = surge.map_or(0, |value| scaled(value, wanted, true));
         let unavailable = unavailable.map_or(0, |value| scaled(value, wanted, false));
@@ -34,18 +34,18 @@ pub(in crate::controllers) fn scaled(value: &IntOrString, total: i32, round_up: 
     }
 }
 
-/// Adds up numbers of pods. A user chooses each of them; together they may be more than an `i32` holds.
+/// Adds up numbers of pods, saturating: they are user input, and their sum may exceed an `i32`.
 pub(super) fn total(counts: impl Iterator<Item = i32>) -> i32 {
     counts.fold(0, i32::saturating_add)
 }
 
-/// Returns what the new replica set may grow to, given all pods that there are.
+/// Returns the maximum size of the new replica set, given the number of all pods.
 pub(super) fn grown(new: i32, all: i32, wanted: i32, surge: i32) -> i32 {
     let most = wanted.saturating_add(surge);
     if all >= most { new } else { new.saturating_add(most.saturating_sub(all).min(wanted.saturating_sub(new))) }
 }
 
-/// A replica set, as far as the arithmetic is concerned.
+/// The sizes of a replica set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) replicas: i32,
@@ -54,7 +54,7 @@ pub(super) struct Size {
     pub(super) max: Option<i32>,
 }
 
-/// Shrinks the old replica sets, oldest first: those pods that serve nobody, then as many as can be done without.
+/// Shrinks the old replica sets, oldest first: unavailable pods first, then others up to `maxUnavailable`.
 pub(super) fn shrunk(old: &[Size], new: Size, wanted: i32, unavailable: i32) -> Vec<i32> {
     let mut sizes: Vec<i32> = old.iter().map(|set| set.replicas).collect();
     let all = total(sizes.iter().copied()).saturating_add(new.replicas);
@@ -79,8 +79,8 @@ pub(super) fn shrunk(old: &[Size], new: Size, wanted: i32, unavailable: i32) -> 
     sizes
 }
 
-/// Spreads a change of the wanted number over several replica sets, in proportion to their sizes; what does not divide
-/// falls to the first.
+/// Distributes a change of the desired number over several replica sets, in proportion to their sizes; the first one
+/// gets the remainder.
 pub(super) fn spread(sets: &[Size], wanted: i32, surge: i32, before: i32) -> Vec<i32> {
     let most = if wanted > 0 { wanted.saturating_add(surge) } else { 0 };
     let to_add = most.saturating_sub(total(sets.iter().map(|set| set.replicas)));
@@ -103,7 +103,7 @@ pub(super) fn spread(sets: &[Size], wanted: i32, surge: i32, before: i32) -> Vec
     sizes
 }
 
-/// Returns by how much a set changes if it keeps its share.
+/// Returns the proportional change of a set.
 fn fraction(set: Size, wanted: i32, surge: i32, before: i32) -> i32 {
     if wanted == 0 {
         return 0_i32.saturating_sub(set.replicas);

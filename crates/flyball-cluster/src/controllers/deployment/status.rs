@@ -10,7 +10,7 @@ use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStat
 use kube::ResourceExt;
 use std::time::Duration;
 
-/// The progress deadline that stands for none.
+/// The progress deadline that means no deadline.
 const NEVER: i32 = i32::MAX;
 
 /// Returns a condition of a deployment.
@@ -46,7 +46,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// Sets the condition that tells of progress, if progress is expected within a time.
+    /// Sets the condition `Progressing`, if the deployment has a progress deadline.
     pub(super) fn progress(&mut self, status: &str, reason: &str, message: String) {
         if self.deadline().is_some() {
             let condition = self.condition("Progressing", status, reason, message);
@@ -59,7 +59,7 @@ impl Rollout<'_> {
         seconds.map(|seconds| SignedDuration::from_secs(seconds.into()))
     }
 
-    /// Sets the condition that a rollout is paused or resumed.
+    /// Sets the condition for a paused or resumed rollout.
     pub(super) fn note_pause(&mut self) {
         let reason = find(&self.deployment, "Progressing").and_then(|condition| condition.reason.as_deref());
         let (is_paused, was_paused) = (self.spec().paused == Some(true), reason == Some("DeploymentPaused"));
@@ -71,7 +71,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// Counts what there is.
+    /// Counts the pods.
     pub(super) fn count(&mut self) {
         let sum = |of: fn(&ReplicaSetStatus) -> i32, sets: &mut dyn Iterator<Item = &ReplicaSet>| -> i32 {
             total(sets.filter_map(|set| set.status.as_ref()).map(of))
@@ -101,7 +101,7 @@ impl Rollout<'_> {
         self.deployment.status = Some(status);
     }
 
-    /// Counts what there is, and tells how the rollout goes on.
+    /// Counts the pods, and reports the progress of the rollout.
     pub(super) fn judge(&mut self) {
         self.count();
         let before = self.original.status.clone().unwrap_or_default();
@@ -123,7 +123,7 @@ impl Rollout<'_> {
                 if let Some(current) = current.filter(|current| current.status == "True") {
                     condition.last_transition_time = current.last_transition_time;
                 }
-                // Its time is renewed, even if all else stays.
+                // Its time is updated, even if nothing else changes.
                 self.conditions().retain(|condition| condition.type_ != "Progressing");
                 self.conditions().push(condition);
             } else if self.is_late() {
@@ -147,7 +147,7 @@ impl Rollout<'_> {
         self.deployment.status.get_or_insert_default().conditions.get_or_insert_default()
     }
 
-    /// Returns true if all that is wanted is there, and nothing else.
+    /// Returns true if all pods are updated and available, and no others exist.
     pub(super) fn is_complete(&self) -> bool {
         let Some(status) = &self.deployment.status else { return false };
         let is_wanted = |count: Option<i32>| count.unwrap_or(0) == self.wanted();
@@ -171,7 +171,7 @@ impl Rollout<'_> {
         Some(self.deadline()? - self.cx.now().duration_since(updated.0))
     }
 
-    /// Returns when to look whether the rollout is late.
+    /// Returns the delay before the check of the progress deadline.
     pub(super) fn wait(&self) -> Option<Duration> {
         let reason = find(&self.deployment, "Progressing")?.reason.as_deref();
         if self.is_complete() || matches!(reason, Some("NewReplicaSetAvailable" | "ProgressDeadlineExceeded")) {
@@ -181,7 +181,7 @@ impl Rollout<'_> {
         Some(wait.unsigned_abs())
     }
 
-    /// Writes what has changed since the deployment was read.
+    /// Writes the status if it changed since the deployment was read.
     pub(super) async fn write_status(&mut self) -> Result<()> {
         if self.deployment != *self.original
             && let Some(written) = owners::tolerate(self.cx.replace_status(&self.deployment).await)?

@@ -1,4 +1,4 @@
-//! Endpoints: the older form, one object for a service, by the service's name.
+//! `Endpoints`: one object for each service, with the service's name.
 
 use super::{HEADLESS, TRIGGERED, addresses, hostname, is_headless, pods_of, reference, services_of, target, trigger};
 use crate::workload::pods::{is_deleting, is_ready, node};

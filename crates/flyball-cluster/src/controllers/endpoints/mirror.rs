@@ -1,4 +1,4 @@
-//! Mirrors endpoints that somebody wrote by hand, for a service without selector, into endpoint slices.
+//! Mirrors user-created endpoints of services without selector to endpoint slices.
 //!
 //! See <https://kubernetes.io/docs/concepts/services-networking/service/#endpointslice-mirroring>.
 
@@ -92,7 +92,7 @@ fn slice(endpoints: &Endpoints, content: Content) -> EndpointSlice {
     }
 }
 
-/// Returns what slices there are to be: one for each set of ports and family of addresses.
+/// Returns the contents of the slices: one for each set of ports and address family.
 fn contents(endpoints: &Endpoints) -> Vec<Content> {
     let mut contents: Vec<Content> = Vec::new();
     for subset in endpoints.subsets.iter().flatten() {

@@ -1,4 +1,4 @@
-//! Endpoint slices: the addresses of a service's pods, a hundred to a slice, those with the same ports together.
+//! Endpoint slices: the addresses of a service's pods, grouped by ports, with up to a hundred per slice.
 
 use super::{
     HEADLESS, TRIGGERED, addresses, hostname, is_headless, pods_of, reference, services_of, services_on, target,
@@ -124,8 +124,7 @@ fn slice(service: &Service, content: Content, triggered: Option<Timestamp>) -> E
     }
 }
 
-/// Returns what the slices of a service are to contain; at least one for each family, so that there is something to
-/// watch.
+/// Returns the contents of a service's slices; at least one for each family, so that clients can watch it.
 async fn contents(service: &Service, spec: &ServiceSpec, pods: &[Pod], cx: &Context<Service>) -> Result<Vec<Content>> {
     let families = spec.ip_families.clone().filter(|families| !families.is_empty());
     let mut contents = Vec::new();

@@ -7,9 +7,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// The finalizer of an owner that waits for what it owns.
+/// The finalizer of an owner that waits for its dependents.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
-/// The finalizer of an owner that is to leave what it owns behind.
+/// The finalizer of an owner whose dependents are orphaned.
 pub(super) const ORPHAN: &str = "orphan";
 
 /// One object.
@@ -24,12 +24,12 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Returns true if the object waits for what it owns to go.
+    /// Returns true if the object waits for the deletion of its dependents.
     pub(super) fn waits(&self) -> bool {
         self.deleting && self.foreground && !self.orphan
     }
 
-    /// Returns true if the object waits for what it owns to be set free.
+    /// Returns true if the object waits for the orphaning of its dependents.
     pub(super) fn orphans(&self) -> bool {
         self.deleting && self.orphan
     }
@@ -42,7 +42,7 @@ impl Node {
     }
 }
 
-/// References, so many of them.
+/// The most recent absent references, up to a limit.
 #[derive(Debug, Default)]
 struct Absent {
     known: BTreeSet<String>,
@@ -79,9 +79,9 @@ pub(super) struct Graph {
     served: BTreeSet<Served>,
     /// Kinds that were not listed yet.
     awaited: BTreeSet<GroupResource>,
-    /// Objects whose owners are of kinds that nobody serves.
+    /// Objects with owners of kinds that are not served.
     unresolved: BTreeSet<String>,
-    /// References to what is not there, and never will be again: the latest of them.
+    /// Recent references to owners that do not exist; UIDs are never reused.
     absent: Absent,
 }
 
@@ -132,7 +132,7 @@ impl Graph {
         self.forget(uid);
     }
 
-    /// Drops an object, of which nothing is known any more.
+    /// Drops an object, and queues its dependents.
     fn forget(&mut self, uid: &str) {
         if self.nodes.contains_key(uid) {
             self.unlink(uid);
@@ -142,7 +142,7 @@ impl Graph {
         self.look_at_dependents(uid);
     }
 
-    /// Forgets whom an object names as owners, and looks at those that may have waited for it.
+    /// Removes the owner references of an object, and queues owners that may have waited for it.
     fn unlink(&mut self, uid: &str) {
         let owners = self.nodes.get(uid).map(|node| node.owners.clone()).unwrap_or_default();
         for owner in owners {
@@ -158,7 +158,7 @@ impl Graph {
         }
     }
 
-    /// Returns true if all owners of an object are there, and stay.
+    /// Returns true if all owners of an object exist and are not being deleted.
     fn is_held(&self, node: &Node) -> bool {
         let stays = |owner: &OwnerReference| {
             let known = self.nodes.get(&owner.uid);
@@ -172,13 +172,13 @@ impl Graph {
         self.nodes.get(uid)
     }
 
-    /// Returns the objects that name this one as an owner, with what they say of it.
+    /// Returns the dependents of an object.
     pub(super) fn dependents(&self, uid: &str) -> Vec<(String, Node)> {
         let uids = self.dependents.get(uid).into_iter().flatten();
         uids.filter_map(|uid| Some((uid.clone(), self.nodes.get(uid)?.clone()))).collect()
     }
 
-    /// Returns true if an object that waits for what it owns has to go on waiting.
+    /// Returns true if a dependent blocks the deletion of an object.
     pub(super) fn is_blocked(&self, uid: &str) -> bool {
         let Some(owner) = self.nodes.get(uid) else { return false };
         let dependents = self.dependents.get(uid).into_iter().flatten().filter_map(|uid| self.nodes.get(uid));
@@ -191,8 +191,8 @@ impl Graph {
         })
     }
 
-    /// Returns true if a reference, from an object in `namespace`, is known to stand for nothing. A UID that is gone
-    /// does not come back.
+    /// Returns true if a reference, from an object in `namespace`, is known to refer to no object. UIDs are never
+    /// reused.
     pub(super) fn is_absent(&self, reference: &OwnerReference, namespace: Option<&str>) -> bool {
         self.absent.known.contains(&Absent::name(reference, namespace))
     }
@@ -242,12 +242,12 @@ impl Graph {
         self.served.iter().find(|kind| kind.is_of(reference)).cloned()
     }
 
-    /// Lets an object be until the server serves other kinds.
+    /// Sets an object aside until the set of served kinds changes.
     pub(super) fn shelve(&mut self, uid: &str) {
         self.unresolved.insert(uid.to_owned());
     }
 
-    /// Awaits a kind's first list.
+    /// Marks a kind as not listed yet.
     pub(super) fn expect(&mut self, resource: &GroupResource) {
         self.awaited.insert(resource.clone());
     }

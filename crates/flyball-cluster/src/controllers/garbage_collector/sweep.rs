@@ -1,4 +1,4 @@
-//! One look at one object: what its owners, or those it owns, mean for it.
+//! The check of one object: deletes or updates it depending on its owners and dependents.
 
 use super::graph::{FOREGROUND, Graph, Node, ORPHAN};
 use crate::controllers::discovery::Served;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 type Metadata = PartialObjectMeta<DynamicObject>;
 
-/// A look, with what it needs.
+/// The dependencies of a check.
 pub(super) struct Sweep<'a> {
     pub(super) client: &'a kube::Client,
     pub(super) graph: &'a Mutex<Graph>,
@@ -20,11 +20,11 @@ pub(super) struct Sweep<'a> {
 
 /// State of the owner of a reference.
 enum Owner {
-    /// An object that stays.
+    /// An object that is not being deleted in the foreground.
     Solid,
-    /// An object that waits for what it owns to go.
+    /// An object that waits for the deletion of its dependents.
     Waiting,
-    /// Nothing.
+    /// No object.
     Absent,
 }
 
@@ -45,7 +45,7 @@ impl Sweep<'_> {
         }
         if node.waits() {
             if self.read(|graph| graph.is_blocked(uid)) {
-                return Ok(()); // their going wakes this one again
+                return Ok(()); // their deletion queues this one again
             }
             return self.remove_finalizer(uid, &node, FOREGROUND).await;
         }
@@ -55,7 +55,7 @@ impl Sweep<'_> {
         self.judge(uid, &node).await
     }
 
-    /// Deletes an object all of whose owners are gone or about to go; else takes those off its list.
+    /// Deletes an object if all of its owners are gone or waiting; otherwise removes their references.
     async fn judge(&self, uid: &str, node: &Node) -> kube::Result<()> {
         let Some(live) = self.get(&node.kind, &node.key).await?.filter(|live| live.uid().as_deref() == Some(uid))
         else {
@@ -89,7 +89,7 @@ impl Sweep<'_> {
             return self.delete(node, &live, policy).await;
         }
         if dependents.iter().any(|(_, node)| node.waits()) {
-            // Each of a circle waits for the next: this one no longer does.
+            // In a cycle, each object waits for the next: unblock this one.
             let free = |owner: &OwnerReference| OwnerReference { block_owner_deletion: Some(false), ..owner.clone() };
             let owners: Vec<OwnerReference> = live.owner_references().iter().map(free).collect();
             if owners != live.owner_references() {
@@ -99,7 +99,7 @@ impl Sweep<'_> {
         self.delete(node, &live, "Foreground").await
     }
 
-    /// Finds out what references stand for; `None` if that cannot be told.
+    /// Resolves references; `None` if that is not possible.
     async fn owners(
         &self,
         uid: &str,
@@ -141,7 +141,7 @@ impl Sweep<'_> {
             tracing::warn!(
                 uid,
                 owner = reference.name,
-                "an object without a namespace names an owner in one; it is left alone"
+                "a cluster-scoped object has a namespaced owner; it is ignored"
             );
             return Ok(None);
         }
@@ -188,7 +188,7 @@ impl Sweep<'_> {
         self.patch(node, &live, json!({"finalizers": rest})).await
     }
 
-    /// Changes metadata of an object, if it still is what was read.
+    /// Patches the metadata of an object, unless it has changed since it was read.
     async fn patch(&self, node: &Node, live: &Metadata, mut metadata: Value) -> kube::Result<()> {
         metadata["uid"] = json!(live.uid());
         metadata["resourceVersion"] = json!(live.resource_version());
@@ -197,7 +197,7 @@ impl Sweep<'_> {
         self.send(patch, json!({"metadata": metadata})).await
     }
 
-    /// Deletes an object, if it still is what was judged.
+    /// Deletes an object, unless it has changed since it was read.
     async fn delete(&self, node: &Node, live: &Metadata, policy: &str) -> kube::Result<()> {
         let options = json!({
             "apiVersion": "v1",

@@ -6,9 +6,9 @@
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::autoscaling::v2::{HPAScalingRules, HorizontalPodAutoscalerSpec};
 
-/// Shrinks only to what was the highest proposal of so many seconds, unless told otherwise.
+/// Default stabilization window for scaling down, in seconds.
 const DOWN_WINDOW: i32 = 300;
-/// Without a behavior, grows to twice the size at most, or to this.
+/// Without a behavior, the size may at most double, or grow to this number.
 const LEAST_GROWTH: i32 = 4;
 
 /// A reason and a message.
@@ -18,9 +18,9 @@ type Why = (&'static str, &'static str);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Limited {
     pub(super) desired: i32,
-    /// Why not the newest proposal counts.
+    /// Reason why the newest proposal was replaced by an older one.
     pub(super) stabilized: Option<Why>,
-    /// Why not all of what counts is done.
+    /// Reason why the proposal was limited.
     pub(super) limited: Option<Why>,
 }
 
@@ -44,7 +44,7 @@ impl History {
         }
     }
 
-    /// Limits a proposal, and remembers it.
+    /// Limits a proposal, and records it.
     pub(super) fn limit(
         &mut self,
         spec: &HorizontalPodAutoscalerSpec,
@@ -87,7 +87,7 @@ impl History {
         Limited { desired, stabilized, limited: Some(why).filter(|_| desired != stable) }
     }
 
-    /// Remembers a change of size, for rates.
+    /// Records a change of size, for the rate limits.
     pub(super) fn note(&mut self, spec: &HorizontalPodAutoscalerSpec, from: i32, to: i32, now: Timestamp) {
         let Some(behavior) = &spec.behavior else { return };
         let (changes, rules) = match to > from {
@@ -130,7 +130,7 @@ impl History {
         }
     }
 
-    /// Returns the size that policies allow: the widest one, unless told otherwise.
+    /// Returns the size limit of the policies, by `selectPolicy`.
     fn rate(&self, rules: Option<&HPAScalingRules>, current: i32, grows: bool, now: Timestamp) -> i32 {
         let select = rules.and_then(|rules| rules.select_policy.as_deref());
         if select == Some("Disabled") {
@@ -165,7 +165,7 @@ const TOO_FAST_UP: Why = ("ScaleUpLimit", "the desired replica count is increasi
 const TOO_MANY: Why = ("TooManyReplicas", "the desired replica count is more than the maximum replica count");
 const TOO_FEW: Why = ("TooFewReplicas", "the desired replica count is less than the minimum replica count");
 
-/// Limits where there is no behavior.
+/// Applies the limits without a behavior.
 fn plain(current: i32, proposed: i32, least: i32, most: i32) -> (i32, Why) {
     let rate = current.saturating_mul(2).max(LEAST_GROWTH);
     if proposed < least {
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// Proposes one number after the other, each at its second; the size follows.
+    /// Proposes numbers in sequence, each at its second, and applies the results.
     fn check(behavior: Value, start: i32, steps: &[(i64, i32, i32)]) {
         let mut spec = json!({"maxReplicas": 100, "minReplicas": 1, "scaleTargetRef": {"kind": "K", "name": "n"}});
         if !behavior.is_null() {

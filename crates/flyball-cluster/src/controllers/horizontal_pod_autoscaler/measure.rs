@@ -23,12 +23,12 @@ const NO_CUSTOM: &str =
 /// Proposal of one metric.
 pub(super) struct Proposal {
     pub(super) replicas: i32,
-    /// The metric, as messages name it.
+    /// The metric in messages.
     pub(super) metric: String,
     pub(super) status: MetricStatus,
 }
 
-/// Why a metric proposes nothing.
+/// The reason why a metric has no proposal.
 pub(super) struct MetricError {
     pub(super) reason: &'static str,
     pub(super) condition: String,
@@ -69,7 +69,7 @@ fn amount_of(resource: &str, milli: i64) -> Amount {
     Amount(format!("{bytes}{unit}"))
 }
 
-/// Writes a selector as messages have it.
+/// Formats a selector for messages.
 fn shown(selector: Option<&LabelSelector>) -> String {
     let Some(selector) = selector else { return "nil".into() };
     let labels = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}: {value},"));
@@ -135,7 +135,7 @@ impl<'a> Measure<'a> {
         Err(MetricError { reason: "InvalidMetricSourceType", condition: error.clone(), error })
     }
 
-    /// Returns how much pods use of a resource.
+    /// Returns the usage of a resource by pods.
     fn usage(&self, resource: &str, container: Option<&str>) -> Samples {
         let sample = |pod: &Pod| {
             let of = |container: &str| self.metrics.get(pod, &format!("{resource}-usage.{container}"));

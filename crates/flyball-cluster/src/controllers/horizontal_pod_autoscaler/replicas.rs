@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Period after the start of a pod in which its CPU usage is ignored until it is ready.
 const START: SignedDuration = SignedDuration::from_mins(5);
-/// A pod that was not ready for so long after its start, and is not, has never been ready.
+/// A pod whose last transition to unready is within this time after its start has never been ready.
 const FIRST_READY: SignedDuration = SignedDuration::from_secs(30);
 
 /// Measured values of pods by name, in thousandths.
 pub(super) type Samples = BTreeMap<String, i64>;
 
-/// By how much the ratio of what is measured to what it should be may differ from 1.
+/// Tolerated difference of the ratio of measured value and target from 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tolerance {
     pub(super) down: f64,
@@ -35,7 +35,7 @@ impl Tolerance {
 pub(super) enum Target<'a> {
     /// An average in thousandths.
     Value(i64),
-    /// Percents of what the pods request, which is given by their names.
+    /// A percentage of the pods' requests, by pod name.
     Utilization(i32, &'a BTreeMap<String, i64>),
 }
 
@@ -43,13 +43,13 @@ pub(super) enum Target<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Usage {
     ratio: f64,
-    /// In percents of what is requested.
+    /// In percent of the requests.
     pub(super) utilization: Option<i32>,
-    /// In thousandths, on the average.
+    /// Average in thousandths.
     pub(super) value: i64,
 }
 
-/// Rounds up to a number of replicas; what does not fit is as many as there can be.
+/// Rounds up to a number of replicas, saturating.
 pub(super) fn round_up(replicas: f64) -> i32 {
     replicas.ceil() as i32
 }
@@ -79,7 +79,7 @@ impl Target<'_> {
         }
     }
 
-    /// Returns what a pod is taken to use of which nothing is known, so as to shrink with care.
+    /// Returns the assumed usage of a pod without samples, to scale down conservatively.
     fn assumed(self, pod: &str) -> i64 {
         match self {
             Self::Value(target) => target,
@@ -90,7 +90,7 @@ impl Target<'_> {
     }
 }
 
-/// Proposes a number of replicas for pods of which `samples` are known.
+/// Proposes a number of replicas for pods with these samples.
 pub(super) fn by_pods(
     pods: &[Pod],
     mut samples: Samples,
@@ -117,7 +117,7 @@ pub(super) fn by_pods(
         };
         return Ok((proposal, usage));
     }
-    // What is not known is taken to speak against what would be done.
+    // Missing samples are assumed to counteract the change.
     for pod in groups.missing {
         if usage.ratio < 1.0 {
             let assumed = target.assumed(&pod);
@@ -139,7 +139,7 @@ pub(super) fn by_pods(
     Ok((if is_against { current } else { proposal }, usage))
 }
 
-/// Proposes a number of replicas for something that is measured once for all pods.
+/// Proposes a number of replicas for a metric of all pods together.
 pub(super) fn by_ratio(pods: &[Pod], ratio: f64, current: i32, tolerance: Tolerance) -> Result<i32, String> {
     if tolerance.covers(ratio) {
         return Ok(current);
@@ -152,14 +152,14 @@ pub(super) fn by_ratio(pods: &[Pod], ratio: f64, current: i32, tolerance: Tolera
     Ok(round_up(ratio * ready as f64))
 }
 
-/// Proposes a number of replicas among which something is shared out, and returns the share of those there are.
+/// Proposes a number of replicas for an average target, and returns the current average.
 pub(super) fn by_share(value: i64, target: i64, present: i32, tolerance: Tolerance) -> (i32, i64) {
     let ratio = value as f64 / (target as f64 * f64::from(present));
     let proposal = if tolerance.covers(ratio) { present } else { round_up(value as f64 / target as f64) };
     (proposal, (value as f64 / f64::from(present)).ceil() as i64)
 }
 
-/// Pods by what their samples are worth.
+/// Pods by the state of their samples.
 #[derive(Debug, Default)]
 struct Groups {
     ready: i32,
@@ -187,7 +187,7 @@ impl Groups {
     }
 }
 
-/// Returns true if the CPU usage of a pod says nothing of what it will be.
+/// Returns true if the CPU usage of a pod is not representative yet.
 fn is_starting(pod: &Pod, now: Timestamp) -> bool {
     let status = pod.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_ref());
@@ -199,7 +199,7 @@ fn is_starting(pod: &Pod, now: Timestamp) -> bool {
     is_unready && (began.0 + START > now || began.0 + FIRST_READY > changed)
 }
 
-/// Returns what pods request of a resource, in thousandths, by their names.
+/// Returns the requests of a resource by pod name, in thousandths.
 pub(super) fn requests(pods: &[Pod], resource: &str, container: Option<&str>) -> Result<BTreeMap<String, i64>, String> {
     pods.iter().map(|pod| Ok((pod.name_any(), request(pod, resource, container)?))).collect()
 }
@@ -239,7 +239,7 @@ mod tests {
 
     const TOLERANCE: Tolerance = Tolerance { down: 0.1, up: 0.1 };
 
-    /// A pod that is ready (`r`), not ready (`u`), pending (`p`) or going (`d`), by its first letter.
+    /// Creates a pod that is ready (`r`), not ready (`u`), pending (`p`) or being deleted (`d`), by its first letter.
     fn pod(name: &str) -> Pod {
         let status = |phase: &str, ready: &str| {
             json!({"phase": phase, "startTime": "2026-01-01T00:00:00Z",
@@ -257,7 +257,7 @@ mod tests {
             .unwrap()
     }
 
-    /// Proposes for pods with their usage; a negative one is not known.
+    /// Checks the proposal for pods with their usage; a negative one is unknown.
     fn check(pods: &[(&str, i64)], percent: i32, expect: Result<(i32, i32), &str>) {
         let (now, samples) = ("2026-01-01T00:10:00Z".parse().unwrap(), pods.iter().filter(|(_, usage)| *usage >= 0));
         let samples = samples.map(|(name, usage)| ((*name).to_owned(), *usage)).collect();
@@ -274,11 +274,11 @@ mod tests {
         check(&[("r0", 300), ("r1", 500), ("r2", 700)], 30, Ok((5, 50)));
         check(&[("r0", 310), ("r1", 300), ("r2", 290)], 30, Ok((3, 30)));
         check(&[("r0", 100), ("r1", 100), ("r2", 100)], 50, Ok((1, 10)));
-        // Pods that are about to start are taken to use nothing, where that speaks against growing.
+        // When scaling up, starting pods are assumed to use nothing.
         check(&[("r0", 900), ("p1", -1), ("p2", -1)], 60, Ok((3, 90)));
         check(&[("r0", 1000), ("r1", 1000), ("p2", -1)], 30, Ok((7, 100)));
         check(&[("u0", 400), ("r1", 500), ("r2", 700)], 30, Ok((4, 60)));
-        // What is missing is taken to use all it requests, where the others would have it shrink.
+        // When scaling down, pods without samples are assumed to use their full requests.
         check(&[("r0", 100), ("r1", 100), ("r2", -1)], 50, Ok((3, 10)));
         check(&[("r0", 100), ("r1", 100), ("r2", 100), ("r3", -1)], 100, Ok((2, 10)));
         check(&[("r0", 500), ("d1", 900)], 50, Ok((2, 50)));

@@ -1,4 +1,4 @@
-//! The scale subresource of whatever is scaled.
+//! The scale subresource of scaled objects.
 
 use crate::controllers::MANAGER;
 use crate::controllers::discovery::{self, Served};
@@ -9,7 +9,7 @@ use kube::api::DynamicObject;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-/// Attempts to write a scale on conflicts.
+/// Maximum number of attempts to write a scale on conflicts.
 const ATTEMPTS: usize = 5;
 
 /// Finds objects, and their scale, by references that name a kind.
@@ -22,7 +22,7 @@ pub(super) struct Scale {
     value: Value,
 }
 
-/// Returns what the API server said was wrong.
+/// Returns the error message of the API server.
 pub(super) fn text(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
@@ -64,7 +64,7 @@ impl Scales {
         Err(first.unwrap_or_else(|| "unrecognized resource".into()))
     }
 
-    /// Returns the URLs that a reference may mean. What is served is asked for again when something is not known.
+    /// Returns the candidate URLs of a reference. An unknown kind triggers a new discovery.
     async fn paths<K: Resource>(
         &self,
         target: &CrossVersionObjectReference,
@@ -95,17 +95,17 @@ impl Scales {
 }
 
 impl Scale {
-    /// Returns how many replicas are asked for.
+    /// Returns the desired number of replicas.
     pub(super) fn replicas(&self) -> i32 {
         self.number("/spec/replicas")
     }
 
-    /// Returns how many replicas there are.
+    /// Returns the current number of replicas.
     pub(super) fn present(&self) -> i32 {
         self.number("/status/replicas")
     }
 
-    /// Returns how the pods are selected.
+    /// Returns the selector of the pods.
     pub(super) fn selector(&self) -> &str {
         self.value.pointer("/status/selector").and_then(Value::as_str).unwrap_or_default()
     }

@@ -17,25 +17,25 @@ pub(super) fn is_indexed(spec: &JobSpec) -> bool {
     spec.completion_mode.as_deref() == Some("Indexed")
 }
 
-/// The counts of a job, those included that its status does not tell yet.
+/// The counts of a job, including those that are not in its status yet.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) succeeded: i32,
     pub(super) failed: i32,
     /// The indexes that have succeeded, of an indexed job.
     pub(super) completed: Indexes,
-    /// The indexes that have failed, of a job that limits the failures of each.
+    /// The indexes that have failed, for a job with a backoff limit per index.
     pub(super) lost: Option<Indexes>,
     /// The pods that failed and are kept until their index has another one.
     pub(super) waiting: BTreeMap<i32, Pod>,
     /// The pods that are to be counted.
     pub(super) uncounted: UncountedTerminatedPods,
-    /// The pods that failed and do not count.
+    /// The failed pods that do not count.
     ignored: BTreeSet<String>,
 }
 
 impl Counts {
-    /// Counts. With `is_ending`, pods that are being deleted have failed, whatever becomes of them.
+    /// Counts. With `is_ending`, all pods that are being deleted count as failed.
     pub(super) fn of(job: &Job, spec: &JobSpec, pods: &[Pod], is_ending: bool) -> Self {
         let status = job.status.clone().unwrap_or_default();
         let mut uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
@@ -49,7 +49,7 @@ impl Counts {
         };
         let of_job = |pod: &Pod| index(pod).filter(|index| (0..completions).contains(index));
         for pod in pods.iter().filter(is_new).filter(|pod| phase(pod) == "Succeeded") {
-            // A second pod of one index counts for nothing.
+            // A second pod of one index is not counted.
             if !is_indexed(spec) || of_job(pod).is_some_and(|index| completed.insert(index)) {
                 uncounted.succeeded.get_or_insert_default().push(pod.uid().unwrap_or_default());
             }
@@ -97,11 +97,11 @@ impl Counts {
         lists(&self.uncounted.succeeded) || lists(&self.uncounted.failed)
     }
 
-    /// Returns true if all that is to be known of a pod is known.
+    /// Returns true if a pod is accounted for, so that its finalizer may be removed.
     pub(super) fn is_done_with(&self, pod: &Pod) -> bool {
         let uid = pod.metadata.uid.as_ref();
         let waits = self.waiting.values().any(|waiting| waiting.metadata.uid.as_ref() == uid);
-        // A second pod of an index that has succeeded already counts for nothing, and is kept by nothing.
+        // A second pod of a succeeded index is neither counted nor kept.
         let is_ignored = uid.is_some_and(|uid| self.ignored.contains(uid));
         !waits && (pods::is_over(pod) || self.lists(pod) || is_ignored)
     }
@@ -110,14 +110,14 @@ impl Counts {
         [&self.uncounted.succeeded, &self.uncounted.failed].iter().any(|pods| pods.iter().flatten().next().is_some())
     }
 
-    /// Writes into a status which pods are to be counted.
+    /// Writes the uncounted pods to a status.
     pub(super) fn list(&self, status: &mut JobStatus) {
         let some = |pods: &Option<Vec<String>>| pods.clone().filter(|pods| !pods.is_empty());
         let (succeeded, failed) = (some(&self.uncounted.succeeded), some(&self.uncounted.failed));
         status.uncounted_terminated_pods = Some(UncountedTerminatedPods { succeeded, failed });
     }
 
-    /// Writes the counts into a status, once the pods have lost their finalizer.
+    /// Writes the counts to a status, after the finalizers of the pods were removed.
     pub(super) fn settle(&self, status: &mut JobStatus) {
         let some = |count: i32| (count > 0).then_some(count);
         (status.succeeded, status.failed) = (some(self.succeeded), some(self.failed));
@@ -128,7 +128,7 @@ impl Counts {
     }
 }
 
-/// Returns how long a job has to wait for its next pod: the longer, the more pods failed since the last one succeeded.
+/// Returns the back-off before the next pod, which grows with the failures since the last success.
 pub(super) fn backoff(pods: &[Pod], now: Timestamp) -> Option<Duration> {
     let ended = |wanted: &'static str| {
         pods.iter().filter(move |pod| phase(pod) == wanted).map(move |pod| pod_facts::end(pod, now))
@@ -140,14 +140,14 @@ pub(super) fn backoff(pods: &[Pod], now: Timestamp) -> Option<Duration> {
     pod_facts::backoff(u32::try_from(failures.len()).unwrap_or(u32::MAX), *last, now)
 }
 
-/// Counts the pods that run, are ready, and are on their way out.
+/// Counts the active, the ready and the terminating pods.
 pub(super) fn running(pods: &[Pod]) -> (i32, i32, i32) {
     let count =
         |test: &dyn Fn(&Pod) -> bool| i32::try_from(pods.iter().filter(|pod| test(pod)).count()).unwrap_or(i32::MAX);
     (count(&is_active), count(&|pod| is_active(pod) && pods::is_ready(pod)), count(&pods::is_terminating))
 }
 
-/// Returns how many pods should run.
+/// Returns the desired number of active pods.
 pub(super) fn wanted(spec: &JobSpec, counts: &Counts, active: i32) -> i32 {
     let parallelism = spec.parallelism.unwrap_or(1).max(0);
     match spec.completions {
@@ -158,7 +158,7 @@ pub(super) fn wanted(spec: &JobSpec, counts: &Counts, active: i32) -> i32 {
     }
 }
 
-/// Returns how many of the pods on their way out keep their places.
+/// Returns the number of terminating pods that still count as active.
 pub(super) fn held(spec: &JobSpec, terminating: i32) -> i32 {
     if replaces_failed_only(spec) { terminating } else { 0 }
 }

@@ -1,6 +1,6 @@
-//! The indexes of an indexed job, as its status writes them: `0,2-4`.
+//! The indexes of an indexed job, in the format of its status: `0,2-4`.
 //!
-//! They are kept as runs: what a short text names may be billions of indexes.
+//! They are stored as runs, since a short text may denote billions of indexes.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(super) struct Indexes {
 }
 
 impl Indexes {
-    /// Reads a list of indexes; what lies outside of the job is passed over.
+    /// Parses a list of indexes; those outside of the job are skipped.
     pub(super) fn parse(text: &str, completions: i32) -> Self {
         let mut found = Self::default();
         for part in text.split(',') {
@@ -28,7 +28,7 @@ impl Indexes {
         self.runs.range(..=index).next_back().is_some_and(|(_, last)| *last >= index)
     }
 
-    /// Adds an index; returns whether it was not there yet.
+    /// Adds an index; returns true if it is new.
     pub(super) fn insert(&mut self, index: i32) -> bool {
         let is_new = !self.contains(index);
         self.insert_run(index, index);
@@ -39,7 +39,7 @@ impl Indexes {
         if first > last {
             return;
         }
-        // Runs that overlap or touch become one.
+        // Overlapping and adjacent runs are merged.
         while let Some((&start, &end)) = self.runs.range(..=last.saturating_add(1)).next_back() {
             if end < first.saturating_sub(1) {
                 break;
@@ -57,7 +57,7 @@ impl Indexes {
         union
     }
 
-    /// Returns how many there are.
+    /// Returns the number of indexes.
     pub(super) fn len(&self) -> i32 {
         let len = self.runs.iter().map(|(first, last)| i64::from(*last) - i64::from(*first) + 1).sum::<i64>();
         i32::try_from(len).unwrap_or(i32::MAX)
@@ -67,7 +67,7 @@ impl Indexes {
         self.runs.is_empty()
     }
 
-    /// Returns how many of these are in another set, too.
+    /// Returns the number of indexes that are also in another set.
     pub(super) fn common(&self, other: &Self) -> i32 {
         let both = i64::from(self.len()) + i64::from(other.len()) - i64::from(self.union(other).len());
         i32::try_from(both).unwrap_or(i32::MAX)

@@ -13,14 +13,14 @@ pub(super) fn index(pod: &Pod) -> Option<i32> {
     pod.annotations().get(INDEX)?.parse().ok()
 }
 
-/// Returns the rest of the back-off after so many failures, the last of which was at `last`.
+/// Returns the remaining back-off after a number of failures, the last of which was at `last`.
 pub(super) fn backoff(failures: u32, last: Timestamp, now: Timestamp) -> Option<Duration> {
     let elapsed = Duration::try_from(now.duration_since(last)).unwrap_or_default();
     let rest = BACKOFF.after(failures).checked_sub(elapsed);
     rest.filter(|rest| failures > 0 && !rest.is_zero())
 }
 
-/// Returns when a pod ended, as well as can be told.
+/// Returns the best known end time of a pod.
 pub(super) fn end(pod: &Pod, now: Timestamp) -> Timestamp {
     let status = pod.status.as_ref();
     let containers = status.and_then(|status| status.container_statuses.as_ref()).into_iter().flatten();

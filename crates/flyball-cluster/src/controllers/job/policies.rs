@@ -9,18 +9,19 @@ use k8s_openapi::api::batch::v1::{JobSpec, PodFailurePolicyOnExitCodesRequiremen
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt;
 
-/// Returns true if pods are replaced no sooner than they have come to their end.
+/// Returns true if pods are replaced only after they have terminated.
 pub(super) fn replaces_failed_only(spec: &JobSpec) -> bool {
     spec.pod_replacement_policy.as_deref() == Some("Failed")
 }
 
-/// Returns true if a pod has failed: also one that is being deleted, which may never get to tell.
+/// Returns true if a pod has failed. Pods that are being deleted count as failed, since they may never report their
+/// end.
 pub(super) fn has_failed(spec: &JobSpec, pod: &Pod) -> bool {
     let is_lost = !replaces_failed_only(spec) && is_deleting(pod) && phase(pod) != "Succeeded";
     phase(pod) == "Failed" || is_lost
 }
 
-/// Finds the rule that a pod meets, with its number and what of the pod it is about.
+/// Finds the rule that matches a pod, with its index and a description of the match.
 fn rule<'a>(spec: &'a JobSpec, pod: &Pod) -> Option<(usize, &'a PodFailurePolicyRule, String)> {
     let rules = spec.pod_failure_policy.as_ref()?.rules.iter().enumerate();
     let place = || format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
@@ -77,7 +78,7 @@ pub(super) fn fails_index(spec: &JobSpec, pod: &Pod, failures: i32) -> bool {
         }
 }
 
-/// Returns why the failure of a pod makes the job fail, if it does.
+/// Returns the reason if the failure of a pod makes the job fail.
 pub(super) fn fails_job(spec: &JobSpec, pods: &[Pod]) -> Option<String> {
     pods.iter().filter(|pod| has_failed(spec, pod)).find_map(|pod| {
         let (number, rule, what) = rule(spec, pod)?;
@@ -85,7 +86,7 @@ pub(super) fn fails_job(spec: &JobSpec, pods: &[Pod]) -> Option<String> {
     })
 }
 
-/// Returns why a job has succeeded with some of its indexes, if it has.
+/// Returns the reason if a job has succeeded by its success policy.
 pub(super) fn has_succeeded(spec: &JobSpec, succeeded: &Indexes) -> Option<String> {
     let rules = &spec.success_policy.as_ref().filter(|_| !succeeded.is_empty())?.rules;
     let enough = |count: Option<i32>, of: i32| count.is_some_and(|count| of >= count);

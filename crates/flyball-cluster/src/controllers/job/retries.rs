@@ -1,7 +1,7 @@
-//! The failures of each index, of a job that limits them index by index.
+//! The failures of each index, for a job with a backoff limit per index.
 //!
-//! See <https://kubernetes.io/docs/concepts/workloads/controllers/job/#backoff-limit-per-index>. A pod that failed
-//! tells by its annotations how often its index had failed before; it is kept until another one has taken that over.
+//! See <https://kubernetes.io/docs/concepts/workloads/controllers/job/#backoff-limit-per-index>. A failed pod has
+//! annotations with the number of earlier failures of its index; it is kept until its replacement has them.
 
 use super::indexes::Indexes;
 use super::pod_facts::{self, index};
@@ -20,12 +20,12 @@ fn number(pod: &Pod, annotation: &str) -> i32 {
     pod.annotations().get(annotation).and_then(|text| text.parse().ok()).filter(|count| *count >= 0).unwrap_or(0)
 }
 
-/// Returns how often the index of a pod failed before it.
+/// Returns the number of earlier failures of a pod's index.
 pub(super) fn failures(pod: &Pod) -> i32 {
     number(pod, FAILURES)
 }
 
-/// Finds the pods that wait for another one to take over, by their indexes: of each the last one.
+/// Finds the failed pods that wait for their replacement: the last one of each index.
 pub(super) fn waiting(spec: &JobSpec, pods: &[Pod], done: &Indexes) -> BTreeMap<i32, Pod> {
     let mut waiting: BTreeMap<i32, Pod> = BTreeMap::new();
     let is_done = |index: &i32| done.contains(*index) || Some(*index) >= spec.completions;
@@ -41,7 +41,7 @@ pub(super) fn waiting(spec: &JobSpec, pods: &[Pod], done: &Indexes) -> BTreeMap<
     waiting
 }
 
-/// Returns how long an index has to wait for its next pod.
+/// Returns the back-off before the next pod of an index.
 pub(super) fn backoff(last: Option<&Pod>, now: Timestamp) -> Option<Duration> {
     let last = last?;
     let failures = number(last, FAILURES).saturating_add(number(last, IGNORED)).saturating_add(1);

@@ -1,7 +1,7 @@
-//! The finalizer by which a job counts every pod exactly once.
+//! The finalizer that ensures that a job counts every pod exactly once.
 //!
-//! A pod that has come to its end keeps it until the job's status lists the pod as uncounted; the pod loses it then,
-//! and is counted after that. Whatever of it is cut off goes on from there.
+//! A terminated pod keeps it until the job's status lists the pod as uncounted; then the finalizer is removed, and then
+//! the pod is counted. Each step can be resumed after an interruption.
 
 use crate::workload::owners;
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
@@ -25,7 +25,7 @@ pub(super) async fn untrack<K: flyball::Resource>(pod: &Pod, cx: &Context<K>) ->
     Ok(())
 }
 
-/// Creates the controller that frees pods whose job has gone.
+/// Creates the controller that removes the finalizer of pods whose job was deleted.
 pub(in crate::controllers) fn orphans() -> Controller<impl Reconcile> {
     let pods_of = |job: &Job, caches: &flyball::Caches| {
         let namespace = job.metadata.namespace.as_deref();
@@ -52,7 +52,7 @@ impl Reconcile for Orphans {
             if cx.get::<Job>(&key).await?.is_some_and(|job| is_it(&job)) {
                 return Ok(Action::done());
             }
-            // The cache may be behind: what is about to be lost is looked up.
+            // The cache may be stale: confirm with the API server.
             let jobs = Api::<Job>::namespaced(cx.client().clone(), key.namespace().unwrap_or_default());
             if jobs.get_opt(key.name()).await?.is_some_and(|job| is_it(&job)) {
                 return Ok(Action::done());

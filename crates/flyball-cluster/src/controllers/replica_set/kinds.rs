@@ -1,4 +1,4 @@
-//! The two kinds that ask for a number of pods.
+//! The two kinds with a number of pods.
 
 use crate::workload::owners::Selector;
 use flyball::Resource;
@@ -15,7 +15,7 @@ pub(super) struct DesiredPods {
     pub(super) template: PodTemplateSpec,
 }
 
-/// A kind that asks for a number of pods. Its status is told as that of a replica set.
+/// A kind with a number of pods. Its status is represented as that of a replica set.
 pub(super) trait Replicates: Resource + Serialize {
     /// Status has `terminatingReplicas`.
     const TELLS_TERMINATING: bool;

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Number of addresses of each family.
 const ADDRESSES: u16 = 32 * 254;
 
-/// The address of a number: downwards from 172.18.255.0, without the first and last of each block.
+/// Returns the address with a number: downwards from 172.18.255.0, without the first and last of each block.
 fn address(number: u16, is_v6: bool) -> IpAddr {
     let (block, host) = (number / 254, number % 254 + 1);
     if is_v6 {
@@ -19,13 +19,13 @@ fn address(number: u16, is_v6: bool) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(172, 18, part(255 - block), part(host)))
 }
 
-/// The addresses that were given away, by the UIDs of services: what the cache shows of others may be behind.
+/// The assigned addresses by service UID, since the cache may be stale.
 #[derive(Debug, Default)]
 pub(super) struct Addresses(Mutex<BTreeMap<String, Vec<IpAddr>>>);
 
 impl Addresses {
-    /// Returns the addresses of a service, one for each of its families: those it has, as far as nobody else has them,
-    /// or the first that are free.
+    /// Returns the addresses of a service, one for each of its families: its current ones, unless another service has
+    /// them, or the first free ones.
     pub(super) fn assign(&self, service: &Service, all: &[Service]) -> Result<Vec<IpAddr>, String> {
         let mut given = self.0.lock();
         given.retain(|uid, _| all.iter().any(|known| known.metadata.uid.as_ref() == Some(uid)));
@@ -49,7 +49,7 @@ impl Addresses {
             }
             let kept = own.iter().copied().find(|ip| ip.is_ipv6() == is_v6 && !taken.contains(ip));
             let free = || (0..ADDRESSES).map(|number| address(number, is_v6)).find(|ip| !taken.contains(ip));
-            addresses.push(wish.or(kept).or_else(free).ok_or("no address is left")?);
+            addresses.push(wish.or(kept).or_else(free).ok_or("no free address")?);
         }
         given.insert(uid, addresses.clone());
         Ok(addresses)

@@ -1,7 +1,8 @@
-//! The claims of a set's pods: they outlive the pods, unless the set says that they go with it, or when it shrinks.
+//! The claims of a set's pods: they outlive the pods, unless the retention policy deletes them with the set or on
+//! scale-down.
 //!
-//! See <https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#persistentvolumeclaim-retention>. It is
-//! the garbage collector that deletes them: they are given an owner that goes.
+//! See <https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#persistentvolumeclaim-retention>. The
+//! garbage collector deletes them: they get an owner reference to the deleted object.
 
 use super::{Step, identity};
 use crate::workload::owners::reference_to;
@@ -12,7 +13,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 
-/// Finds the sets whose pods a claim may be for: one that is to go holds up the pod that is to have the next one.
+/// Finds the sets that a claim may belong to: a terminating claim blocks the pod that needs its successor.
 pub(super) fn sets_of(claim: &PersistentVolumeClaim, caches: &Caches) -> Result<Vec<ObjectKey>> {
     let (namespace, name) = (claim.metadata.namespace.as_deref(), claim.name_any());
     let Some((rest, ordinal)) = name.rsplit_once('-') else { return Ok(Vec::new()) };
@@ -40,7 +41,7 @@ fn is_stale<K: Resource>(claim: &PersistentVolumeClaim, object: &K) -> bool {
 }
 
 impl Step<'_> {
-    /// Returns whether claims are deleted with the set, and when it is scaled down.
+    /// Returns the retention policy as two flags: claims are deleted with the set, and on scale-down.
     fn goes(&self) -> (bool, bool) {
         let policy = self.spec.persistent_volume_claim_retention_policy.as_ref();
         let goes = |policy: Option<&String>| policy.is_some_and(|policy| policy == "Delete");
@@ -78,7 +79,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Returns whether a claim of an ordinal is about to go with a former pod of its.
+    /// Returns true if a claim of an ordinal will be deleted with an earlier pod.
     pub(super) async fn has_stale_claim(&self, ordinal: i32) -> Result<bool> {
         if !self.goes().1 {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! Claims that no volume fits: they wait for a pod, for somebody to make a volume, or for better times.
+//! Claims without a matching volume: they wait for a pod, for a provisioner, or for a new volume.
 
 use super::{Claims, PROVISIONER, SELECTED_NODE, class_of_claim, set_claim_status};
 use crate::workload::pods::{self, UsingClaim};
@@ -13,9 +13,9 @@ const IS_DEFAULT: [&str; 2] =
 
 /// Reason why an unbound claim waits with `WaitForFirstConsumer`.
 pub(super) enum Waits {
-    /// That somebody uses it.
+    /// The first consumer.
     Consumer,
-    /// That a pod which does finds its node.
+    /// The scheduling of the pod that uses it.
     Scheduling(String),
 }
 
@@ -43,7 +43,7 @@ impl Claims {
         })
     }
 
-    /// Hands a claim over to whoever makes volumes of its class, or tells why it stays as it is.
+    /// Passes a claim to the provisioner of its class, or reports why it remains unbound.
     pub(super) async fn provision(
         &self,
         claim: &PersistentVolumeClaim,
@@ -102,7 +102,7 @@ impl Claims {
             return Ok(false);
         }
         let classes = cx.list::<StorageClass>(None).await?;
-        // Of several, the newest.
+        // The newest of several default classes applies.
         let newest = classes.iter().filter(|class| is_default(class)).max_by_key(|class| class.creation_timestamp());
         let Some(class) = newest else { return Ok(false) };
         let mut changed = claim.clone();

@@ -1,4 +1,4 @@
-//! Events in the newer form, and how many of them there may be.
+//! Events in `events.k8s.io` form, and their rate limit.
 
 use crate::workload::MANAGER;
 use flyball::Resource;
@@ -16,8 +16,7 @@ const BURST: u32 = 50;
 /// Interval after which the burst grows by one.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// An event of a controller that is no [`Reconcile`](flyball::Reconcile), in the newer form: by whom, and what was
-/// being done.
+/// An event of a controller that does not implement [`Reconcile`](flyball::Reconcile), with reporter and action.
 #[derive(Clone, Debug)]
 pub(crate) struct Note {
     kind: &'static str,
@@ -46,7 +45,7 @@ impl Note {
         self
     }
 
-    /// Publishes the event about an object. That it fails is no reason for anything else to fail.
+    /// Publishes the event about an object. Errors are ignored.
     pub(crate) async fn publish<K: Resource>(self, client: &kube::Client, about: &K, clock: &Clock, rng: &Rng) {
         let meta = about.meta();
         let namespace = meta.namespace.clone().unwrap_or_else(|| "default".into());

@@ -1,10 +1,10 @@
-//! Compares what a server answered with what was recorded.
+//! Compares the responses of a server with recorded ones.
 
 use super::names::Renumbering;
 use super::scenario::{Compare, Step};
 use serde_json::{Map, Value, json};
 
-/// What is wrong with one step; nothing if it passes.
+/// The differences of one step; empty if it passes.
 #[derive(Default)]
 pub(crate) struct Verdict {
     /// All but the two below.
@@ -16,7 +16,7 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Names the verdicts with their reasons.
+    /// Returns the verdicts with their reasons.
     pub(crate) fn all(&self) -> [(&'static str, Option<&str>); 3] {
         [
             ("semantic", self.semantic.as_deref()),
@@ -50,7 +50,7 @@ fn judge_step(step: &Step, want: &Value, got: &Value) -> Verdict {
     }
 }
 
-/// Takes away what is not compared, and numbers placeholders over the rest.
+/// Removes values that are not compared, and renumbers the placeholders of the rest.
 fn compared(steps: &[Step], results: Vec<Value>) -> Vec<Value> {
     let mut numbers = Renumbering::default();
     let one = |(step, mut got): (&Step, Value)| {
@@ -75,7 +75,7 @@ fn compared(steps: &[Step], results: Vec<Value>) -> Vec<Value> {
     steps.iter().zip(results).map(one).collect()
 }
 
-/// One answer, taken apart into what the three verdicts are on.
+/// One response, split into the parts of the three verdicts.
 struct View {
     rest: Value,
     messages: Vec<Value>,
@@ -157,7 +157,7 @@ pub(crate) fn holds(got: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// Takes what a JSON pointer leads to out of a value; `*` is any step.
+/// Removes the value at a JSON pointer; `*` is any step.
 pub(crate) fn drop_at(value: &mut Value, pointer: &str) {
     let steps: Vec<String> =
         pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
@@ -193,7 +193,7 @@ fn drop_in(value: &mut Value, path: &[String], last: &str) {
     }
 }
 
-/// Says where two values first differ.
+/// Describes the first difference of two values.
 fn difference(want: &Value, got: &Value, path: &str) -> Option<String> {
     match (want, got) {
         (Value::Object(want), Value::Object(got)) => {

@@ -1,15 +1,15 @@
-//! Plays scenarios that were recorded on a real API server, and judges the answers.
+//! Plays scenarios that were recorded on a real API server, and compares the responses.
 //!
-//! Each file of the folder `tests/conformance` is a scenario: requests, watches and waits, with what a kube-apiserver
-//! answered. What differs from run to run stands there as placeholders (`<uid:1>`, `<time>`). Each step gets three
-//! verdicts: on what was meant, on the texts of messages, on `managedFields`.
+//! Each file of the folder `tests/conformance` is a scenario: requests, watches and waits, with the responses of a
+//! kube-apiserver. Values that differ between runs are placeholders (`<uid:1>`, `<time>`). Each step gets three
+//! verdicts: on the semantics, on message texts, and on `managedFields`.
 //!
-//! A list beside the recordings names what passes. It may only grow: the test fails if something in it no longer
-//! passes. `FLYBALL_BLESS=1` adds what passes now; it takes nothing away. `FLYBALL_SCENARIO=<regex>` plays only the
-//! scenarios that match, and leaves the list alone. What differs is written to `target/tmp/conformance.txt`.
+//! A list beside the recordings contains the steps that pass. It may only grow: the test fails if one of them no longer
+//! passes. `FLYBALL_BLESS=1` adds steps that pass now, and removes none. `FLYBALL_SCENARIO=<regex>` plays only the
+//! scenarios that match, and leaves the list alone. Differences are written to `target/tmp/conformance.txt`.
 //!
-//! The judge knows no server: it is given a function that makes one, so that a server with controllers beside it can
-//! be put to the same test.
+//! The comparison does not depend on a server: it takes a function that creates one, so that a server with controllers
+//! can be tested as well.
 
 mod judge;
 mod names;
@@ -47,7 +47,7 @@ impl<S> Api for S where
 {
 }
 
-/// Plays all scenarios, each on a server of its own, and compares what passes with the list of what did.
+/// Plays all scenarios, each on a server of its own, and compares the passing steps with the list.
 ///
 /// `max_wait` bounds the time for which a step repeats its request, in the time of the simulation.
 pub(crate) fn check<S: Api>(
@@ -85,9 +85,9 @@ fn replay<S: Api>(
     server: &impl AsyncFn(Clock, Arc<dyn Caller>) -> S,
 ) -> Vec<Verdict> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime needs nothing that could be missing").block_on(async {
+    runtime.expect("a runtime can be built").block_on(async {
         let began = tokio::time::Instant::now();
-        let start = Timestamp::from_second(1_800_000_000).expect("a time that there is");
+        let start = Timestamp::from_second(1_800_000_000).expect("a valid time");
         let clock =
             Clock::new(move || start + SignedDuration::try_from(began.elapsed()).expect("no test takes that long"));
         let endpoint = Endpoint::default();
@@ -96,7 +96,7 @@ fn replay<S: Api>(
     })
 }
 
-/// Writes what differs, and how much passes.
+/// Writes the differences, and the number of passing steps.
 fn report(verdicts: &[(String, Vec<Verdict>)]) {
     let mut text = String::new();
     for (name, rows) in verdicts {

@@ -1,4 +1,4 @@
-//! Placeholders for what differs from run to run.
+//! Placeholders for values that differ between runs.
 
 use regex::{Captures, Regex};
 use serde_json::{Map, Value};
@@ -23,13 +23,13 @@ fn regex(text: &str) -> Regex {
 pub(crate) struct Names {
     run: String,
     seen: BTreeMap<(&'static str, String), String>,
-    /// Values that also stand within other texts, the longest first.
+    /// Values that also occur within other texts, the longest first.
     within: Vec<(String, String)>,
     count: BTreeMap<&'static str, usize>,
 }
 
 impl Names {
-    /// Begins with the run's own name known.
+    /// Starts with the run's own name.
     pub(crate) fn new(run: &str) -> Self {
         Self { run: run.into(), seen: BTreeMap::new(), within: Vec::new(), count: BTreeMap::new() }
     }
@@ -58,7 +58,7 @@ impl Names {
         self.within.iter().fold(text, |text, (value, name)| text.replace(value, name))
     }
 
-    /// Notes generated names, hashes and addresses, which then stand within other texts too.
+    /// Records generated names, hashes and addresses, which may occur within other texts.
     pub(crate) fn learn(&mut self, value: &Value) {
         match value {
             Value::Object(fields) => {
@@ -86,7 +86,7 @@ impl Names {
         }
     }
 
-    /// Puts placeholders into an answer.
+    /// Inserts placeholders into a response.
     pub(crate) fn put(&mut self, value: &Value) -> Value {
         self.put_at(value, "")
     }
@@ -117,7 +117,7 @@ impl Names {
     }
 }
 
-/// Returns true if an item is the config map that only the server has that was recorded.
+/// Returns true if an item is the config map that exists on the recorded server only.
 fn is_of_fork(item: &Value) -> bool {
     const NAME: &str = "openshift-service-ca.crt";
     ["/configMap/name", "/metadata/name", "/object/metadata/name"]
@@ -125,7 +125,7 @@ fn is_of_fork(item: &Value) -> bool {
         .any(|at| item.pointer(at).is_some_and(|name| name == NAME))
 }
 
-/// Numbers placeholders anew over what is compared alone, so that what is left out does not count.
+/// Renumbers placeholders over compared values only, so that excluded ones do not count.
 #[derive(Default)]
 pub(crate) struct Renumbering {
     seen: BTreeMap<String, String>,

@@ -1,10 +1,10 @@
-//! The list of what passes: a line a scenario, with the numbers of its steps by verdict.
+//! The list of passing steps: one line per scenario, with the numbers of its steps by verdict.
 
 use super::judge::Verdict;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Which steps of which scenarios pass.
+/// The passing steps of all scenarios.
 #[derive(Default)]
 pub(crate) struct Passing(BTreeMap<String, BTreeMap<String, BTreeSet<usize>>>);
 
@@ -12,7 +12,7 @@ impl Passing {
     pub(crate) fn of(verdicts: &[(String, Vec<Verdict>)]) -> Self {
         let mut all = Self::default();
         for (name, rows) in verdicts {
-            // An answer that means something else may well lack what it should lack: that is no merit.
+            // Message and managedFields verdicts only count for steps that pass semantically.
             for (step, row) in rows.iter().enumerate().filter(|(_, row)| row.semantic.is_none()) {
                 for (what, _) in row.all().into_iter().filter(|(_, why)| why.is_none()) {
                     all.0.entry(name.clone()).or_default().entry(what.into()).or_default().insert(step);
@@ -48,7 +48,7 @@ impl Passing {
         std::fs::write(path, self.0.iter().map(line).collect::<String>()).expect("the list can be written");
     }
 
-    /// Names what passes here and not there, scenario by scenario.
+    /// Returns the steps that pass here and not there, by scenario.
     pub(crate) fn missing_in<'p>(&'p self, other: &'p Self) -> impl Iterator<Item = (&'p String, String)> {
         let none = BTreeMap::new();
         self.0.iter().flat_map(move |(name, verdicts)| {

@@ -1,4 +1,4 @@
-//! Sends what a scenario sends, and keeps what comes back.
+//! Sends the requests of a scenario, and records the responses.
 
 use super::Api;
 use super::judge::{drop_at, holds};
@@ -18,17 +18,17 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Stands for the letters that tell a run's objects from those of others.
+/// The suffix of a run's objects, which distinguishes them from those of other runs.
 const RUN: &str = "qzvxj";
-/// How long a step waits that does not say how long.
+/// Default timeout of a step, in seconds.
 const WITHIN: f64 = 20.0;
-/// How long to wait until what is not there yet is looked for again.
+/// Polling interval.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A step that could not be carried out, such as a capture of what the answer does not have.
+/// The result of a step; the error of one that could not be executed, such as a capture of an absent value.
 type Played = Result<Value, String>;
 
-/// Plays a scenario; returns what each step brought, with placeholders for what varies.
+/// Plays a scenario; returns the result of each step, with placeholders for varying values.
 pub(crate) async fn play<S: Api>(scenario: &Scenario, api: S, endpoint: Endpoint, max_wait: Duration) -> Vec<Value> {
     let mut player = Player::new(scenario, api, endpoint, max_wait);
     player.begin(scenario).await;
@@ -40,7 +40,7 @@ pub(crate) async fn play<S: Api>(scenario: &Scenario, api: S, endpoint: Endpoint
             got = webhook::hide(got);
         }
         step.ignore.iter().for_each(|pointer| drop_at(&mut got, pointer));
-        // What a step does not compare may not use up numbers either, or it would shift those of later steps.
+        // Values that a step does not compare must not use up numbers, which would shift those of later steps.
         names.learn(&got);
         results.push(match step.compare {
             Compare::Body => names.put(&got),
@@ -169,7 +169,7 @@ impl<S: Api> Player<S> {
         Ok(json!({"code": code}))
     }
 
-    /// Writes a request as a client would; the administrator is known without saying so.
+    /// Builds a request; without credentials, it is that of an administrator.
     fn build(&self, call: &Call) -> Result<Request<Full<Bytes>>, String> {
         let mut path = self.variables.text(&call.path);
         if !call.query.is_empty() {
@@ -185,7 +185,7 @@ impl<S: Api> Player<S> {
         *request.uri_mut() = path.parse().map_err(|error| format!("{path}: {error}"))?;
         let mut put = |name: &str, value: &str| -> Result<(), String> {
             let name: HeaderName = name.parse().map_err(|_| format!("no header: {name}"))?;
-            let value = HeaderValue::from_str(value).map_err(|_| format!("no value of a header: {value}"))?;
+            let value = HeaderValue::from_str(value).map_err(|_| format!("not a header value: {value}"))?;
             request.headers_mut().insert(name, value);
             Ok(())
         };
@@ -248,7 +248,7 @@ impl<S: Api> Player<S> {
     }
 }
 
-/// Takes the text out of a warning header.
+/// Extracts the text of a warning header.
 fn warning(value: &HeaderValue) -> Value {
     static FORM: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r#"^[0-9]+ \S+ "(.*?)"( "[^"]*")?$"#).expect("written here"));
@@ -256,7 +256,7 @@ fn warning(value: &HeaderValue) -> Value {
     FORM.replace(&text, "$1").replace("\\\"", "\"").into()
 }
 
-/// Writes a query as a form does.
+/// Encodes a query in form encoding.
 fn encode(query: &Value) -> String {
     let escape = |text: &str| -> String {
         text.bytes()
@@ -289,7 +289,7 @@ impl Watch {
         Self { arriving, events: Vec::new(), closed: false }
     }
 
-    /// Waits for so many events, or for one like that.
+    /// Waits for a number of events, or for a matching one.
     async fn collect(&mut self, wanted: &Value, within: Duration) -> Vec<Value> {
         let end = Instant::now() + within;
         while !self.has(wanted) {

@@ -1,4 +1,4 @@
-//! Scenarios as files hold them.
+//! The file format of scenarios.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -6,45 +6,45 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A scenario and what was recorded of it.
+/// A scenario and its recording.
 #[derive(Deserialize)]
 pub(crate) struct Scenario {
     pub(crate) name: String,
     pub(crate) steps: Vec<Step>,
-    /// Variables beside those that every run has.
+    /// Additional variables.
     #[serde(default)]
     pub(crate) vars: BTreeMap<String, Value>,
-    /// Whether it is about what controllers do.
+    /// True if it requires controllers.
     #[serde(default)]
     pub(crate) controllers: bool,
 }
 
-/// One step: one of a request, a watch, what a watch brought, a wait; and what came of it.
+/// One step: a request, a watch, the events of a watch, or a wait; and its result.
 #[derive(Deserialize)]
 pub(crate) struct Step {
     pub(crate) request: Option<Call>,
-    /// Where to take variables from the answer: a JSON pointer each.
+    /// Variables to capture from the response, each by a JSON pointer.
     #[serde(default)]
     pub(crate) capture: BTreeMap<String, String>,
-    /// What the answer must come to hold; the request is repeated until then.
+    /// The content that the response must eventually have; the request is repeated until then.
     pub(crate) eventually: Option<Value>,
-    /// Seconds until a wait is given up.
+    /// Timeout of a wait in seconds.
     pub(crate) within: Option<f64>,
     pub(crate) watch: Option<Value>,
     pub(crate) collect: Option<Value>,
-    /// How a webhook answers from now on.
+    /// The response of a webhook from now on.
     pub(crate) webhook: Option<Value>,
     pub(crate) received: Option<Value>,
     pub(crate) sleep: Option<f64>,
     #[serde(default)]
     pub(crate) compare: Compare,
-    /// JSON pointers, `*` for any step, to what is not compared.
+    /// JSON pointers to values that are not compared; `*` is any step.
     #[serde(default)]
     pub(crate) ignore: Vec<String>,
     pub(crate) expect: Value,
 }
 
-/// A request. Its body is kept as it was written, since the order of keys shows in answers.
+/// A request. Its body is kept as text, since the order of keys is visible in responses.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Call {
@@ -61,7 +61,7 @@ pub(crate) struct Call {
     pub(crate) user: Option<Value>,
 }
 
-/// How much of an answer is compared.
+/// The compared part of a response.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Compare {
@@ -71,7 +71,7 @@ pub(crate) enum Compare {
     Status,
     /// The HTTP code alone.
     Code,
-    /// The answer must hold this, whatever else it holds.
+    /// The response must contain this.
     Subset(Value),
 }
 
@@ -88,11 +88,11 @@ pub(crate) fn read_all(folder: &Path) -> Vec<Scenario> {
     paths.iter().map(|path| read(path)).collect()
 }
 
-/// Values for `${NAME}` in what a scenario sends.
+/// Values for `${NAME}` in the requests of a scenario.
 pub(crate) struct Variables(pub(crate) BTreeMap<String, Value>);
 
 impl Variables {
-    /// Puts values for variables; a text that is one variable becomes that value.
+    /// Replaces variables by their values; a text that is one variable becomes that value.
     pub(crate) fn fill(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => {
@@ -108,12 +108,12 @@ impl Variables {
         }
     }
 
-    /// Puts values for variables within a text.
+    /// Replaces variables within a text.
     pub(crate) fn text(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("${{{name}}}"), &plain(value)))
     }
 
-    /// Puts values for variables within the text of a JSON document.
+    /// Replaces variables within the text of a JSON document.
     pub(crate) fn json(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (name, value)| {
             let quoted = Value::from(plain(value)).to_string();

@@ -1,4 +1,4 @@
-//! The endpoint at which a scenario's webhooks are answered, in process.
+//! The in-process endpoint of a scenario's webhooks.
 
 use bytes::Bytes;
 use flyball_server::{Caller, WebhookAnswer, WebhookCall, WebhookFuture};
@@ -9,14 +9,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Where the endpoint is, for `${WEBHOOK_URL}`; nothing listens anywhere else.
+/// The URL of the endpoint, for `${WEBHOOK_URL}`; other addresses refuse connections.
 pub(crate) const URL: &str = "https://127.0.0.1:18443";
-/// What it is verified with, for `${WEBHOOK_CA}`.
+/// Its CA bundle, for `${WEBHOOK_CA}`.
 pub(crate) const CA: &str = "Q0E=";
-/// How long a webhook hangs that hangs.
+/// Delay of a webhook that hangs.
 const HANG: Duration = Duration::from_secs(40);
 
-/// The endpoint; clones are the same one.
+/// The endpoint; clones share the state.
 #[derive(Clone, Default)]
 pub(crate) struct Endpoint {
     state: Arc<Mutex<State>>,
@@ -34,12 +34,12 @@ impl Endpoint {
         self.state.lock().expect("nothing panics while it holds the state")
     }
 
-    /// Answers so from now on.
+    /// Sets the response from now on.
     pub(crate) fn reply(&self, path: &str, reply: Value) {
         self.state().replies.insert(path.to_owned(), reply);
     }
 
-    /// Waits for so many reviews, and takes all that came.
+    /// Waits for a number of reviews, and returns all received ones.
     pub(crate) async fn received(&self, path: &str, count: usize, within: Duration) -> Vec<Value> {
         let end = Instant::now() + within;
         loop {
@@ -80,7 +80,7 @@ impl Endpoint {
     }
 }
 
-/// Converts as every scenario's webhook does that says no more: the version, and some fields of the specification.
+/// Performs the default conversion of scenarios: the version, and some fields of the specification.
 fn convert(response: &mut Value, review: &Value) {
     let set = response["set"].take();
     response.as_object_mut().into_iter().for_each(|response| drop(response.remove("set")));
@@ -103,7 +103,7 @@ impl Caller for Endpoint {
     }
 }
 
-/// Puts placeholders for the endpoint.
+/// Inserts placeholders for the endpoint.
 pub(crate) fn hide(value: Value) -> Value {
     match value {
         Value::String(text) => text.replace(URL, "<webhook>").replace(CA, "<ca>").into(),

@@ -1,13 +1,13 @@
-//! The fields of built-in kinds that take numbers, times and quantities, and what they are set to.
+//! The fields of built-in kinds with numbers, times and quantities, and their extreme values.
 
 use serde_json::{Value, json};
 
-/// What a field takes.
+/// The type of a field.
 #[derive(Clone, Copy)]
 pub(super) enum Takes {
     Int32,
     Int64,
-    /// A number or a share.
+    /// A number or a percentage.
     Portion,
     Time,
     MicroTime,
@@ -45,7 +45,7 @@ impl Takes {
     }
 }
 
-/// A kind, an object of it without name, and the fields to set in it: those of its status on the status alone.
+/// A kind, an object of it without name, and the fields to set: status fields through the status subresource.
 pub(super) struct Case(
     pub(super) &'static str,
     pub(super) &'static str,
@@ -419,7 +419,8 @@ pub(super) fn priority_class() -> Case {
     Case("scheduling.k8s.io/v1", "PriorityClass", json!({"value": 1}), &[("/value", Int32)])
 }
 
-/// Returns an object with a field at a pointer, and all that has to be around it: `0` is the first item of a list.
+/// Returns an object with a field at a pointer, and its required ancestors and siblings: `0` is the first item of a
+/// list.
 pub(super) fn with(object: &Value, pointer: &str, value: &Value) -> Value {
     let mut object = object.clone();
     let mut at = &mut object;
@@ -439,7 +440,7 @@ pub(super) fn with(object: &Value, pointer: &str, value: &Value) -> Value {
     object
 }
 
-/// Adds what lists of conditions, taints, tolerations and container statuses cannot be without.
+/// Adds the required fields of conditions, taints, tolerations and container statuses.
 fn fill(object: &mut Value) {
     for (pointer, more) in [
         ("/status/conditions/0", json!({"type": "Ready", "status": "True", "reason": "R", "message": "m"})),

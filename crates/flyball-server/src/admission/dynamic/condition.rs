@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// The `matchConditions` of a webhook or a policy.
 pub(super) struct Conditions {
     conditions: Vec<Expression>,
-    /// True if a condition that cannot be worked out counts as false.
+    /// True if a condition that cannot be evaluated counts as false.
     ignored: bool,
 }
 
@@ -41,7 +41,7 @@ impl Conditions {
         found.map_err(|why| Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), why))
     }
 
-    /// The same, with the bare reason of a failure.
+    /// Like [`Self::hold`], with the plain reason of a failure.
     pub(super) fn evaluate(&self, scope: &Scope, total: &Arc<TotalBudget>) -> Result<bool, String> {
         let mut errors = Vec::new();
         let budget = Budget::of_conditions().within(total);

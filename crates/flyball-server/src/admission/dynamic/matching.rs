@@ -28,7 +28,7 @@ enum Scope {
     Cluster,
 }
 
-/// The requests that a webhook or a policy asks to see.
+/// The requests that a webhook or a policy applies to.
 #[derive(Clone, Debug)]
 pub(super) struct Constraints {
     rules: Vec<Rule>,
@@ -64,7 +64,7 @@ impl Rule {
             let (name, sub) = item.split_once('/').unwrap_or((item, ""));
             (name == "*" || *name == *resource.plural) && (sub == "*" || sub == attributes.subresource)
         };
-        // A namespace is scoped by the cluster, though requests for it bear its name.
+        // Namespaces are cluster-scoped, though their requests have their name as namespace.
         let in_namespace = !attributes.namespace_name().is_empty() && !attributes.is(&NAMESPACE);
         let scoped = match self.scope {
             None => true,
@@ -102,14 +102,14 @@ impl Constraints {
         }
     }
 
-    /// Returns whether a rule names a resource, whatever its group: versions of a resource can be in several.
+    /// Returns true if a rule names a resource, in any group: versions of a resource can be in several groups.
     pub(super) fn may_match(&self, plural: &str) -> bool {
         let resources = self.rules.iter().flat_map(|rule| &rule.resources);
         let mut names = resources.map(|item| item.split_once('/').map_or(&**item, |(name, _)| name));
         names.any(|name| name == "*" || name == plural)
     }
 
-    /// Returns whether a binding takes a request that its policy takes: one without rules leaves that to selectors.
+    /// Returns true if a binding matches a request that its policy matches: without rules, only its selectors apply.
     pub(super) fn covers(
         &self,
         env: &Environment,
@@ -132,7 +132,7 @@ impl Constraints {
         self.objects.is_empty() || selects(object) || selects(old)
     }
 
-    /// Finds as which version of its resource a request is to be shown; `None` if it is not asked for.
+    /// Finds the version in which a request is reviewed; `None` if it does not match.
     pub(super) fn find(
         &self,
         env: &Environment,

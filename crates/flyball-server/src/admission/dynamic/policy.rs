@@ -22,7 +22,7 @@ use flyball_schema::rules::to_cel;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The fields that policies of both sorts have.
+/// The fields of both kinds of policies.
 struct Policy {
     name: String,
     constraints: Constraints,
@@ -44,7 +44,7 @@ struct Binding {
     warn: bool,
 }
 
-/// The policies of one sort, with their bindings.
+/// The policies of one kind, with their bindings.
 struct Policies<P> {
     policies: Configured<P>,
     bindings: Configured<Binding>,
@@ -81,18 +81,18 @@ struct Invocation<'p, P> {
     policy: &'p P,
     binding: &'p Binding,
     param: Option<Object>,
-    /// The version as which it sees the objects.
+    /// The version in which it reviews the objects.
     shown_as: Arc<Resource>,
 }
 
-/// Why a policy cannot look at a request.
+/// The reason why a policy cannot review a request.
 struct Unconfigured<'p, P> {
     policy: &'p P,
     binding: Option<&'p Binding>,
     why: String,
 }
 
-/// Finds which policies are to look at a request, in order.
+/// Finds the policies that match a request, in order.
 async fn invocations<'p, P: AsRef<Policy>>(
     env: &Environment,
     (policies, bindings): (&'p [P], &'p [Binding]),
@@ -198,7 +198,7 @@ impl Policy {
         broken
     }
 
-    /// Finds the parameters that a binding names; `None` stands for no parameter at all.
+    /// Finds the parameters of a binding; `None` means no parameter.
     async fn collect(
         &self,
         env: &Environment,
@@ -266,7 +266,7 @@ impl Binding {
     }
 }
 
-/// Returns the namespace of the request as expressions see it: null if there is none.
+/// Returns the namespace of the request for expressions; null if there is none.
 fn namespace(env: &Environment, attributes: &Attributes<'_>) -> Cel {
     let key = attributes.namespace.map(|namespace| ObjectKey::new(None, namespace));
     let entry = key.and_then(|key| env.store.get(&NAMESPACE.table(), &key));

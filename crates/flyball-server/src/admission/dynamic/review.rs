@@ -1,4 +1,4 @@
-//! Reviews: `AdmissionReview` for webhooks, and the `request` that expressions see.
+//! Reviews: `AdmissionReview` for webhooks, and the variable `request` of expressions.
 //!
 //! See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#webhook-request-and-response>.
@@ -8,7 +8,7 @@ use crate::catalog::{Resource, decode};
 use flyball_core::{GroupVersionKind, Object};
 use serde_json::{Map, Value, json};
 
-/// Describes a request as one version of its resource shows it; the objects are left out.
+/// Describes a request in one version of its resource, without the objects.
 pub(super) fn describe(attributes: &Attributes<'_>, shown_as: &Resource) -> Map<String, Value> {
     let kind = |resource: &Resource| {
         let kind = kind_of(attributes, resource);
@@ -59,7 +59,7 @@ pub(super) fn write(
     json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request})
 }
 
-/// Finds a field of an answer that is not of its type; says so as Go does.
+/// Returns Go's error for a field of a response with the wrong type.
 pub(super) fn mistyped(review: &Value) -> Option<String> {
     const FIELDS: [(&str, &str, &str); 11] = [
         ("/response", "object", "AdmissionReview.response of type v1.AdmissionResponse"),
@@ -98,10 +98,10 @@ pub(super) fn mistyped(review: &Value) -> Option<String> {
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     pub(super) allowed: bool,
-    /// A JSON patch, not read yet; empty for none.
+    /// A JSON patch, not decoded yet; empty for none.
     pub(super) patch: Vec<u8>,
     pub(super) patch_type: String,
-    /// The status of a refusal.
+    /// The status of a denial.
     pub(super) status: Option<Value>,
     pub(super) warnings: Vec<String>,
 }
@@ -147,7 +147,7 @@ impl Verdict {
             }
             _ => {}
         }
-        // The older review says that it is a patch, not of which type.
+        // Reviews in v1beta1 have no patch type.
         let patch_type = if strict { patch_type.unwrap_or_default() } else { "JSONPatch" }.to_owned();
         Ok(Self {
             allowed: response["allowed"] == true,

@@ -29,7 +29,7 @@ struct Webhook {
     client: Client,
     constraints: Constraints,
     conditions: Conditions,
-    /// True if a request goes on if the webhook cannot be asked.
+    /// True if failures of the webhook are ignored.
     ignored: bool,
     timeout: Duration,
     /// True if it is reinvoked after later changes.
@@ -39,9 +39,9 @@ struct Webhook {
     review: Option<&'static str>,
 }
 
-/// Why a request does not pass a webhook.
+/// The reason why a request does not pass a webhook.
 enum Refusal {
-    /// The webhook could not be asked, or its answer not be read.
+    /// The webhook could not be called, or its response is invalid.
     Failed(String),
     Refused(Status),
 }
@@ -80,7 +80,7 @@ impl Webhook {
         !self.conditions.is_empty() && self.constraints.may_match(plural)
     }
 
-    /// Finds as which version the webhook wants to see a request, if it does.
+    /// Finds the version in which the webhook reviews a request, if it matches.
     async fn wants(
         &self,
         env: &Environment,
@@ -131,7 +131,7 @@ impl Webhook {
     /// Returns the error of a webhook that denies a request, with its message.
     fn denial(&self, status: Option<Value>) -> Status {
         let mut status: Status = status.and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default();
-        // An answer's code has three digits.
+        // HTTP codes have three digits.
         status.code = if status.code > 999 { 500 } else { status.code.max(400) };
         let said = match (&status.message, &status.reason) {
             (message, _) if !message.is_empty() => format!(": {message}"),
@@ -142,7 +142,7 @@ impl Webhook {
         status
     }
 
-    /// Applies the failure policy: nothing comes of a failure that is to be ignored.
+    /// Applies the failure policy: `Ok` if the failure is ignored.
     fn apply_failure_policy(&self, refusal: Refusal) -> Result<(), Status> {
         match refusal {
             Refusal::Refused(status) => Err(status),
@@ -187,7 +187,7 @@ impl Webhook {
     }
 }
 
-/// Asks the webhooks that change requests.
+/// Calls the mutating webhooks.
 pub(in crate::admission) struct MutatingAdmissionWebhook {
     env: Environment,
     configured: Configured<Vec<Webhook>>,
@@ -223,7 +223,7 @@ impl Plugin for MutatingAdmissionWebhook {
     }
 }
 
-/// Asks the webhooks that reject requests.
+/// Calls the validating webhooks.
 pub(in crate::admission) struct ValidatingAdmissionWebhook {
     env: Environment,
     configured: Configured<Vec<Webhook>>,
@@ -320,6 +320,6 @@ async fn validate(
         let asked = hook.ask(env, attributes, shown_as, false, (object.as_ref(), old.as_ref())).await;
         asked.map(drop).or_else(|refusal| hook.apply_failure_policy(refusal))
     });
-    // Whichever responds first, the error of the first in order is reported.
+    // The error of the first one in order is reported, regardless of the order of responses.
     futures_util::future::join_all(asks).await.into_iter().collect()
 }

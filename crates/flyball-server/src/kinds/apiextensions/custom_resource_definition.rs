@@ -1,4 +1,4 @@
-//! CRDs as objects: their defaults, what a write and a deletion make of them, their validation.
+//! CRDs as objects: their defaults, preparation of writes and deletions, and validation.
 
 pub(crate) mod acceptance;
 mod approval;
@@ -36,7 +36,7 @@ pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "CustomResourceDefinition"
     .warn(warn)
     .deletion(Deletion { outlives: |crd| crd.deletion_timestamp().is_none(), mark, ..Deletion::AT_ONCE });
 
-/// Holds a deleted CRD until its objects are gone.
+/// The finalizer of a deleted CRD until its objects are deleted.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 fn text<'v>(value: &'v Value, field: &str) -> &'v str {
@@ -98,7 +98,7 @@ fn default(crd: &mut Object) {
     }
     let storage = spec.get("versions").and_then(Value::as_array).into_iter().flatten();
     let storage: Option<Value> = storage.into_iter().find(|v| v["storage"] == true).map(|v| v["name"].clone());
-    // A null default says nothing, unless null is allowed.
+    // A null default is ignored, unless the field is nullable.
     for version in spec.get_mut("versions").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {
             drop_null_defaults(schema);
@@ -153,7 +153,7 @@ fn prepare(crd: &mut Object, old: Option<&Object>, part: Part, _clock: &Clock) {
     }
 }
 
-/// Completes the mark that a deletion leaves on a CRD: a finalizer holds it until its objects are gone.
+/// Adds the finalizer to a deleted CRD, which is removed after its objects.
 fn mark(crd: &mut Object, live: &Object, clock: &Clock) {
     let metadata = crd.metadata_mut();
     metadata.remove("deletionGracePeriodSeconds");

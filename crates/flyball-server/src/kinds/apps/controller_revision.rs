@@ -1,4 +1,4 @@
-//! Controller revisions: data that stays.
+//! Controller revisions, whose data is immutable.
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};

@@ -1,4 +1,4 @@
-//! Stateful sets, and the claims that they make.
+//! Stateful sets, and their claim templates.
 
 use super::{GROUP, demanding, selected};
 use crate::kinds::field::{Errors, Field};

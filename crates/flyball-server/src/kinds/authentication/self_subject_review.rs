@@ -1,4 +1,4 @@
-//! Reviews of the user who asks.
+//! Reviews of the requesting user.
 
 use super::GROUP;
 use crate::kinds::kind::{Kind, Review};

@@ -1,4 +1,4 @@
-//! Reviews of what another user may do in a namespace.
+//! Reviews of another user's access in a namespace.
 
 use super::GROUP;
 use crate::kinds::kind::{Kind, Review};

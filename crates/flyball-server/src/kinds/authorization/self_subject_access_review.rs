@@ -1,4 +1,4 @@
-//! Reviews of what the user who asks may do.
+//! Reviews of the requesting user's access.
 
 use super::GROUP;
 use crate::kinds::kind::{Kind, Review};

@@ -1,4 +1,4 @@
-//! Lists of what the user who asks may do in a namespace.
+//! Lists of the requesting user's permissions in a namespace.
 
 use super::GROUP;
 use crate::kinds::kind::{Kind, Review};

@@ -1,4 +1,4 @@
-//! Reviews of what another user may do.
+//! Reviews of another user's access.
 
 use super::GROUP;
 use crate::kinds::kind::{Kind, Review};

@@ -1,7 +1,7 @@
-//! The first version of horizontal pod autoscalers, in the words of the second, as which they are stored.
+//! Conversion of `v1` horizontal pod autoscalers to and from `v2`, the stored version.
 //!
-//! The first version knows a target for cpu alone. All else stands in annotations, as JSON in the order of the real
-//! server's types: metrics and conditions as the first version would have them, behavior as the internal type.
+//! `v1` has a CPU target only. Other fields are annotations, as JSON in the order of the real server's types: metrics
+//! and conditions in their `v1` form, behavior in its internal form.
 
 use super::{GROUP, horizontal_pod_autoscaler};
 use crate::kinds::field::Errors;
@@ -31,7 +31,7 @@ const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
 fn default(scaler: &mut Object) {
     scaler.inner_or_new("spec").fill("minReplicas", 1);
-    // Metrics that the first version does not know stand in an annotation: then there is no default.
+    // Metrics that `v1` does not have are in an annotation: then there is no default.
     if !has_other_metrics(scaler) {
         scaler.inner_or_new("spec").fill("targetCPUUtilizationPercentage", 80);
     }
@@ -140,7 +140,7 @@ fn given<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     value.pointer(path).filter(|value| !value.is_null())
 }
 
-/// Writes the fields of an object that are given, in this order.
+/// Writes the present fields of an object, in this order.
 fn object(fields: &[(&str, Option<String>)]) -> String {
     let given = fields.iter().filter_map(|(name, value)| Some(format!("\"{name}\":{}", value.as_ref()?)));
     format!("{{{}}}", given.collect::<Vec<_>>().join(","))
@@ -154,7 +154,7 @@ fn text(of: &Value, path: &str) -> Option<String> {
     given(of, path).map(go_json)
 }
 
-/// The same for a field that is always written.
+/// Writes a field that is always present.
 fn always(of: &Value, path: &str) -> Option<String> {
     Some(text(of, path).unwrap_or_else(|| "\"\"".into()))
 }
@@ -293,7 +293,7 @@ fn recase(value: &Value, rename: fn(&str) -> String) -> Value {
     }
 }
 
-/// Makes an object of those fields that are given.
+/// Creates an object of the present fields.
 fn made(fields: &[(&str, Option<Value>)]) -> Value {
     let given = fields.iter().filter_map(|(name, value)| Some(((*name).to_owned(), value.clone()?)));
     Value::Object(given.collect())

@@ -1,4 +1,4 @@
-//! Jobs: their selector is generated, and their pods stay unless the client says otherwise.
+//! Jobs: their selector is generated, and their pods are orphaned by default on deletion.
 
 mod policy;
 mod status;
@@ -51,7 +51,7 @@ const COLUMNS: &[Heading] = &[
     .wide(),
 ];
 
-/// The pods of a job stay unless the client says otherwise.
+/// The pods of a job are orphaned by default.
 const DELETION: Deletion = Deletion {
     orphans: true,
     warning: Some(
@@ -178,7 +178,7 @@ fn completions(spec: &Field<'_>, old: &Field<'_>) -> Option<FieldError> {
     (!tandem).then(|| now.invalid("can only be modified in tandem with spec.parallelism"))
 }
 
-/// The template stays, but where a job is suspended that has not begun.
+/// The template is immutable, except for suspended jobs that have not started.
 fn template(spec: &Field<'_>, old: &Field<'_>, job: &Field<'_>) -> Option<FieldError> {
     let (now, mut then) = (spec.at("template"), old.at("template").value().clone());
     let suspended = old.at("suspend").flag();
@@ -211,7 +211,7 @@ fn template(spec: &Field<'_>, old: &Field<'_>, job: &Field<'_>) -> Option<FieldE
     (*inner.value() != then["spec"]).then(|| inner.invalid_as(internal("PodSpec", inner.value()), IMMUTABLE))
 }
 
-/// A selector that was generated selects by labels that the pods of a new job must bear.
+/// A generated selector matches labels that the pod template of a new job must have.
 fn generated_selector(job: &Object, root: &Field<'_>, is_new: bool) -> Errors {
     let mut errors = Errors::new();
     let spec = root.at("spec");

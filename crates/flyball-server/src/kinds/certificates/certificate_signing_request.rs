@@ -1,4 +1,4 @@
-//! Certificate signing requests: what is asked of a signer, its approval, and the certificate.
+//! Certificate signing requests, their approval, and the certificate.
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
@@ -242,7 +242,7 @@ fn wrong_der(bytes: &[u8]) -> String {
     .into()
 }
 
-/// Returns the error of issued certificates in PEM. There may be none yet.
+/// Returns the error of issued certificates in PEM. The certificate may be absent.
 fn wrong_certificate(text: &[u8]) -> Option<String> {
     if text.is_empty() {
         return None;

@@ -11,7 +11,7 @@ pub(super) const MAX_SIZE: usize = 1024 * 1024;
 
 const FIXED: &str = "field is immutable when `immutable` is set";
 
-/// Reads bytes as they stand in JSON.
+/// Reads bytes in their JSON form.
 pub(super) fn bytes(value: &Value) -> Vec<u8> {
     STANDARD.decode(value.as_str().unwrap_or_default()).unwrap_or_default()
 }

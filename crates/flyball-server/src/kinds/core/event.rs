@@ -63,7 +63,7 @@ const FIELDS: &[&str] = &[
     "source",
 ];
 
-/// Returns the value of a field of an event as it is stored.
+/// Returns the value of a field of a stored event.
 pub(in crate::kinds) fn field(event: &Object, field: &str) -> String {
     let text = |path: &[&str]| event.at(path).and_then(Value::as_str).unwrap_or_default().to_owned();
     match field.split_once('.') {

@@ -41,7 +41,7 @@ fn default(namespace: &mut Object) {
 
 fn prepare(namespace: &mut Object, old: Option<&Object>, part: Part, _: &Clock) {
     let Some(old) = old else {
-        // A generated name comes after the defaults.
+        // Names are generated after defaulting.
         default(namespace);
         namespace.insert("status".into(), json!({"phase": "Active"}));
         let finalizers = namespace.entry("spec").or_insert_with(|| json!({})).as_object_mut();
@@ -61,7 +61,7 @@ fn prepare(namespace: &mut Object, old: Option<&Object>, part: Part, _: &Clock) 
     }
 }
 
-/// Returns whether finalizers in the spec hold a namespace.
+/// Returns true if a namespace has finalizers in its spec.
 fn is_held(namespace: &Object) -> bool {
     namespace.at(&["spec", "finalizers"]).and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
 }
@@ -93,7 +93,7 @@ fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     errors
 }
 
-/// The labels that say how secure pods must be name levels that there are.
+/// Pod security labels must have valid levels.
 fn security_levels(object: &Object, old: Option<&Object>) -> Errors {
     const PREFIX: &str = "pod-security.kubernetes.io/";
     let root = Field::root(object);

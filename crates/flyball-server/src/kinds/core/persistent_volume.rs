@@ -1,4 +1,4 @@
-//! Persistent volumes: one source each, which stays.
+//! Persistent volumes, each with one immutable source.
 
 use super::{GROUP, volume_cells};
 use crate::kinds::claim_spec::{self, VOLUME_MODES, access_modes};

@@ -1,4 +1,4 @@
-//! Pod templates that stand for themselves.
+//! Stand-alone pod templates.
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};

@@ -142,7 +142,7 @@ const SCOPES: &[&str] = &[
     "VolumeAttributesClass",
 ];
 
-/// Returns whether a scope has a say in how much of a resource is used.
+/// Returns true if a scope can restrict a resource.
 fn scoped(scope: &str, name: &str) -> bool {
     match scope {
         "BestEffort" => name == "pods",

@@ -168,7 +168,7 @@ impl Service {
         text(service, "type") == "ExternalName"
     }
 
-    /// Returns whether a service has an address, or has said that it wants none.
+    /// Returns true if a service has an address, or is headless.
     pub(crate) fn has_address(service: &Object) -> bool {
         !list(service, "clusterIPs").is_empty()
     }
@@ -231,7 +231,7 @@ impl Service {
                 spec.set("healthCheckNodePort", port);
             }
         }
-        // The two ways to say the address follow one another.
+        // The two fields for the address are kept in sync.
         let single = spec.text("clusterIP").to_owned();
         let same = spec.get("clusterIPs").and_then(Value::as_array).map_or(&[][..], Vec::as_slice) == old_all;
         if single != old_single && same {
@@ -243,7 +243,7 @@ impl Service {
         }
     }
 
-    /// Works out which families of addresses a service has.
+    /// Determines the IP families of a service.
     pub(crate) fn families(service: &mut Object, old: Option<&Object>) -> Result<(), Errors> {
         let bare = service.at(&["spec", "selector"]).and_then(Value::as_object).is_none_or(serde_json::Map::is_empty);
         let bare = text(service, "clusterIP") == "None" && bare;

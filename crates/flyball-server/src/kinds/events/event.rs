@@ -21,7 +21,7 @@ pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Event", "events")
 /// The group that objects are stored in.
 const CORE: &str = "";
 
-/// The same in the words of the newer group, which does not know the last one.
+/// The same columns for `events.k8s.io`, without the last one.
 const FIELDS: &[&str] = &[
     "regarding.kind",
     "regarding.namespace",
@@ -35,7 +35,7 @@ const FIELDS: &[&str] = &[
     "type",
 ];
 
-/// Fields that an event of the newer group keeps.
+/// Immutable fields of events of `events.k8s.io`.
 const FIXED: [&str; 9] =
     ["involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "reason", "type"];
 

@@ -110,7 +110,7 @@ fn validate(object: &Object, _: Option<&Object>, part: Part) -> Errors {
         _ => errors.push(ty.not_supported(&["Exempt", "Limited"])),
     }
     let wanted = bootstrap::mandatory_level(object.name()).map(|mut wanted| {
-        // How much others may borrow of the exempt level is for the administrator to say.
+        // Administrators may set the borrowing limit of the exempt level.
         if object.name() == EXEMPT {
             wanted["exempt"] = exempt.value().clone();
         }

@@ -202,7 +202,7 @@ fn ports(ports: &Field<'_>) -> Errors {
     errors
 }
 
-/// No two containers take the same port of the node.
+/// Host ports of containers are unique.
 fn host_ports<'a>(containers: impl Iterator<Item = Field<'a>>) -> Errors {
     let mut errors = Errors::new();
     let mut taken: BTreeSet<String> = BTreeSet::new();

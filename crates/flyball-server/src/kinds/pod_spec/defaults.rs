@@ -12,7 +12,7 @@ pub(crate) fn template(template: &mut Inner) {
 
 /// Fills in the spec of a pod.
 pub(crate) fn spec(spec: &mut Inner) {
-    // The old name of the account is kept in step with the new one.
+    // The deprecated field `serviceAccount` is kept in sync with `serviceAccountName`.
     if spec.text("serviceAccountName").is_empty() && !spec.text("serviceAccount").is_empty() {
         let name = spec.text("serviceAccount").to_owned();
         spec.set("serviceAccountName", name);

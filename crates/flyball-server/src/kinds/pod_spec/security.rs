@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 type Errors = Vec<FieldError>;
 
-/// The field must hold the number of a user or a group.
+/// The field must be the ID of a user or a group.
 fn id(field: &Field<'_>) -> Option<FieldError> {
     let good = field.given_int().is_none_or(|id| (0..=i64::from(i32::MAX)).contains(&id));
     (!good).then(|| field.invalid("must be between 0 and 2147483647, inclusive"))

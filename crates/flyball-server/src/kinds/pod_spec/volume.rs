@@ -186,7 +186,7 @@ fn downward(source: &Field<'_>) -> Errors {
 const VOLUME_FIELDS: &[&str] =
     &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
 
-/// A file out of the pod's own fields; errors stand at the volume, not at the file.
+/// A downward API file; errors have the path of the volume, not of the file.
 fn downward_file(at: &Field<'_>, file: &Value) -> Errors {
     let shown = Field::new(*at.path(), file);
     let mut errors: Errors = shown.at("path").must_be_set().into_iter().collect();

@@ -5,7 +5,7 @@ use super::super::rules::{address, affinity, resource};
 use crate::response::{MAX_WARNING, MAX_WARNINGS};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Warns of what is unwise in a pod, or in a template of pods, given what is said of it and what it is.
+/// Returns warnings about a pod or a pod template, given its metadata and spec.
 pub(crate) fn of(metadata: &Field<'_>, spec: &Field<'_>, is_template: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     let selector = spec.at("nodeSelector");
@@ -223,7 +223,7 @@ fn port_warnings(spec: &Field<'_>) -> Vec<String> {
 /// The ports with one number and protocol, by their host port.
 #[derive(Default)]
 struct Ports {
-    /// The port of the node, its address, and where it stands.
+    /// The host port, its address, and its path.
     all: Vec<(i64, String, String)>,
     by_port: BTreeMap<i64, Vec<usize>>,
     by_address: BTreeMap<(i64, String), Vec<usize>>,

@@ -1,4 +1,4 @@
-//! The status of a claim: its devices, their users, and what drivers report of them.
+//! The status of a claim: its devices, their users, and the reports of drivers.
 
 use super::configuration::{self, MAX_CONFIGURATIONS, RequestNames};
 use super::{Errors, MAX_REQUESTS, by_text, condition, list, name, set, taint};

@@ -22,7 +22,7 @@ pub(super) fn check(configuration: &Field<'_>, stored: bool) -> Errors {
     errors
 }
 
-/// The field must hold a JSON object that is not too long.
+/// The field must be a JSON object of limited size.
 pub(super) fn object(field: &Field<'_>, max: usize) -> Errors {
     match field.value() {
         Value::Null => vec![field.required("")],
@@ -67,7 +67,7 @@ impl<'a> RequestNames<'a> {
         errors
     }
 
-    /// The same for a list of names.
+    /// The field must be a list of such names.
     pub(super) fn check_all(&self, names: &Field<'_>) -> Errors {
         set(names, MAX_REQUESTS, by_text, |name| self.check(name))
     }

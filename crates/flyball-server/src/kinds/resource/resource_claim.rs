@@ -132,7 +132,7 @@ fn constraint(constraint: &Field<'_>, names: &RequestNames<'_>) -> Errors {
     } else if distinct.is_set() {
         errors.extend(name::fully_qualified(&distinct));
     } else {
-        // The words are kube-apiserver's, though none is set.
+        // The message is kube-apiserver's, though no field is set.
         const NONE: &str =
             r#"exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set"#;
         errors.push(constraint.required(NONE));

@@ -39,7 +39,7 @@ fn toleration(toleration: &Field<'_>) -> Errors {
     errors
 }
 
-/// Conditions of success and of failure: either both are named or none, and no condition is both.
+/// Conditions of success and of failure: either both are set or none, and no condition is in both.
 pub(super) fn binding_conditions(of: &Field<'_>) -> Errors {
     let (success, failure) = (of.at("bindingConditions"), of.at("bindingFailureConditions"));
     let mut errors = list(&success, MAX_CONDITIONS, label::key);

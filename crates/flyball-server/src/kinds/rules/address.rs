@@ -61,7 +61,7 @@ impl Block {
     }
 }
 
-/// Writes an address as Go does, which takes mapped IPv4 addresses for IPv4.
+/// Writes an address as Go does, which treats mapped IPv4 addresses as IPv4.
 pub(crate) fn canonical(address: IpAddr) -> String {
     match address {
         IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or_else(|| v6.to_string(), |v4| v4.to_string()),
@@ -103,7 +103,7 @@ pub(crate) fn check_new(field: &Field<'_>, old: &[&str]) -> Vec<FieldError> {
     if old.contains(&field.text()) { Vec::new() } else { check(field) }
 }
 
-/// The field must hold an address, written as everybody writes it.
+/// The field must be an address in canonical form.
 pub(crate) fn check_canonical(field: &Field<'_>) -> Vec<FieldError> {
     let errors = check(field);
     match parse(field.text()).map(canonical) {
@@ -138,7 +138,7 @@ pub(crate) fn check_new_block(field: &Field<'_>, old: &[&str]) -> Vec<FieldError
     if old.contains(&field.text()) { Vec::new() } else { check_block(field) }
 }
 
-/// The field must hold an address that traffic can be sent to.
+/// The field must be an address that is valid as an endpoint.
 pub(crate) fn check_endpoint(field: &Field<'_>) -> Vec<FieldError> {
     let text = field.text();
     let Some(address) = parse(text) else { return vec![field.invalid_as(text, "must be a valid IP address")] };
@@ -163,7 +163,7 @@ pub(crate) fn check_endpoint(field: &Field<'_>) -> Vec<FieldError> {
     errors
 }
 
-/// Warns of an address that is not written as everybody writes it.
+/// Warns about an address in non-canonical form.
 pub(crate) fn warn(field: &Field<'_>) -> Option<String> {
     let (path, text) = (field.path(), field.text());
     let address = parse(text)?;
@@ -175,7 +175,7 @@ pub(crate) fn warn(field: &Field<'_>) -> Option<String> {
         .then(|| format!("{path}: IPv6 address {text:?} should be in RFC 5952 canonical format ({standard:?})"))
 }
 
-/// Warns of a CIDR block that is not written as everybody writes it.
+/// Warns about a CIDR block in non-canonical form.
 pub(crate) fn warn_block(field: &Field<'_>) -> Vec<String> {
     let (path, text) = (field.path(), field.text());
     let Some(block) = parse_block(text) else { return Vec::new() };

@@ -5,7 +5,7 @@ use super::label;
 use flyball_core::field::FieldError;
 use flyball_core::names;
 
-/// The field must hold a node selector: terms of which one is enough.
+/// The field must be a node selector, whose terms are alternatives.
 pub(crate) fn node_selector(field: &Field<'_>, check_values: bool) -> Vec<FieldError> {
     let terms = field.at("nodeSelectorTerms");
     if terms.is_empty() {
@@ -14,8 +14,7 @@ pub(crate) fn node_selector(field: &Field<'_>, check_values: bool) -> Vec<FieldE
     terms.items().flat_map(|term| node_selector_term(&term, check_values)).collect()
 }
 
-/// The field must hold a term of a node selector; values that no label can have are overlooked where nothing is
-/// required.
+/// The field must be a term of a node selector; invalid label values are accepted in preferences.
 pub(crate) fn node_selector_term(term: &Field<'_>, check_values: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for requirement in term.at("matchExpressions").items() {

@@ -16,7 +16,7 @@ pub(crate) fn key(field: &Field<'_>) -> Vec<FieldError> {
     field.obeys(names::qualified_name)
 }
 
-/// The field must hold a label selector, if it holds anything.
+/// The field must be a label selector, if present.
 pub(crate) fn selector(field: &Field<'_>) -> Vec<FieldError> {
     let mut errors = labels(&field.at("matchLabels"));
     for requirement in field.at("matchExpressions").items() {
@@ -27,7 +27,7 @@ pub(crate) fn selector(field: &Field<'_>) -> Vec<FieldError> {
     errors
 }
 
-/// An operator has the values that it needs, or none.
+/// An operator has the number of values that it requires.
 pub(super) fn values_of_operator(requirement: &Field<'_>) -> Option<FieldError> {
     let (operator, values) = (requirement.at("operator"), requirement.at("values"));
     match operator.text() {
@@ -45,9 +45,9 @@ pub(crate) fn values(field: &Field<'_>) -> Vec<FieldError> {
     field.items().flat_map(|value| value.obeys(names::label_value)).collect()
 }
 
-/// Returns whether a selector selects some labels; `None` if it is malformed, as Go finds when it reads one.
+/// Returns true if a selector matches labels; `None` if it is malformed by Go's rules.
 ///
-/// No selector at all selects nothing, an empty one everything.
+/// An absent selector matches nothing, an empty one everything.
 pub(crate) fn selects(selector: &Value, labels: &Value) -> Option<bool> {
     if selector.is_null() {
         return Some(false);

@@ -17,7 +17,7 @@ pub(crate) fn count_or_percent(field: &Field<'_>) -> Vec<FieldError> {
     }
 }
 
-/// A percentage may not be more than the whole.
+/// A percentage must not exceed 100%.
 pub(crate) fn at_most_all(field: &Field<'_>) -> Option<FieldError> {
     percent(field.text()).filter(|percent| *percent > 100).map(|_| field.invalid("must not be greater than 100%"))
 }
@@ -42,7 +42,7 @@ pub(crate) fn counts(status: &Field<'_>, names: &[&str]) -> Vec<FieldError> {
     names.iter().filter_map(|name| status.at(name).not_negative()).collect()
 }
 
-/// Fields of a status count no more than another does.
+/// Counts of a status must not exceed another one.
 pub(crate) fn counts_no_more(status: &Field<'_>, names: &[&str], than: &str, detail: &str) -> Vec<FieldError> {
     let most = status.at(than).int();
     names

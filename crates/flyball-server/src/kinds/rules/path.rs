@@ -19,7 +19,7 @@ pub(crate) fn descending(field: &Field<'_>) -> Vec<FieldError> {
     absolute.into_iter().chain(no_backsteps(field)).collect()
 }
 
-/// The same, and no name that is kept for the kubelet may begin it.
+/// Like [`descending`], without the prefix that is reserved for the kubelet.
 pub(crate) fn unreserved(field: &Field<'_>) -> Vec<FieldError> {
     let mut errors = descending(field);
     if field.text().starts_with("..") && !field.text().starts_with("../") {

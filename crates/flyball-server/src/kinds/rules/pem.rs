@@ -47,7 +47,7 @@ fn begin(text: &str, from: usize) -> Option<(usize, usize)> {
     }
 }
 
-/// Reads a block that begins with a label; also returns how far it goes.
+/// Reads a block with a label; also returns its end.
 fn read(label: &str, rest: &str) -> (Option<Block>, usize) {
     let Some(label) = label.trim_end().strip_suffix("-----") else { return (None, 0) };
     let end = format!("-----END {label}-----");

@@ -42,7 +42,7 @@ pub(crate) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Returns whether more of a resource may be limited than there is.
+/// Returns true if a resource may be overcommitted.
 pub(crate) fn may_overcommit(name: &str) -> bool {
     is_native(name) && !is_huge_page(name)
 }
@@ -52,13 +52,13 @@ pub(crate) fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && names::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-/// Returns whether a quota may speak of a resource by this name.
+/// Returns true if a quota may limit a resource of this name.
 pub(crate) fn is_for_quotas(name: &str) -> bool {
     let known = OF_CONTAINERS.contains(&name) || OBJECTS.contains(&name) || SUMS.contains(&name);
     known || is_huge_page(name) || name.starts_with("requests.hugepages-")
 }
 
-/// Reads the amount that a field holds.
+/// Parses the amount of a field.
 pub(crate) fn amount(field: &Field<'_>) -> Quantity {
     amount_of(field.value()).unwrap_or(Quantity::ZERO)
 }
@@ -105,7 +105,7 @@ pub(crate) fn pod_name(field: &Field<'_>, name: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Returns whether a pod as a whole may ask for a resource.
+/// Returns true if a pod may request a resource at pod level.
 pub(crate) fn is_of_pods(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || is_huge_page(name)
 }
@@ -119,7 +119,7 @@ pub(crate) fn quota_name(field: &Field<'_>, name: &str) -> Vec<FieldError> {
     errors
 }
 
-/// The field must hold an amount of a resource: not negative, and whole if it is counted in pieces.
+/// The field must be an amount of a resource: not negative, and an integer for integer resources.
 pub(crate) fn amount_for(field: &Field<'_>, name: &str) -> Vec<FieldError> {
     let amount = amount(field);
     let mut errors = Vec::new();
@@ -132,7 +132,7 @@ pub(crate) fn amount_for(field: &Field<'_>, name: &str) -> Vec<FieldError> {
     errors
 }
 
-/// The field must hold more than nothing.
+/// The field must be positive.
 pub(crate) fn positive_amount(field: &Field<'_>) -> Option<FieldError> {
     (amount(field) <= Quantity::ZERO).then(|| field.invalid("must be greater than zero"))
 }
@@ -150,7 +150,7 @@ pub(crate) fn warn_of_fraction(field: &Field<'_>) -> Option<String> {
     fraction.then(|| format!("{path}: fractional byte value {:?} is invalid, must be an integer", field.text()))
 }
 
-/// Requests and limits must name resources that may stand here, and fit one another.
+/// Requests and limits must name allowed resources, and match each other.
 pub(crate) fn requirements(
     field: &Field<'_>,
     name_rule: fn(&Field<'_>, &str) -> Vec<FieldError>,
@@ -177,7 +177,7 @@ pub(crate) fn requirements(
     errors
 }
 
-/// A request is no more than the limit, and equal to it where a resource cannot be promised twice.
+/// A request must not exceed the limit, and must equal it if the resource cannot be overcommitted.
 fn within_limit(name: &str, request: &Field<'_>, requests: &Field<'_>, limits: &Field<'_>) -> Option<FieldError> {
     let limit = limits.key(name);
     if !limit.is_set() {
@@ -192,7 +192,7 @@ fn within_limit(name: &str, request: &Field<'_>, requests: &Field<'_>, limits: &
     })
 }
 
-/// Huge pages come whole.
+/// Amounts of huge pages must be multiples of the page size.
 fn whole_pages(field: &Field<'_>, name: &str) -> Option<FieldError> {
     let size = name.strip_prefix("hugepages-")?.parse::<Quantity>().ok();
     let size = size.filter(|size| *size > Quantity::ZERO && size.is_whole());

@@ -23,7 +23,7 @@ pub(crate) fn header_name(text: &str) -> Vec<String> {
     vec![names::pattern_error(what, "[-A-Za-z0-9]+", &["X-Header-Name"])]
 }
 
-/// DNS names whose parts may hold underscores, as search paths of resolvers may.
+/// DNS names whose labels may contain underscores, as in search paths of resolvers.
 pub(crate) fn subdomain_with_underscores(text: &str) -> Vec<String> {
     const LABEL: &str = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?";
     let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
@@ -60,7 +60,7 @@ pub(crate) fn wildcard_subdomain(text: &str) -> Vec<String> {
     wrong
 }
 
-/// The field must hold a DNS name of a few parts or more.
+/// The field must be a DNS name with a minimum number of labels.
 pub(crate) fn fully_qualified(field: &Field<'_>, parts: usize) -> Option<FieldError> {
     let text = field.text();
     if text.is_empty() {

@@ -5,7 +5,7 @@
 /// The parts of a URL.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Url {
-    /// In small letters, empty if there is none.
+    /// In lower case, empty if there is none.
     pub(crate) scheme: String,
     pub(crate) user: Option<String>,
     pub(crate) host: String,
@@ -14,7 +14,7 @@ pub(crate) struct Url {
 }
 
 impl Url {
-    /// Reads a URL, or says why it is none.
+    /// Parses a URL, or returns the error.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (whole, fragment) = text.split_once('#').unwrap_or((text, ""));
         let url = Self::without_fragment(whole).map_err(|why| format!("parse {whole:?}: {why}"))?;

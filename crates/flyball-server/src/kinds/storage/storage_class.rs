@@ -88,7 +88,7 @@ fn validate(class: &Object, old: Option<&Object>, _: Part) -> Errors {
     errors
 }
 
-/// Validates the topologies in which volumes may be: none is listed twice.
+/// Validates the allowed topologies, which must be unique.
 fn topologies(terms: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     let mut seen: HashSet<&Value> = HashSet::new();

@@ -1,4 +1,4 @@
-//! Compaction: a snapshot of all objects takes the place of the logs before it.
+//! Compaction: a snapshot of all objects replaces the logs before it.
 
 use super::frame::{FRAME, Header};
 use super::{Kind, file_name, record};
@@ -8,11 +8,11 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Bytes that a frame of a snapshot holds, roughly.
+/// Approximate size of a frame of a snapshot, in bytes.
 const CHUNK: usize = 1 << 20;
 
-/// Writes a snapshot of what there is, from when the log of this number began or later, and removes what came before;
-/// returns its size. Recovery takes from that log what is newer than the snapshot.
+/// Writes a snapshot of the current objects, taken at the start of the log with this number or later, and removes older
+/// files; returns its size. Recovery reads the records of that log that are newer than the snapshot.
 pub(super) fn compact(folder: &Path, number: u64, image: &Image) -> io::Result<u64> {
     let mut file = REPLACE.stage(&folder.join(file_name(Kind::Snapshot, number)))?;
     let size = write(&mut file, number, image)?;
@@ -47,7 +47,7 @@ fn write(file: &mut impl Write, number: u64, image: &Image) -> io::Result<u64> {
     Ok(at)
 }
 
-/// Removes the files that a snapshot has made superfluous; those left by a failure go at the next start.
+/// Removes the files that a snapshot has replaced; files that remain after a failure are removed at the next start.
 fn remove_before(folder: &Path, number: u64) {
     for older in (1..number).rev() {
         let removed = [Kind::Log, Kind::Snapshot].map(|kind| fs::remove_file(folder.join(file_name(kind, older))));

@@ -1,8 +1,8 @@
-//! Frames: what a file of the journal is made of.
+//! Frames: the file format of the journal.
 //!
-//! A file begins with a header. Each frame after it holds what was put on disk at one time and is valid as a whole or
-//! not at all. Its checksum covers where it stands and a salt of the file's own, so that nothing that objects hold, and
-//! nothing left over from another file, can pass for a frame.
+//! A file begins with a header. Each frame after it contains the records of one write to disk and is valid as a whole
+//! or not at all. Its checksum covers its position and the file's salt, so that neither the content of objects nor
+//! remains of another file can be mistaken for a frame.
 //!
 //! A frame that a crash truncated is distinguished from a corrupted one: records end with a byte that is not zero, and
 //! unwritten parts of the file are zeros.
@@ -72,7 +72,7 @@ impl Header {
         sum(&[&self.salt, &at.to_le_bytes(), &(payload.len() as u64).to_le_bytes(), payload])
     }
 
-    /// Completes a frame that is to stand at a place of the file: its payload follows an empty [`FRAME`].
+    /// Completes a frame for a position in the file: its payload follows an empty [`FRAME`].
     pub(super) fn seal(&self, at: u64, frame: &mut [u8]) {
         let sum = self.sum(at, &frame[FRAME..]);
         let length = u32::try_from(frame.len() - FRAME).expect("batches are bounded");
@@ -118,7 +118,7 @@ pub(super) enum Next<'b> {
 }
 
 impl<'b> Frames<'b> {
-    /// Begins to read a file; `None` if it has no valid header.
+    /// Opens a file for reading; `None` if it has no valid header.
     pub(super) fn of(bytes: &'b [u8]) -> Option<Self> {
         Some(Self { header: Header::read(bytes)?, bytes, at: HEADER })
     }
@@ -139,9 +139,9 @@ impl<'b> Frames<'b> {
         if self.follows(rest) || self.is_whole(rest) { Next::Damaged } else { Next::Torn }
     }
 
-    /// Returns whether there is a valid frame further on.
+    /// Returns true if a valid frame follows.
     ///
-    /// A frame is written once the one before is on disk: nothing comes after a torn one.
+    /// A frame is written after the previous one is on disk: no frame follows a torn one.
     fn follows(&self, rest: &[u8]) -> bool {
         let starts = rest.windows(8).enumerate().filter(|(_, window)| *window == &self.header.salt[..8]);
         starts.map(|(start, _)| self.at + start).any(|at| self.header.frame(self.bytes, at).is_some())
@@ -162,7 +162,7 @@ impl<'b> Frames<'b> {
         let Some((head, payload)) = rest[..written].split_at_checked(FRAME) else {
             return !self.header.salt.starts_with(&rest[..written.min(8)]);
         };
-        // The payload is as it was, so it is the head that has changed: its length may say anything.
+        // The payload is intact, so the head is corrupted, and its length cannot be trusted.
         if self.header.sum(self.at as u64, payload) == head[12..] {
             return true;
         }

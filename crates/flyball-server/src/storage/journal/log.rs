@@ -36,7 +36,7 @@ impl Log {
         let mut file = create_private(path)?;
         let begun = file.write_all(&header.write()).and_then(|()| file.sync_all()).and_then(|()| sync_parent(path));
         if let Err(error) = begun {
-            // The log before it goes on, and must be the last one.
+            // The previous log continues, and must be the last one.
             let _ = fs::remove_file(path);
             return Err(error);
         }
@@ -76,7 +76,7 @@ impl Log {
         Ok(())
     }
 
-    /// Makes room beyond a place; where that cannot be had the file grows as it is written.
+    /// Preallocates space beyond a position; if that fails, the file grows with each write.
     #[cfg(target_os = "linux")]
     fn make_room(&self, end: u64) -> Option<u64> {
         use rustix::fs::{FallocateFlags, fallocate};

@@ -1,4 +1,4 @@
-//! Records: what the payload of a frame holds.
+//! Records: the payload format of a frame.
 //!
 //! ```text
 //! put    = 1  revision u64  schema u64  group  resource  key  body
@@ -6,13 +6,13 @@
 //! end    = 3  revision u64  count u64             (the last record of a snapshot)
 //! ```
 //!
-//! Texts and bodies follow their length, a little-endian u32. What objects are selected by is not written: it follows
-//! from the body, by rules that may differ in another release.
+//! Texts and bodies follow their length, a little-endian u32. Facts for selectors are not stored: they are derived from
+//! the body, by rules that may differ between releases.
 
 use crate::storage::{Change, Entry, Revision};
 use flyball_core::GroupResource;
 
-/// A record as it was read.
+/// A decoded record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Record<'b> {
     Put { revision: Revision, schema: u64, table: (&'b str, &'b str), key: &'b str, body: &'b [u8] },

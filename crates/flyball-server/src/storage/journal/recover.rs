@@ -1,4 +1,4 @@
-//! Recovery: the objects that a directory holds, whatever became of the process that wrote them.
+//! Recovery of the objects of a directory after any crash.
 
 use super::frame::{Frames, HEADER, Header, Next};
 use super::record::{Record, Records};
@@ -24,14 +24,14 @@ pub(crate) struct Recovered {
     pub(super) snapshot: u64,
 }
 
-/// The end of the journal, at which writing goes on.
+/// The end of the journal, at which writing continues.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
     /// The number of the last log.
     pub(super) number: u64,
     /// Its header and the length of its valid part, if it was begun.
     pub(super) log: Option<(Header, u64)>,
-    /// True if there are older logs: their snapshot was never made.
+    /// True if there are older logs, whose snapshot was not completed.
     pub(super) follows_others: bool,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn recover(folder: &Path, progress: &Progress) -> Result<Recovered, D
             return Err(DataDirError::Missing { path });
         }
     }
-    // A crash may have come between a snapshot and the removal of obsolete files.
+    // A crash may have occurred between a snapshot and the removal of obsolete files.
     for (kind, numbers) in [(Kind::Snapshot, &snapshots), (Kind::Log, &logs)] {
         for number in numbers.range(..first) {
             let path = folder.join(file_name(kind, *number));

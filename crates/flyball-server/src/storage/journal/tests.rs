@@ -1,4 +1,4 @@
-//! The journal against what can happen to a process and a disk.
+//! Tests of the journal with crashes and disk faults.
 
 use super::super::tests::{entry, limits, number, table};
 use super::super::{Entry, Error, Revision, Store};
@@ -8,7 +8,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// A directory that goes with the test.
+/// A temporary directory, removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -139,7 +139,7 @@ async fn a_log_cut_off_anywhere_holds_what_was_whole() {
     let (log, states) = ten_writes(&folder).await;
     for length in frame::HEADER..=log.len() {
         let expected = states.iter().rev().find(|(at, _)| *at <= length).unwrap();
-        // With and without the room that is made ahead.
+        // With and without preallocated space.
         for room in [0, 5000] {
             let mut cut = log[..length].to_vec();
             cut.resize(length + room, 0);
@@ -156,7 +156,7 @@ async fn a_byte_that_changed_is_found() {
     let folder = Folder::new("changed");
     let (log, _) = ten_writes(&folder).await;
     for at in 0..log.len() {
-        // With and without the room that is made ahead.
+        // With and without preallocated space.
         for room in [0, 5000] {
             let mut changed = log.clone();
             changed[at] ^= 1 << (at % 8);
@@ -182,7 +182,7 @@ async fn a_write_of_which_sectors_are_missing_is_dropped() {
     };
     let (from, whole) = (log.len(), fs::read(folder.log()).unwrap());
     let end = whole.len();
-    // The disk writes sectors in any order: each of them alone may not be there, or nothing but one.
+    // The disk writes sectors in any order: each of them alone may be missing, or be the only one.
     let first = from / 512;
     for sector in first..=end / 512 {
         let span = (sector * 512).max(from)..(sector * 512 + 512).min(end);
@@ -237,7 +237,7 @@ async fn a_snapshot_that_cannot_be_made_is_tried_again_in_the_same_log() {
     remove(&store, "x-2").await;
     assert_eq!(names(), ["000000000001.log", "000000000002.log", "000000000002.snapshot.new"]);
     fs::remove_dir(&in_the_way).unwrap();
-    // It was put off until the log has grown.
+    // The snapshot was postponed until the log has grown.
     for n in 0..10_000 {
         write(&store, "y", n).await.unwrap();
         if !names().contains(&"000000000001.log".to_owned()) {
@@ -248,7 +248,7 @@ async fn a_snapshot_that_cannot_be_made_is_tried_again_in_the_same_log() {
     assert!(!names().contains(&"000000000001.log".to_owned()), "{:?}", names());
     let before = state(&store);
     drop(store);
-    // The snapshot holds a part of what its log holds too.
+    // The snapshot contains a part of its log's records.
     assert_eq!(folder.read().unwrap(), before);
     let store = folder.open_with(2000).unwrap();
     write(&store, "z", 1).await.unwrap();

@@ -20,16 +20,16 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 const ITEMS: usize = 1_000;
 const CHARACTERS: usize = 20_000;
 
-/// How often a field is measured that seems to take too long.
+/// Maximum number of measurements of a field that seems too slow.
 const MEASUREMENTS: usize = 8;
 
-/// What is too short to be measured. A step for each pair of so many items, or characters, takes longer.
+/// Times below this are too short to measure. Quadratic time for this number of items, or characters, is longer.
 const FLOOR: Duration = Duration::from_millis(4);
 
-/// How deep schemas are followed: that of a CRD holds itself.
+/// Maximum depth of schemas: that of a CRD is recursive.
 const MAX_DEPTH: usize = 24;
 
-/// A field that can grow, in an object of which the rest is small.
+/// A field that can grow, in an otherwise small object.
 struct Growing {
     /// The collection of the kind.
     collection: String,
@@ -52,14 +52,14 @@ enum Step {
 struct Document(Value);
 
 impl Document {
-    /// Returns what a schema says, and its name if it has one.
+    /// Resolves a schema, and returns its name if it has one.
     fn resolve<'d>(&'d self, schema: &'d Value) -> (&'d Value, Option<&'d str>) {
         let reference = schema["$ref"].as_str().or_else(|| schema["allOf"][0]["$ref"].as_str());
         let name = reference.and_then(|reference| reference.strip_prefix("#/components/schemas/"));
         name.map_or((schema, None), |name| (&self.0["components"]["schemas"][name], Some(name)))
     }
 
-    /// Makes a small value; values of other numbers differ.
+    /// Creates a small value, distinct for each number.
     fn sample(&self, schema: &Value, number: usize, depth: usize) -> Value {
         let (schema, _) = self.resolve(schema);
         if let Some(value) = schema["enum"].get(0) {
@@ -80,7 +80,7 @@ impl Document {
         }
     }
 
-    /// Makes an object in which one field holds so many items.
+    /// Creates an object with a number of items in one field.
     fn object(&self, growing: &Growing, count: usize, is_same: bool) -> Value {
         let number = |n: usize| if is_same { 0 } else { n };
         let schema = &growing.schema;
@@ -102,7 +102,7 @@ impl Document {
         value
     }
 
-    /// Adds what is required beside a value.
+    /// Adds the required fields besides a value.
     fn merged(&self, schema: &Value, value: Value, wrap: impl Fn(Value) -> Value) -> Value {
         let mut whole = self.sample(schema, 0, 0);
         match (whole.as_object_mut(), value) {
@@ -163,7 +163,7 @@ impl std::fmt::Display for Growing {
     }
 }
 
-/// Makes a server with the definitions of the corpus.
+/// Creates a server with the definitions of the corpus.
 async fn server() -> Server {
     let server = Server::new(Options::simulated(Clock::system(), 1));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
@@ -187,21 +187,21 @@ async fn get(server: &Server, path: &str) -> Value {
     told
 }
 
-/// Returns the CPU time that an object with so many items takes.
+/// Returns the CPU time for an object with a number of items.
 async fn cost(server: &Server, document: &Document, field: &Growing, count: usize, is_same: bool) -> Duration {
     let body = document.object(field, count, is_same).to_string();
     let begun = cpu();
     let path = format!("{}?dryRun=All", field.collection);
     let (code, told, _) = send(server, Method::POST, &path, JSON, body).await;
     let cost = cpu() - begun;
-    // A real server answers 500, too, if what a binding names is no node.
+    // A real server also returns 500 if the target of a binding is not a node.
     let is_binding = field.collection.ends_with("/bindings") && code == 500;
     let is_answered = code < 300 || [400, 403, 404, 409, 413, 422].contains(&code) || is_binding;
     assert!(is_answered, "{field}: {code} {:.300}", told["message"].as_str().unwrap_or_default());
     cost
 }
 
-/// Measures a field; returns what is wrong.
+/// Measures a field; returns the error if it is too slow.
 async fn judge(server: &Server, document: &Document, field: &Growing, is_same: bool) -> Option<String> {
     let count = if field.schema["type"] == "string" { CHARACTERS } else { ITEMS };
     let (mut once, mut twice) = (Duration::MAX, Duration::MAX);

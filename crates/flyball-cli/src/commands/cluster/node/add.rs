@@ -149,7 +149,7 @@ pub(super) fn cmd_add(args: AddArgs) -> Result<()> {
     Ok(())
 }
 
-/// Waits until nodes are ready and take pods.
+/// Waits until nodes are ready and accept pods.
 async fn ready(client: &kube::Client, names: &[String]) -> Result<()> {
     let mut waiting: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     let api = Api::<Node>::all(client.clone());

@@ -25,13 +25,13 @@ pub(super) struct ListArgs {
     output: Option<Output>,
 }
 
-/// Returns true if a node says that it is ready.
+/// Returns true if a node is ready.
 pub(super) fn is_ready(node: &Node) -> bool {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// Returns true if a node still keeps the taint with which nodes come into being.
+/// Returns true if a node still has the taint of new nodes.
 pub(super) fn is_new(node: &Node) -> bool {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     taints.into_iter().any(|taint| taint.key == "node.kubernetes.io/not-ready")

@@ -12,7 +12,7 @@ use flyball_schema::patch::json;
 use futures_util::future::Either;
 use std::sync::Arc;
 
-/// A policy that changes.
+/// A mutating policy.
 struct Mutating {
     policy: Policy,
     mutations: Vec<Mutation>,
@@ -28,13 +28,13 @@ impl AsRef<Policy> for Mutating {
 
 /// A mutation: an expression, and the form of its result.
 enum Mutation {
-    /// By the fields that an object is to have.
+    /// An apply configuration.
     Fields(Expression),
-    /// By the steps of a JSON patch.
+    /// A JSON patch.
     Steps(Expression),
 }
 
-/// Why a mutation could not be made.
+/// The reason of a failed mutation.
 enum MutationError {
     /// A failure that the policy's failure policy decides on.
     Failed(String),
@@ -62,7 +62,7 @@ impl Mutating {
 }
 
 impl Mutation {
-    /// Makes the change to an object as one version of its kind shows it.
+    /// Applies the mutation to an object in one version of its kind.
     fn apply(
         &self,
         scope: &Scope,
@@ -92,7 +92,7 @@ impl Mutation {
                 let mut value = object.as_value().clone();
                 match json::apply(&mut value, steps) {
                     Ok(()) => value,
-                    // A test that fails means that nothing is to be done.
+                    // A failed test means that the patch does not apply.
                     Err(json::Error::TestFailed(_)) => return Ok(object.clone()),
                     Err(json::Error::Misfit(why)) => return Err(MutationError::Failed(format!("JSON Patch: {why}"))),
                     Err(json::Error::TooLarge(why)) => return Err(MutationError::Refused(Status::too_large(why))),

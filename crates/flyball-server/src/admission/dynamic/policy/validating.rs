@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Maximum length of the message of an expression.
 const MAX_MESSAGE: usize = 5 * 1024;
 
-/// A policy that refuses.
+/// A validating policy.
 struct Validating {
     policy: Policy,
     validations: Vec<Validation>,
@@ -32,7 +32,7 @@ struct Validation {
     reason: Reason,
 }
 
-/// Why a request does not pass a policy.
+/// The reason why a policy rejects a request.
 struct Violation {
     message: String,
     reason: Reason,
@@ -46,7 +46,7 @@ impl Validating {
         Self { policy: Policy::read(policy, &spec), validations }
     }
 
-    /// Works the policy out with one parameter.
+    /// Evaluates the policy with one parameter.
     fn evaluate(&self, mut scope: Scope, total: &Arc<TotalBudget>) -> Vec<Violation> {
         let failed = |message: String| Violation { message, reason: Reason::Invalid };
         match self.policy.conditions.evaluate(&scope, total) {

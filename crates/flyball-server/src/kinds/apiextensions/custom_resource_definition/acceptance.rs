@@ -87,7 +87,7 @@ impl AcceptedNames {
     }
 }
 
-/// Works out the status of a CRD among those of its group.
+/// Computes the status of a CRD among those of its group.
 pub(crate) fn judge(crd: &Object, group: &AcceptedNames, clock: &Clock) -> Value {
     let wished = crd.at(&["spec", "names"]).cloned().unwrap_or_default();
     let held = crd.at(&["status", "acceptedNames"]).cloned().unwrap_or_default();
@@ -147,7 +147,7 @@ pub(crate) fn judge(crd: &Object, group: &AcceptedNames, clock: &Clock) -> Value
     Value::Object(status)
 }
 
-/// Works out the status of a CRD that is being deleted.
+/// Computes the status of a CRD that is being deleted.
 pub(crate) fn terminating(crd: &Object, reason: &str, message: &str, clock: &Clock) -> Value {
     let mut status: Map<String, Value> = crd.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
     let mut conditions = status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();

@@ -8,12 +8,12 @@ use serde_json::Value;
 
 const ANNOTATION: &str = "api-approved.kubernetes.io";
 
-/// The approval of a CRD's API, as its annotation says it.
+/// The approval of a CRD's API, by its annotation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Approval {
     Missing,
     Approved,
-    /// The author says that there is none.
+    /// The API is explicitly unapproved.
     Unapproved,
     Invalid,
 }

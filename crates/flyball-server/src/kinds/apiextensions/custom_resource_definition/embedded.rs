@@ -1,4 +1,4 @@
-//! Objects that stand inside another: `x-kubernetes-embedded-resource`.
+//! Embedded objects: `x-kubernetes-embedded-resource`.
 //!
 //! See <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#rawextension>.
 
@@ -9,7 +9,7 @@ use flyball_core::names;
 use flyball_schema::schema::{Node, Shape};
 use serde_json::{Map, Value};
 
-/// Validates objects that stand inside another: each has a version and a kind, and metadata as any object.
+/// Validates embedded objects: each has a version, a kind and metadata.
 pub(crate) fn validate_embedded(node: Node<'_>, value: &Value, path: &Path<'_>, root: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     match value {

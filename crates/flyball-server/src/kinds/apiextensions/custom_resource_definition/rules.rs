@@ -1,4 +1,4 @@
-//! Rules in CEL that the schema of a CRD carries: those that cannot work, or could take too long, are refused.
+//! Rules in CEL in the schema of a CRD: invalid and too expensive ones are rejected.
 //!
 //! See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules>.
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 const MAX_COST: u64 = 10_000_000;
 /// Maximum cost of all expressions of a schema.
 const MAX_TOTAL: u64 = 100_000_000;
-/// The number of the dearest expressions that a refusal of the total names.
+/// Number of the most expensive expressions that the error of the total cost lists.
 const NAMED: usize = 4;
 
 /// Finds rules that cannot work, or that cost too much, one by one or together.
@@ -136,11 +136,11 @@ fn most(schema: &Schema) -> Option<u64> {
 struct Costs {
     rule: Option<u64>,
     message: Option<u64>,
-    /// True if the rule looks at the old value.
+    /// True if the rule uses the old value.
     uses_old: Option<bool>,
 }
 
-/// Finds rules that are none, before anything is compiled.
+/// Finds malformed rules, before any rule is compiled.
 pub(super) fn forms(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     const REASONS: [&str; 4] =
         ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
@@ -221,7 +221,7 @@ fn check_rule(rule: &Schema, schema: &Schema, whole: bool, path: &Path<'_>, erro
     costs
 }
 
-/// Validates how a rule looks at the old value.
+/// Validates the use of the old value in a rule.
 fn check_old(rule: &Schema, uses_old: bool, path: &Path<'_>, barrier: Option<&str>) -> Option<FieldError> {
     if uses_old {
         let barrier = barrier?;

@@ -1,4 +1,4 @@
-//! The schema of a CRD as it is written, and the way through it.
+//! The schema of a CRD, and its traversal.
 
 use flyball_core::field::Path;
 use serde_json::{Map, Value};

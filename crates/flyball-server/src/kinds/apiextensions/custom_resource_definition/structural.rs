@@ -1,4 +1,4 @@
-//! Structural schemas: those of a CRD that say of every position what may stand there.
+//! Structural schemas: schemas of CRDs that specify the type of every position.
 //!
 //! See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema>.
@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 
 /// Validates a schema.
 ///
-/// Forms that a structural schema cannot have at all hide what else is wrong with its structure; all other findings
-/// stand side by side. Rules are compiled where nothing is wrong with the schema that they belong to.
+/// Forbidden forms hide other structural errors; all other errors are reported together. Rules are compiled if their
+/// schema is valid.
 pub(super) fn validate(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let Some(root) = schema.as_object() else { return errors };
@@ -67,7 +67,7 @@ pub(super) fn count_states<'s>(
     error
 }
 
-/// Returns whether a schema has none of the forms that a structural schema has no place for.
+/// Returns true if a schema has no forms that are forbidden in structural schemas.
 fn is_representable(schema: &Schema, path: &Path<'_>) -> bool {
     const UNSUPPORTED: [&str; 6] =
         ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"];
@@ -90,7 +90,7 @@ enum Inside<'p> {
     Elsewhere,
 }
 
-/// Finds forms that are never allowed, wherever they stand.
+/// Finds forms that are forbidden everywhere.
 fn forms(schema: &Schema, path: &Path<'_>, inside: &Inside<'_>, errors: &mut Vec<FieldError>) {
     let ty = text(schema, "type");
     if !ty.is_empty() && !TYPES.contains(&ty) {
@@ -445,7 +445,7 @@ fn restricted_metadata(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldE
     }
 }
 
-/// Finds defaults that their own schema refuses.
+/// Finds defaults that are invalid in their own schema.
 fn defaults(schema: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let Some(fields) = schema.as_object() else { return };
     if let Some(default) = fields.get("default").filter(|default| !default.is_null()) {

@@ -1,7 +1,7 @@
 //! Validation of CRDs.
 //!
-//! kube-apiserver validates an internal form in which what all versions share stands at the top; paths in its errors
-//! are those of that form, and so they are here.
+//! kube-apiserver validates an internal form with the common parts of all versions at the top level; errors have the
+//! paths of that form, here as well.
 
 use super::rules::{self, Brackets};
 use super::schema::{self, Schema};
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 const SPEC: Path<'static> = Path::new("spec");
 
-/// Validates a CRD or its change; of its status, only the names are looked at.
+/// Validates a CRD or its change; of its status, only the names.
 pub(in crate::kinds) fn validate(crd: &Object, old: Option<&Object>, part: Part) -> Vec<FieldError> {
     if part == Part::Status {
         let status = Path::new("status");
@@ -195,7 +195,7 @@ fn validate_preserve(spec: &Value) -> Option<FieldError> {
         .then(|| FieldError::invalid(SPEC.field("preserveUnknownFields"), true, detail))
 }
 
-/// A part of versions that stands at the top of the internal form where all versions have the same.
+/// A part of versions that is at the top level of the internal form if it is equal in all versions.
 struct PartOfVersion {
     field: &'static str,
     /// The name of the part at the top.
@@ -363,7 +363,7 @@ fn validate_names(given: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates those names that are there.
+/// Validates the names that are set.
 fn validate_given_names(given: &Value, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for field in ["plural", "singular"].into_iter().filter(|field| !text(given, field).is_empty()) {
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "what is measured is time")]
+    #[expect(clippy::disallowed_methods, reason = "the test measures time")]
     fn patterns_have_a_budget_for_each_definition() {
         let began = Instant::now();
         let large = (0..2000).map(|n| format!("((a{{0,99}}){{0,99}}){{0,1}}{n}$"));

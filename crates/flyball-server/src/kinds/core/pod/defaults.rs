@@ -48,7 +48,7 @@ pub(super) fn host_port(port: &mut Inner) {
     }
 }
 
-/// Asks for as much as is allowed, where nothing is asked for.
+/// Sets missing requests to the limits.
 pub(super) fn requests_from_limits(container: &mut Inner) {
     let Some(resources) = container.inner("resources") else { return };
     let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };

@@ -175,7 +175,7 @@ pub(crate) fn validate(pod: &Object, old: Option<&Object>, part: Part) -> Errors
     }
 }
 
-/// A pod as such, whatever it was before.
+/// Validates a pod regardless of its previous state.
 fn pod_errors(pod: &Field<'_>, name: &str) -> Errors {
     let mut errors = annotations(pod);
     let spec = pod.at("spec");

@@ -34,7 +34,7 @@ fn is_counted(pod: &Object, now: Timestamp) -> bool {
     !matches!(phase, Some("Succeeded" | "Failed")) && !is_past
 }
 
-/// Sums up the `requests` or `limits` of the containers that a pod runs at the same time.
+/// Sums up the `requests` or `limits` of the containers that run concurrently.
 pub(crate) fn requirements(pod: &Object, field: &str) -> Amounts {
     let list = |list: &str| pod.at(&["spec", list]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let add = |sums: &mut Amounts, more: &Amounts| {
@@ -91,7 +91,7 @@ pub(crate) fn missing_requirements<'q>(
     all
 }
 
-/// Returns the field of a container's resources that a name of a quota stands for, if every container has to set it.
+/// Returns the field of a container's resources for a quota name, if every container must set it.
 fn field_of(name: &str) -> Option<(&'static str, &str)> {
     let (field, name) = match name.split_once('.') {
         Some(("requests", name)) => ("requests", name),

@@ -70,7 +70,7 @@ pub(super) fn addresses(spec: &Field<'_>, old: &[Value]) -> Errors {
     errors
 }
 
-/// An address that was given stays.
+/// An allocated address is immutable.
 fn kept_addresses(service: &Object, old: &Object) -> Errors {
     let mut errors = Errors::new();
     if Service::is_external_name(service) || Service::is_external_name(old) || is_headless(service) && is_headless(old)
