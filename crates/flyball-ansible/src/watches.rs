@@ -409,7 +409,7 @@ mod tests {
             assert!(mistake.problem.contains(problem), "{}", mistake.problem);
         };
         check(json!(["a"]), "", "a list");
-        check(json!({"group": "a.io", "kind": "A"}), "version", "missing");
+        check(json!({"group": "a.io", "kind": "A"}), "version", "required");
         let with = |field: &str, value: Value| json!({"group": "a.io", "version": "v1", "kind": "A", "role": "/", field: value});
         check(with("allowVariables", json!(["meta"])), "allowVariables", "rename the field");
         check(with("allowVariables", json!(["Meta"])), "allowVariables", "of the operator");
@@ -420,13 +420,13 @@ mod tests {
         check(
             with("blacklist", json!([{"version": "v1", "kind": "A"}, {"kind": "B"}])),
             "blacklist[1].version",
-            "missing",
+            "required",
         );
         check(with("allowKinds", json!(["A"])), "allowKinds[0]", "must be a map");
         check(with("allowKinds", json!({})), "allowKinds", "a list of maps");
         check(with("selector", json!({"matchLabels": 3})), "selector", "expected matchLabels or matchExpressions");
         check(json!({"version": "v1", "kind": 3}), "kind", "a number");
-        check(json!({"version": "v1", "kind": "A"}), "role", "neither");
+        check(json!({"version": "v1", "kind": "A"}), "role", "required");
         check(json!({"version": "v1", "kind": "A", "role": "none-such"}), "role", "role none-such not found");
         check(json!({"version": "v1", "kind": "A", "playbook": "none.yml"}), "playbook", "not found");
         check(json!({"version": "v1", "kind": "A", "role": "/", "playbook": "b"}), "playbook", "mutually exclusive");
@@ -449,12 +449,12 @@ mod tests {
         check(
             json!({"version": "v1", "kind": "A", "role": "/", "finalizer": {"name": "a.b/c"}}),
             "finalizer",
-            "neither",
+            "required",
         );
         check(
             json!({"version": "v1", "kind": "A", "role": "/", "finalizer": {"name": "a.b/c", "x": 1}}),
             "finalizer.x",
-            "no such",
+            "unknown field",
         );
     }
 

@@ -159,7 +159,7 @@ pub(crate) struct Election {
     notify: Arc<Notify>,
 }
 
-/// How an election ended for this replica.
+/// The outcome of an election for this replica.
 #[derive(Debug)]
 pub(crate) enum Ended {
     Stopped,

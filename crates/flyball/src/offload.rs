@@ -7,6 +7,7 @@
 use std::future::pending;
 use std::panic::resume_unwind;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
 /// The niceness of a long computation: the lowest priority.
@@ -17,7 +18,7 @@ const NICENESS: i32 = 19;
 ///
 /// Use it for computations of more than a few milliseconds in reconciles and webhooks, such as rendering templates or
 /// hashing passwords. On Linux, the priority of the thread is lowered once the computation has taken `quick_time`.
-/// Dropping the future does not stop the computation.
+/// Dropping the future does not stop the computation. The computation may use the runtime's timers and sockets.
 ///
 /// # Panics
 ///
@@ -35,6 +36,11 @@ const NICENESS: i32 = 19;
 /// ```
 #[doc(alias = "spawn_blocking")]
 pub async fn offload<T: Send + 'static>(quick_time: Duration, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let runtime = Handle::current();
+    let work = move || {
+        let _entered = runtime.enter();
+        work()
+    };
     match spawn_blocking(move || run(quick_time, work)).await.map_err(|error| error.try_into_panic()) {
         Ok(result) => result,
         Err(Ok(panic)) => resume_unwind(panic),
@@ -82,6 +88,7 @@ mod tests {
     async fn results_and_panics_are_passed_on() {
         let own = thread::current().id();
         assert_ne!(offload(LONG, || thread::current().id()).await, own);
+        assert!(offload(LONG, || Handle::try_current().is_ok()).await, "the runtime can be used");
         let panicked = tokio::spawn(offload(LONG, || panic!("a bug"))).await;
         assert!(panicked.is_err_and(|error| error.is_panic()));
     }

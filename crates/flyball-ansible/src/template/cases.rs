@@ -179,8 +179,8 @@ fn what_a_method_or_filter_gives_is_bounded_before_it_is_made() {
         ("{{ long.join(list) }}", "result of join exceeds"),
         ("{{ long | replace('a', long) }}", "fuel"),
         ("{{ list | join(long) }}", "fuel"),
-        ("{{ long | regex_replace('a', long) }}", "regex_result of replace exceeds"),
-        ("{{ long | regex_replace('a+', with | replace('\\\\\\\\', '\\\\')) }}", "regex_result of replace exceeds"),
+        ("{{ long | regex_replace('a', long) }}", "result of regex_replace exceeds"),
+        ("{{ long | regex_replace('a+', with | replace('\\\\\\\\', '\\\\')) }}", "result of regex_replace exceeds"),
     ] {
         let error = scope.render_text(template).unwrap_err();
         assert!(error.contains(problem), "{template}: {error}");

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 const PACE: Duration = Duration::from_millis(10);
 
 /// A pattern that keeps thousands of states for each character of a text of `a`s.
-const PATTERN: &str = "^(a{1,60}){1,60}b$";
+const PATTERN: &str = "^(([ab]?[ac]?[ad]?[ae]?){1,250}){1,4}b$";
 
 /// A default of few bytes that uses ten thousand in memory.
 fn filling() -> Value {

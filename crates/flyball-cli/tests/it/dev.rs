@@ -163,7 +163,13 @@ fn a_cluster_that_goes_on_is_left_as_it_was() {
             validatingadmissionpolicies,validatingadmissionpolicybindings";
         home.run(&["get", kinds, "-o=name"]).ok().out
     };
-    let before = names();
+    // Its controllers create it a moment after the start.
+    let before = loop {
+        let names = names();
+        if names.contains("serviceaccount/default") {
+            break names;
+        }
+    };
     let dev = || {
         let mut dev = Heard::new(home.command(&["dev", "--no-cluster", "--program=./op"]));
         dev.until("reconciled outcome=Success writes=");

@@ -88,7 +88,7 @@ fn unmet(status: &Value, kind: &str, needed: bool) -> Option<String> {
 fn failed(status: &Value, kind: &str, when: &str) -> Option<String> {
     condition(status, kind)
         .filter(|condition| condition["status"] == when)
-        .map(|condition| describe("it failed", condition))
+        .map(|condition| describe("failed", condition))
 }
 
 fn describe(what: &str, condition: &Value) -> String {

@@ -328,7 +328,7 @@ mod tests {
         let (pod, meta, node) = (plan.ty.clone(), Type::of::<PartialObjectMeta<Pod>>(), Type::of::<Node>());
         assert!(plan.portion(&[pod.clone(), meta]).is_ok());
         let why = plan.portion(&[pod, node]).unwrap_err();
-        assert!(why.contains("Pod declares") && why.ends_with("core::v1::node::Node"), "{why}");
+        assert!(why.contains("pod::Pod,") && why.ends_with("core::v1::node::Node"), "{why}");
     }
 
     #[test]

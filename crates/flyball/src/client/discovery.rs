@@ -28,7 +28,7 @@ impl Kind {
         Self::discover_by(client, gvk).await
     }
 
-    /// Looks up a kind as [`discover`](Self::discover) does, with any client.
+    /// Finds a kind as [`discover`](Self::discover) does, with any client.
     pub(crate) async fn discover_by(client: &dyn HttpService, gvk: &GroupVersionKind) -> kube::Result<Option<Self>> {
         let request = Request::get(group_version_path(gvk)).body(Vec::new()).map_err(kube::Error::HttpError)?;
         let list = match exchange(client, request).await {
