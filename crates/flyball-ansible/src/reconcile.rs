@@ -65,6 +65,11 @@ impl Reconcile for Roles {
         let refused = variables::explain(&given.refused);
         let outcome = self.run(object, given.vars, cx, &*self.executor).await;
         self.write_status(object, &outcome, refused.as_deref(), cx).await?;
+        if outcome.changed > 0 {
+            // The next run replaces these counts in the status.
+            let Outcome { ok, changed, skipped, failures, .. } = outcome;
+            tracing::info!(ok, changed, skipped, failures, "tasks changed something");
+        }
         // After a run that changed something comes another one, so that the status tells how things are and not how
         // they came about. Waits grow, for roles that change something each time.
         let confirms = self.watch.manage_status && outcome.wrote;
