@@ -65,6 +65,11 @@ impl Reconcile for Roles {
         let refused = variables::explain(&given.refused);
         let outcome = self.run(object, given.vars, cx, &*self.executor).await;
         self.write_status(object, &outcome, refused.as_deref(), cx).await?;
+        if outcome.changed > 0 {
+            // The next run replaces these counts in the status.
+            let Outcome { ok, changed, skipped, failures, .. } = outcome;
+            tracing::info!(ok, changed, skipped, failures, "tasks changed something");
+        }
         // A run with changes is followed by another one, so that the status reflects the final state. Delays
         // increase, for roles that make changes in each run.
         let confirms = self.watch.manage_status && outcome.wrote;

@@ -7,6 +7,7 @@ mod cluster;
 mod completion;
 mod crd;
 mod create;
+mod delete;
 mod demo;
 mod deploy;
 mod describe;
@@ -49,6 +50,7 @@ pub(crate) enum Command {
     Trace(trace::TraceArgs),
     Get(get::GetArgs),
     Apply(apply::ApplyArgs),
+    Delete(delete::DeleteArgs),
     Run(run::RunArgs),
     Dev(dev::DevArgs),
     Image(image::ImageArgs),
@@ -103,6 +105,7 @@ impl Command {
             Self::Trace(args) => trace::cmd_trace(&args),
             Self::Get(args) => get::cmd_get(&args),
             Self::Apply(args) => apply::cmd_apply(&args),
+            Self::Delete(args) => delete::cmd_delete(&args),
             Self::Run(args) => run::cmd_run(args),
             Self::Doctor(args) => doctor::cmd_doctor(&args),
             Self::Dev(args) => dev::cmd_dev(args),

@@ -83,9 +83,12 @@ impl fmt::Display for Error {
         let mut told = self.what.clone();
         let mut source: Option<&dyn StdError> = self.source.as_deref().map(|source| source as _);
         while let Some(error) = source {
-            let (text, next) = match error.downcast_ref() {
+            let (text, next) = match (error.downcast_ref(), error.downcast_ref::<serde_saphyr::Error>()) {
                 // The API server's message is for people; the client's context is not.
-                Some(kube::Error::Api(status)) => (status.message.clone(), None),
+                (Some(kube::Error::Api(status)), _) => (status.message.clone(), None),
+                (Some(kube::Error::Service(_)), _) => (String::new(), error.source()),
+                // The excerpt of the file and the cause repeat the message.
+                (_, Some(error)) => (error.without_snippet().to_string(), None),
                 _ => (text_of(error), error.source()),
             };
             // Many errors repeat their cause.
@@ -115,5 +118,21 @@ pub(crate) trait ResultExt<T> {
 impl<T, E: Into<Box<dyn StdError + Send + Sync>>> ResultExt<T> for Result<T, E> {
     fn when(self, what: impl Into<String>) -> Result<T> {
         self.map_err(|error| Error::caused(what, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    #[test]
+    fn each_cause_is_printed_once() {
+        let yaml = serde_saphyr::from_str::<Value>("a: [").expect_err("the bracket is open");
+        let text = Error::caused("a.yaml is not valid YAML", yaml).to_string();
+        assert_eq!(text, "a.yaml is not valid YAML: unclosed bracket '[' at line 1, column 4");
+        let refused = io::Error::from_raw_os_error(111);
+        let service = kube::Error::Service(refused.into());
+        assert_eq!(Error::caused("no response", service).to_string(), "no response: Connection refused");
     }
 }

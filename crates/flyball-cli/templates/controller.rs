@@ -23,8 +23,20 @@ impl Reconcile for {{kind}}Reconciler {
     /// Called when the `{{kind}}` or an object that it owns may have changed, and possibly more often. It must be
     /// idempotent: apply the desired state, whatever the actual state is.
     async fn reconcile(&self, {{variable}}: &{{type}}, cx: &Context<{{type}}>) -> Result<Action> {
-{{body}}        let ready = Condition::new("Ready", true, "Applied").message(format!("{{child}} {} exists", child.name_any()));
+        let applied = self.apply({{variable}}, cx).await;
+        let ready = match &applied {
+            Ok(child) => Condition::new("Ready", true, "Applied").message(format!("{{child}} {} exists", child.name_any())),
+            Err(error) => Condition::new("Ready", false, "ApplyFailed").message(error.to_string()),
+        };
         cx.set_status(&{{kind}}Status { conditions: vec![ready] }).await?;
+        // An error is logged and retried with backoff, see docs/reconcilers.md of Flyball.
+        applied?;
         Ok(Action::done())
     }
+}
+
+impl {{kind}}Reconciler {
+    /// Applies the objects of {{a_kind}}. Calls to other systems belong here as well: their errors are then in the status.
+    async fn apply(&self, {{variable}}: &{{type}}, cx: &Context<{{type}}>) -> Result<{{child}}> {
+{{body}}    }
 }

@@ -13,6 +13,25 @@ async fn the_sample_becomes_ready() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failure_is_in_the_status_until_a_retry_succeeds() -> kube::Result<()> {
+    let test = Test::of(operator).start().await;
+    // The operator does not take over an object of this name.
+    let metadata = ObjectMeta { name: Some("{{sample}}".into()), ..ObjectMeta::default() };
+    let other = {{child}} { metadata, ..{{child}}::default() };
+    {{children}}.create(&PostParams::default(), &other).await?;
+    test.apply(SAMPLE).await;
+    let is_ready = async |status: &str, reason: &str| {
+        let sample = {{objects}}.get("{{sample}}").await.expect("it was applied");
+        let conditions = sample.status.unwrap_or_default().conditions;
+        conditions.iter().any(|one| one.kind == "Ready" && one.status == status && one.reason == reason)
+    };
+    test.eventually("the failure is in the status", async || is_ready("False", "ApplyFailed").await).await;
+    {{children}}.delete("{{sample}}", &DeleteParams::default()).await?;
+    test.eventually("the sample is ready", async || is_ready("True", "Applied").await).await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn chaos_crashes_change_nothing() {
     explore_crashes(|| Test::of(operator), async |test| test.apply(SAMPLE).await).await;
 }

@@ -4,8 +4,10 @@
 
 use crate::cluster::connection::Connection;
 use crate::cluster::kinds::KINDS_HINT;
+use crate::cluster::wait::until;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::last_seen::summary;
+use clap::{Args, ValueEnum};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -15,7 +17,6 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
 
 /// Field manager.
 const MANAGER: &str = "flyball";
@@ -23,6 +24,8 @@ const MANAGER: &str = "flyball";
 const RESET_MANAGER: &str = "flyball-run";
 /// Timeout of the API server to serve a new kind.
 const ESTABLISHED: Duration = Duration::from_secs(30);
+/// Polling interval of a new kind.
+const ESTABLISHED_POLL: Duration = Duration::from_millis(20);
 
 /// Files of kustomize, which list others.
 const KUSTOMIZATIONS: [&str; 2] = ["kustomization.yaml", "kustomization.yml"];
@@ -48,8 +51,23 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// Reads objects from standard input.
-pub(crate) fn read_standard_input() -> Result<Vec<Value>> {
+/// Reads the objects of the arguments of `-f`: files, directories, and `-` for standard input.
+pub(crate) fn read_all(files: &[String]) -> Result<Vec<Value>> {
+    let mut objects = Vec::new();
+    for file in files {
+        if file.starts_with("http://") || file.starts_with("https://") {
+            return Err(Error::new(format!("{file} is a URL; remote files are not read"))
+                .hint("download and review it, then pass the file"));
+        }
+        objects.extend(if file == "-" { read_standard_input()? } else { read(Path::new(file))? });
+    }
+    if objects.is_empty() {
+        return Err(Error::new(format!("no objects found in {}", files.join(", "))));
+    }
+    Ok(objects)
+}
+
+fn read_standard_input() -> Result<Vec<Value>> {
     let text = std::io::read_to_string(std::io::stdin()).when("cannot read standard input")?;
     documents(&text, "standard input")
 }
@@ -88,6 +106,32 @@ pub(crate) async fn reset_conversion(definitions: &Api<DynamicObject>, found: &V
     managers.retain(|entry| entry.manager.as_deref() != Some(RESET_MANAGER));
     let disowned = json!({"metadata": {"resourceVersion": reset.resource_version, "managedFields": managers}});
     definitions.patch(name, &params, &Patch::Merge(disowned)).await.map(drop)
+}
+
+/// The flag `--dry-run`, as in kubectl.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct DryRunArgs {
+    /// Validate with the API server without storing anything
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value = "none",
+        default_missing_value = "server", hide_default_value = true)]
+    dry_run: DryRun,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DryRun {
+    None,
+    Server,
+}
+
+impl DryRunArgs {
+    pub(crate) fn is_dry(self) -> bool {
+        self.dry_run == DryRun::Server
+    }
+
+    /// Returns the suffix of the line of an object.
+    pub(crate) fn suffix(self) -> &'static str {
+        if self.is_dry() { " (dry run)" } else { "" }
+    }
 }
 
 /// Result of applying an object.
@@ -213,12 +257,8 @@ impl Connection {
         let names = &definition["spec"];
         let version = served.map(|version| text(&version["name"])).unwrap_or_default();
         let kind = GroupVersionKind::gvk(&text(&names["group"]), &version, &text(&names["names"]["kind"]));
-        let wait = async {
-            while pinned_kind(&self.client, &kind).await.is_err() {
-                sleep(Duration::from_millis(20)).await;
-            }
-        };
-        if timeout(ESTABLISHED, wait).await.is_ok() {
+        let served = until(ESTABLISHED, ESTABLISHED_POLL, async || Ok(pinned_kind(&self.client, &kind).await));
+        if served.await?.is_ok() {
             return Ok(());
         }
         let what = format!("{told} is not served after {} s", ESTABLISHED.as_secs());

@@ -76,8 +76,13 @@ impl Connection {
         let url = config.cluster_url.clone();
         let namespace = config.default_namespace.clone();
         let client = flyball::connect(config).when(format!("cannot connect to {url}"))?;
-        let answers = client.apiserver_version().await.when(format!("{url} did not respond"));
-        answers.map_err(|error| error.hint(HINT))?;
+        let answers = client.apiserver_version().await.map_err(|error| {
+            // If no connection was made, the cause names the URL.
+            let (silent, unreachable) = (format!("{url} did not respond"), "the cluster did not respond");
+            let is_named = error.to_string().contains(&url.to_string());
+            Error::caused(if is_named { unreachable } else { &*silent }, error).hint(HINT)
+        });
+        answers?;
         Ok(Self { client, namespace })
     }
 }

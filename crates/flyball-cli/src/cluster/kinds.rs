@@ -43,6 +43,20 @@ impl Kind {
         if group.is_empty() { version.clone() } else { format!("{group}/{version}") }
     }
 
+    /// Returns the objects of a response: the items of a list, or the object. Items get the kind, which lists omit.
+    pub(crate) fn items(&self, mut answer: Value) -> Vec<Value> {
+        match answer.get_mut("items").map(Value::take) {
+            Some(Value::Array(mut items)) => {
+                items.iter_mut().filter_map(Value::as_object_mut).for_each(|item| {
+                    item.insert("apiVersion".into(), self.api_version().into());
+                    item.insert("kind".into(), self.kind.as_str().into());
+                });
+                items
+            }
+            _ => vec![answer],
+        }
+    }
+
     /// Returns the name of an object in commands, such as `deployment.apps/web`.
     pub(crate) fn object_name(&self, name: &str) -> String {
         let dot = if self.group.is_empty() { "" } else { "." };
@@ -100,6 +114,14 @@ impl Kinds {
             Some((distance, name)) if distance <= 2 => error.hint(format!("did you mean {name}?")),
             _ => error.hint(KINDS_HINT),
         })
+    }
+
+    /// Returns the name of an object in commands; without its group if the cluster does not serve its kind.
+    pub(crate) fn object_name(&self, object: &Value) -> String {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
+        let served = self.of(&text(&object["apiVersion"]), &kind);
+        served.map_or_else(|| format!("{}/{name}", kind.to_lowercase()), |kind| kind.object_name(&name))
     }
 
     /// Finds the kind of an owner reference, in any version.

@@ -2,6 +2,7 @@
 
 use crate::cluster::apply::{Outcome, reset_conversion};
 use crate::cluster::connection::Connection;
+use crate::cluster::wait::{POLL_INTERVAL, until};
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, is_lively, paint, say, tell_in_place};
@@ -14,10 +15,6 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
-
-/// Polling interval of a Deployment.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Flags for applying objects.
 #[derive(Args, Debug)]
@@ -119,9 +116,8 @@ pub(crate) async fn until_ready(connection: &Connection, object: &Value, wait: D
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
     let deployments: Api<Deployment> = Api::namespaced(connection.client.clone(), namespace);
-    let begin = Instant::now();
     let mut told = String::new();
-    loop {
+    let ready = until(wait, POLL_INTERVAL, async || {
         let deployment = deployments.get(name).await.when(format!("cannot read Deployment {namespace}/{name}"))?;
         let state = State::of(&deployment);
         let line = format!("Deployment {namespace}/{name}: {}", state.words());
@@ -133,22 +129,17 @@ pub(crate) async fn until_ready(connection: &Connection, object: &Value, wait: D
             }
             told = line;
         }
-        if state.is_ready() {
-            return Ok(());
-        }
-        if state.failed.is_some() || begin.elapsed() >= wait {
-            let why = match &state.failed {
-                Some(why) => why.clone(),
-                None => format!("it is not ready after {} s", wait.as_secs()),
-            };
-            let error = Error::new(format!(
-                "Deployment {namespace}/{name}: {why}{}",
-                pods(connection, &deployment, namespace).await
-            ));
-            return Err(error.hint(format!("see its logs: flyball logs deployment/{name} -n {namespace}; for a cluster without nodes: flyball cluster node add")));
-        }
-        sleep(POLL_INTERVAL).await;
-    }
+        Ok(match (state.is_ready(), state.failed) {
+            (true, _) => Ok(Ok(())),
+            (false, Some(why)) => Ok(Err((why, deployment))),
+            (false, None) => Err((format!("it is not ready after {} s", wait.as_secs()), deployment)),
+        })
+    });
+    let Err((why, deployment)) = ready.await?.flatten() else { return Ok(()) };
+    let pods = pods(connection, &deployment, namespace).await;
+    Err(Error::new(format!("Deployment {namespace}/{name}: {why}{pods}")).hint(format!(
+        "see its logs: flyball logs deployment/{name} -n {namespace}; for a cluster without nodes: flyball cluster node add"
+    )))
 }
 
 /// Progress of a Deployment.

@@ -1,14 +1,13 @@
 //! `flyball apply`: applies objects from files.
 
-use crate::cluster::apply::{self, Outcome};
+use crate::cluster::apply::{self, DryRunArgs, Outcome};
 use crate::cluster::connection::{ConnectionArgs, block_on};
+use crate::cluster::kinds::Kinds;
 use crate::error::{Error, Result};
 use crate::render::output::Output;
 use crate::render::terminal::{self, Style, paint, say};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
-use serde_json::Value;
-use std::path::Path;
 
 /// Apply objects from files
 #[derive(Args, Debug)]
@@ -18,22 +17,33 @@ use std::path::Path;
   site-operator manifests | flyball apply -f -
 
 CRDs are applied first, and custom resources when their kind is served. Conflicts with fields of other managers
-are errors; --force takes the fields over.")]
+are errors; --force-conflicts takes the fields over. Every apply is a server-side apply.")]
 pub(crate) struct ApplyArgs {
     /// File, directory of YAML and JSON files, or - for standard input; may be repeated
-    #[arg(short, long = "file", value_name = "FILE", required = true)]
+    #[arg(short, long = "file", visible_alias = "filename", value_name = "FILE", required = true)]
     files: Vec<String>,
     #[command(flatten)]
     connection: ConnectionArgs,
     /// Take over fields of other managers in case of conflicts
-    #[arg(long)]
-    force: bool,
-    /// Validate with the API server without storing anything
-    #[arg(long)]
-    dry_run: bool,
+    #[arg(long, visible_alias = "force")]
+    force_conflicts: bool,
+    /// Accepted for kubectl's command lines; every apply is a server-side apply
+    #[arg(long = "server-side", num_args = 0..=1, require_equals = true, value_parser = ["true"],
+        default_missing_value = "true", hide = true)]
+    _server_side: Option<String>,
+    #[command(flatten)]
+    dry_run: DryRunArgs,
     /// Output format
     #[arg(short, long, value_enum)]
-    output: Option<Output>,
+    output: Option<Format>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Kind and name, one object per line
+    Name,
+    Json,
+    Yaml,
 }
 
 /// Result for one object.
@@ -48,24 +58,18 @@ struct Applied {
 }
 
 pub(crate) fn cmd_apply(args: &ApplyArgs) -> Result<()> {
-    let mut objects = Vec::new();
-    for file in &args.files {
-        objects.extend(read(file)?);
-    }
-    if objects.is_empty() {
-        return Err(Error::new(format!("no objects found in {}", args.files.join(", "))));
-    }
+    let mut objects = apply::read_all(&args.files)?;
     // Custom resources are applied after their definitions, regardless of the order of files.
     objects.sort_by_key(|object| object["kind"] != "CustomResourceDefinition");
     let applied = block_on(async {
         let connection = args.connection.connect().await?;
         let mut applied = Vec::new();
         for object in &objects {
-            let answer = connection.apply_with(object, args.force, args.dry_run).await;
+            let answer = connection.apply_with(object, args.force_conflicts, args.dry_run.is_dry()).await;
             let one = match answer {
                 Ok((object, outcome)) => Applied { object, outcome: Some(outcome), error: None },
                 Err(error) => {
-                    if args.output.is_none() {
+                    if matches!(args.output, None | Some(Format::Name)) {
                         terminal::report(&error);
                     }
                     let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -75,27 +79,25 @@ pub(crate) fn cmd_apply(args: &ApplyArgs) -> Result<()> {
             };
             if let (None, Some(outcome)) = (args.output, one.outcome) {
                 let style = if outcome == Outcome::Unchanged { Style::Faint } else { Style::Good };
-                let dry = if args.dry_run { " (dry run)" } else { "" };
-                say(&format!("{} {}{dry}", one.object, paint(style, outcome.word())));
+                say(&format!("{} {}{}", one.object, paint(style, outcome.word()), args.dry_run.suffix()));
             }
             applied.push(one);
         }
+        if args.output == Some(Format::Name) {
+            let kinds = Kinds::discover(&connection.client).await?;
+            let applied = objects.iter().zip(&applied).filter(|(_, one)| one.error.is_none());
+            applied.for_each(|(object, _)| say(&kinds.object_name(object)));
+        }
         Ok(applied)
     })?;
-    if let Some(output) = args.output {
-        output.say(&applied)?;
+    match args.output {
+        Some(Format::Json) => Output::Json.say(&applied)?,
+        Some(Format::Yaml) => Output::Yaml.say(&applied)?,
+        None | Some(Format::Name) => {}
     }
     let failed = applied.iter().filter(|one| one.error.is_some()).count();
     if failed == 0 {
         return Ok(());
     }
     Err(Error::new(format!("failed to apply {failed} of {} objects", applied.len())))
-}
-
-fn read(file: &str) -> Result<Vec<Value>> {
-    if file.starts_with("http://") || file.starts_with("https://") {
-        return Err(Error::new(format!("{file} is a URL; remote files are not applied unseen"))
-            .hint("download and review it, then pass the file"));
-    }
-    if file == "-" { apply::read_standard_input() } else { apply::read(Path::new(file)) }
 }

@@ -6,6 +6,8 @@
 use crate::cluster::apply;
 use crate::cluster::connection::{Connection, block_on_threads};
 use crate::cluster::embedded::Embedded;
+use crate::cluster::wait::until;
+use crate::commands::cluster::parse_count;
 use crate::commands::deploy::parse_wait;
 use crate::error::{Error, Result};
 use crate::files::private::PrivateFolder;
@@ -70,7 +72,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "CALLS")]
     max_calls_per_idle_hour: Option<f64>,
     /// Number of simulated nodes of the control plane
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_count)]
     nodes: u32,
     /// Output format
     #[arg(short, long, value_enum)]
@@ -265,28 +267,25 @@ impl MetricsPoller {
     /// Waits until the operator is the leader, idle for a while, and has done more than `before`; returns its metrics
     /// and the start of the idle period.
     async fn until_rest(&self, before: Option<&Metrics>) -> Result<(Metrics, Instant)> {
-        let begun = Instant::now();
-        let (mut last, mut since) = (0.0, begun);
+        let (mut last, mut since) = (0.0, Instant::now());
         let least = before.map_or(-1.0, |before| before.sum(RECONCILES, ""));
-        loop {
+        let rest = until(self.timeout, POLL_INTERVAL, async || {
             if let Ok(metrics) = Metrics::ask(&self.web, &self.address).await {
                 let done = metrics.sum(RECONCILES, "");
                 let busy = metrics.sum("workqueue_depth", "") + metrics.sum("controller_runtime_active_workers", "");
                 if busy > 0.0 || done > last || metrics.sum("leader_election_master_status", "") == 0.0 {
                     (last, since) = (done, Instant::now());
                 } else if since.elapsed() >= REST && done > least {
-                    return Ok((metrics, since));
+                    return Ok(Ok((metrics, since)));
                 }
             }
-            if begun.elapsed() > self.timeout {
-                return Err(Error::new(format!(
-                    "the operator did not become idle within {} s",
-                    self.timeout.as_secs()
-                ))
-                .hint("inspect it with -v, or raise --timeout"));
-            }
-            sleep(POLL_INTERVAL).await;
-        }
+            Ok(Err(()))
+        });
+        rest.await?.map_err(|()| {
+            let seconds = self.timeout.as_secs();
+            Error::new(format!("the operator did not become idle within {seconds} s"))
+                .hint("inspect it with -v, or raise --timeout")
+        })
     }
 }
 

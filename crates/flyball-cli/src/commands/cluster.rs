@@ -4,6 +4,7 @@
 //! long as it runs, so that no other process can be mistaken for it.
 
 mod down;
+mod list;
 mod node;
 mod record;
 mod status;
@@ -25,6 +26,7 @@ enum Command {
     Up(up::UpArgs),
     Down(down::DownArgs),
     Status(status::StatusArgs),
+    List(list::ListArgs),
     Node(node::NodeArgs),
 }
 
@@ -49,6 +51,11 @@ fn parse_name(name: &str) -> Result<String, String> {
     }
 }
 
+/// Parses a count; the error of `str::parse` does not name the expected form.
+pub(super) fn parse_count(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "expected a whole number, such as 3".into())
+}
+
 /// Returns the kubeconfig of a cluster that runs on this machine; `None` if no cluster of this name runs.
 pub(crate) fn kubeconfig(name: &str) -> Result<Option<PathBuf>> {
     let (is_running, record) = record::Files::of(name)?.find()?;
@@ -60,6 +67,7 @@ pub(crate) fn cmd_cluster(args: ClusterArgs, verbose: u8) -> Result<()> {
         Command::Up(args) => up::cmd_up(args, verbose),
         Command::Down(args) => down::cmd_down(&args),
         Command::Status(args) => status::cmd_status(&args),
+        Command::List(args) => list::cmd_list(&args),
         Command::Node(args) => node::cmd_node(args),
     }
 }

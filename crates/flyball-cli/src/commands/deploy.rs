@@ -1,6 +1,7 @@
 //! `flyball deploy`: installs an operator in a cluster.
 
 use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
+use crate::cluster::deletion;
 use crate::cluster::kinds::Kinds;
 use crate::cluster::rollout::{self, Applied, RolloutArgs};
 use crate::cluster::safety;
@@ -8,11 +9,13 @@ use crate::error::{Error, Result, ResultExt};
 use crate::operator::installation::{Installation, NAMESPACE, TargetArgs, is_webhook_configuration};
 use crate::operator::overlay::{OverlayArgs, parse_image};
 use crate::operator::removal;
-use crate::render::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, complain, paint, say};
 use clap::Args;
+use flyball_cluster::SIMULATED;
 use flyball_core::time::parse_unsigned_duration;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
+use k8s_openapi::api::core::v1::{Namespace, Node};
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
 use serde::Serialize;
 use serde_json::Value;
 use std::time::Duration;
@@ -96,6 +99,7 @@ async fn deploy(args: &DeployArgs) -> Result<()> {
         for deployment in objects.iter().filter(|object| object["kind"] == "Deployment") {
             rollout::until_ready(&connection, deployment, args.timeout, quiet).await?;
         }
+        note_simulation(&connection).await;
     }
     applied.extend(rollout::bring(&connection, &configurations, &args.how).await?);
     // Only after the pods that may still need them are deleted.
@@ -103,7 +107,7 @@ async fn deploy(args: &DeployArgs) -> Result<()> {
     for object in removal::stale(&connection, &kinds, &installation.place, &objects).await? {
         removed.extend(match dry_run {
             true => Some(connection.place(&object).await?.1),
-            false => removal::remove(&connection, &object, args.timeout, true).await?,
+            false => deletion::remove(&connection, &object, args.timeout, true).await?,
         });
     }
     if !quiet {
@@ -122,6 +126,21 @@ async fn deploy(args: &DeployArgs) -> Result<()> {
             ready: waits,
         }),
         None => Ok(()),
+    }
+}
+
+/// Prints a note if all nodes are simulated: their pods become ready without a process.
+async fn note_simulation(connection: &Connection) {
+    // Users of clusters may lack the permission to list nodes.
+    let nodes = Api::<Node>::all(connection.client.clone()).list(&ListParams::default()).await;
+    let nodes = nodes.map(|nodes| nodes.items).unwrap_or_default();
+    let is_simulated = |node: &Node| node.annotations().get(SIMULATED.0).is_some_and(|value| value == SIMULATED.1);
+    if !nodes.is_empty() && nodes.iter().all(is_simulated) {
+        complain(
+            "note",
+            "all nodes of the cluster are simulated: the operator's pod is ready, but no process runs in it",
+        );
+        complain("hint", "run the operator on this machine: flyball run");
     }
 }
 

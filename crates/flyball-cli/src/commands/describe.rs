@@ -1,15 +1,15 @@
 //! `flyball describe`: prints the description of an operator.
 
 use crate::cluster::connection::block_on;
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Result, ResultExt};
 use crate::operator::program::{Program, SourceArgs};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, paint, say};
 use clap::{Args, Subcommand};
 use flyball::description::{ControllerDescription, DefinitionDescription, Description};
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::{Command as Process, Stdio};
 
 /// Describe an operator
 #[derive(Args, Debug)]
@@ -46,26 +46,12 @@ pub(crate) fn cmd_describe(args: DescribeArgs) -> Result<()> {
         Some(path) if directory.is_none() => Program::of(path),
         _ => block_on(Program::find(&SourceArgs::default()))?,
     };
-    let described = ask(&program, &args.flags)?;
+    let described = block_on(program.describe(&args.flags, &BTreeMap::new()))?;
     match args.output {
         Some(output) => output.say(&described)?,
         None => lines(&described).iter().for_each(|line| say(line)),
     }
     Ok(())
-}
-
-/// Runs `describe` of the operator.
-fn ask(program: &Program, flags: &[String]) -> Result<Description> {
-    let line = program.command_line();
-    let mut process = Process::new(&line[0]);
-    process.args(&line[1..]).arg("describe").args(flags).stdin(Stdio::null());
-    let answer = process.output().when(format!("cannot run {program}"))?;
-    if !answer.status.success() {
-        let said = String::from_utf8_lossy(&answer.stderr);
-        let said = said.trim().lines().next().unwrap_or("no output").trim_start_matches("error: ");
-        return Err(program.explain(Error::new(format!("`{program} describe` failed: {said}"))));
-    }
-    serde_json::from_slice(&answer.stdout).when(format!("{program} is not an operator"))
 }
 
 fn lines(described: &Description) -> Vec<String> {

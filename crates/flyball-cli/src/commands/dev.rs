@@ -8,6 +8,7 @@ mod status;
 use crate::cluster::connection::{Connection, ConnectionArgs, block_on_threads};
 use crate::cluster::embedded::Embedded;
 use crate::cluster::made::Made;
+use crate::commands::cluster::parse_count;
 use crate::error::Result;
 use crate::files::private::PrivateFolder;
 use crate::operator::local::{self, LineSinks, Local, LocalArgs};
@@ -39,7 +40,7 @@ pub(crate) struct DevArgs {
     #[arg(long)]
     no_cluster: bool,
     /// Number of simulated nodes of the control plane
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "no_cluster")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_count, conflicts_with = "no_cluster")]
     nodes: u32,
     /// Apply the objects of this file or directory; defaults to `samples` or `config/samples`, if present
     #[arg(long, value_name = "PATH")]
@@ -54,6 +55,9 @@ pub(crate) struct DevArgs {
 }
 
 pub(crate) fn cmd_dev(args: DevArgs) -> Result<()> {
+    if args.local.asks_for_help() {
+        return block_on_threads(args.local.print_help());
+    }
     let samples = if args.no_samples { None } else { local::samples(args.samples.as_deref()) };
     if let Some(path) = args.samples.as_deref() {
         // Validate the samples before the build.

@@ -6,6 +6,7 @@ use crate::cluster::apply;
 use crate::cluster::connection::{Connection, ContextArgs, block_on};
 use crate::cluster::kinds::Kinds;
 use crate::error::{Error, Result};
+use crate::operator::program::{Program, WATCHES};
 use crate::project::scaffold::api::{LIB, Names, definition_path};
 use crate::project::{FILE, Project};
 use crate::render::output::Output;
@@ -79,12 +80,34 @@ impl Findings {
     }
 }
 
+/// Manifests of a project.
+struct Manifests {
+    folder: PathBuf,
+    /// Groups and kinds that the project defines.
+    defined: BTreeSet<(String, String)>,
+}
+
 pub(crate) fn cmd_doctor(args: &DoctorArgs) -> Result<()> {
     let mut findings = Findings::default();
-    toolchain(&mut findings);
-    let project = project(&mut findings);
+    let project = match Program::here() {
+        // Charts, roles and playbooks run in this program, without a build.
+        Some(program) => {
+            block_on(async {
+                watches(&mut findings, &program).await;
+                Ok(())
+            })?;
+            Some(Manifests { folder: PathBuf::from("."), defined: BTreeSet::new() })
+        }
+        None => {
+            toolchain(&mut findings);
+            project(&mut findings).map(|project| Manifests {
+                defined: project.resources.iter().map(|one| (one.group.clone(), one.kind.clone())).collect(),
+                folder: project.folder,
+            })
+        }
+    };
     block_on(async {
-        cluster(&mut findings, &args.connection, project.as_ref()).await;
+        cluster(&mut findings, &args.connection, project).await;
         Ok(())
     })?;
     let Findings(findings) = findings;
@@ -165,6 +188,50 @@ fn toolchain(findings: &mut Findings) {
     }
 }
 
+/// Checks the watches.yaml of a Helm or Ansible project, with its charts, roles and playbooks.
+async fn watches(findings: &mut Findings, program: &Program) {
+    let mut kinds = Vec::new();
+    match program.describe(&[], &BTreeMap::new()).await {
+        Err(error) => {
+            let remedy = "fix it; the operator starts when `flyball describe operator` succeeds";
+            findings.wrong(WATCHES, error.to_string(), remedy);
+        }
+        Ok(described) => {
+            kinds.extend(described.controllers.into_iter().map(|controller| controller.reconciles));
+            findings.good("project", format!("{} in {WATCHES}", described.name));
+            findings.good("kinds", kinds.join(", "));
+        }
+    }
+    let text = fs::read_to_string(WATCHES).unwrap_or_default();
+    let entries: Vec<Value> = serde_saphyr::from_str(&text).unwrap_or_default();
+    if entries.iter().any(|entry| !entry["role"].is_null() || !entry["playbook"].is_null()) {
+        match asked("ansible-playbook", &["--version"]) {
+            Some(told) => findings.good("ansible-playbook", told.lines().next().unwrap_or_default()),
+            None => findings.absent(
+                "ansible-playbook",
+                "not installed",
+                "optional: roles that use other modules than the built-in ones need it, see docs/ansible-operators.md",
+            ),
+        }
+    }
+    // What a kind is defined by is part of the project, or of another operator.
+    let mut files = Vec::new();
+    manifests(Path::new("config/crd"), &mut files);
+    let objects = files.iter().filter_map(|file| apply::read(file).ok()).flatten();
+    let defined: BTreeSet<String> = objects
+        .filter(|object| object["kind"] == "CustomResourceDefinition")
+        .filter_map(|object| object["metadata"]["name"].as_str().map(str::to_owned))
+        .collect();
+    for kind in kinds {
+        let mut parts = kind.splitn(3, '.');
+        let (Some(plural), Some(_), Some(group)) = (parts.next(), parts.next(), parts.next()) else { continue };
+        if group.contains('.') && !group.ends_with(".k8s.io") && !defined.contains(&format!("{plural}.{group}")) {
+            let remedy = "add its CustomResourceDefinition there, or apply it to the cluster before the operator runs";
+            findings.absent("CRD", format!("{plural}.{group} is not in config/crd"), remedy);
+        }
+    }
+}
+
 fn project(findings: &mut Findings) -> Option<Project> {
     let project = match Project::find(Path::new(".")) {
         Err(error) => {
@@ -233,7 +300,7 @@ fn anchors(findings: &mut Findings, project: &Project) {
     }
 }
 
-async fn cluster(findings: &mut Findings, connection: &ContextArgs, project: Option<&Project>) {
+async fn cluster(findings: &mut Findings, connection: &ContextArgs, project: Option<Manifests>) {
     let connection = match connection.connect().await {
         Ok(connection) => connection,
         Err(error) => {
@@ -249,14 +316,13 @@ async fn cluster(findings: &mut Findings, connection: &ContextArgs, project: Opt
 }
 
 /// Checks that the cluster serves the API versions of the project's manifests.
-async fn served(findings: &mut Findings, connection: &Connection, project: &Project, version: &str) {
+async fn served(findings: &mut Findings, connection: &Connection, project: Manifests, version: &str) {
+    let Manifests { folder, mut defined } = project;
     let mut files = Vec::new();
-    manifests(&project.folder.join("config"), &mut files);
+    manifests(&folder.join("config"), &mut files);
     let mut used: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
-    let mut defined: BTreeSet<(String, String)> =
-        project.resources.iter().map(|one| (one.group.clone(), one.kind.clone())).collect();
     for file in &files {
-        let shown = file.strip_prefix(&project.folder).unwrap_or(file).display().to_string();
+        let shown = file.strip_prefix(&folder).unwrap_or(file).display().to_string();
         let objects = match apply::read(file) {
             Ok(objects) => objects,
             Err(error) => {
@@ -266,6 +332,10 @@ async fn served(findings: &mut Findings, connection: &Connection, project: &Proj
         };
         for object in objects {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            if object["kind"].is_null() {
+                // A list of JSON patches of kustomize is no object.
+                continue;
+            }
             if object["kind"] == "CustomResourceDefinition" {
                 defined.insert((text(&object["spec"]["group"]), text(&object["spec"]["names"]["kind"])));
             }
@@ -276,8 +346,10 @@ async fn served(findings: &mut Findings, connection: &Connection, project: &Proj
     let mut wrong = 0;
     for ((api_version, kind), files) in used {
         let (group, one) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
-        // Kustomize reads its own files; the project's kinds are served after its CRDs are applied.
-        let is_ours = group == "kustomize.config.k8s.io" || defined.contains(&(group.to_owned(), kind.clone()));
+        // Files of kustomize and of operator-sdk's scorecard are not applied. The project's kinds are served once their
+        // definitions are applied.
+        let is_read = matches!(group, "kustomize.config.k8s.io" | "scorecard.operatorframework.io");
+        let is_ours = is_read || defined.contains(&(group.to_owned(), kind.clone()));
         let found = pinned_kind(&connection.client, &GroupVersionKind::gvk(group, one, &kind)).await;
         if is_ours || found.is_ok() {
             continue;

@@ -31,7 +31,7 @@ fn operator(path: &Path) -> Result<Operator> {
     // The type of the file decides which parser reports errors.
     let read: Value = serde_saphyr::from_str(&text).unwrap_or_default();
     let entries = read.as_array().map(Vec::as_slice).unwrap_or_default();
-    let what = || format!("cannot create an operator from {}", path.display());
+    let what = || "cannot create the operator";
     match entries.iter().filter(|entry| !entry["chart"].is_null()).count() {
         0 => {
             let watches = flyball_ansible::Watches::read(path).when(what())?;

@@ -21,6 +21,7 @@ use std::path::PathBuf;
   flyball run --watch                            rebuilds and restarts on each save
   flyball run --env-from secret/vc-credentials   with the environment variables of a Secret
   flyball run --program ./vmgroup -- --resync 10s
+  flyball run -- --help                          prints the flags of the operator
   flyball run -- --metrics-addr 0 --health-addr 0   without metrics and health checks
 
 If port 8080 or 8081 is in use, metrics or health checks are served on a free port, which the command prints.")]
@@ -38,6 +39,9 @@ pub(crate) struct RunArgs {
 }
 
 pub(crate) fn cmd_run(args: RunArgs) -> Result<()> {
+    if args.local.asks_for_help() {
+        return block_on(args.local.print_help());
+    }
     let samples = args.samples.as_ref().map(|named| {
         let found = local::samples(named.as_deref());
         found.ok_or_else(|| Error::new("no samples or config/samples directory found").hint("pass --samples=PATH"))

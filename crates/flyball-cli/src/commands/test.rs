@@ -82,6 +82,7 @@ struct Line {
 }
 
 pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
+    args.check_project()?;
     let folder = PrivateFolder::new("flyball-test-report")?;
     let permissions = folder.path().join("permissions");
     let voice = if args.output.is_some() { Voice::Aside } else { Voice::Aloud };
@@ -133,12 +134,30 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
 }
 
 impl TestArgs {
+    /// Rejects what only projects with Rust code have, in a Helm or Ansible project.
+    fn check_project(&self) -> Result<()> {
+        let only_scorecard = self.suite.iter().all(|suite| *suite == Suite::Scorecard);
+        let only_scorecard = only_scorecard && self.args.is_empty() && self.real.is_none() && !self.rbac;
+        match program::Program::here() {
+            Some(_) if !only_scorecard => Err(Error::usage(format!(
+                "a project with a {} has no cargo tests: --suite {{unit|cluster|chaos}}, --rbac, --real and arguments of cargo test do not apply",
+                program::WATCHES
+            ))
+            .hint("run its checks: flyball test, or flyball scorecard")),
+            Some(_) => Ok(()),
+            None => program::check_project(),
+        }
+    }
+
     fn wants(&self, suite: Suite) -> bool {
         self.suite.is_empty() || self.suite.contains(&suite)
     }
 
     /// Returns the arguments of each run of `cargo test`.
     fn runs(&self) -> Result<Vec<Vec<String>>> {
+        if program::Program::here().is_some() {
+            return Ok(Vec::new());
+        }
         if [Suite::Unit, Suite::Cluster, Suite::Chaos].into_iter().all(|suite| self.wants(suite)) {
             let more = self.args.iter().filter(|arg| *arg != "--no-fail-fast");
             return Ok(vec![more.cloned().collect()]);
@@ -168,6 +187,30 @@ impl TestArgs {
         if self.real.is_some() || !self.args.is_empty() {
             return Ok(Err("it cannot be combined with --real or arguments of cargo test".into()));
         }
+        let here = program::Program::here();
+        let (is_all, program) = match here {
+            Some(program) => (true, program),
+            None => match self.program()? {
+                Ok(program) => (false, program),
+                Err(why) => return Ok(Err(why)),
+            },
+        };
+        match block_on(program.describe(&[], &BTreeMap::new())) {
+            // Without the scorecard, such a project has no tests.
+            Err(error) if is_all => return Err(error),
+            Err(error) => return Ok(Err(error.to_string())),
+            Ok(_) => {}
+        }
+        let local =
+            LocalArgs { program: Some(program), bin: None, release: false, env_from: Vec::new(), args: Vec::new() };
+        let (checks, took) = scorecard::run(local, local::samples(None).as_deref(), scorecard::STEP_TIMEOUT)?;
+        voice.say("");
+        scorecard::lines(&checks).iter().for_each(|line| voice.say(line));
+        Ok(Ok(Report::of_scorecard(&checks, took)))
+    }
+
+    /// Builds the program of the scorecard; returns the reason if there is not exactly one.
+    fn program(&self) -> Result<Result<program::Program, String>> {
         let bin = match Targets::here().map(|targets| targets.programs) {
             Ok(programs) if programs.len() == 1 => programs.into_iter().next(),
             Ok(programs) if programs.is_empty() => {
@@ -179,24 +222,15 @@ impl TestArgs {
             }
             Err(error) => return Ok(Err(error.to_string())),
         };
-        let program = block_on(async {
+        let built = block_on(async {
             let build = Build { bin, ..Build::default() };
             // The program was already built for the tests, unless no test needs it.
             match (Build { of_tests: self.suite.is_empty(), ..build.clone() }).run().await {
                 Err(_) if self.suite.is_empty() => build.run().await,
                 built => built,
             }
-        })
-        .map(program::Program::File)?;
-        if let Err(error) = block_on(program.describe(&[], &BTreeMap::new())) {
-            return Ok(Err(error.to_string()));
-        }
-        let local =
-            LocalArgs { program: Some(program), bin: None, release: false, env_from: Vec::new(), args: Vec::new() };
-        let (checks, took) = scorecard::run(local, local::samples(None).as_deref(), scorecard::STEP_TIMEOUT)?;
-        voice.say("");
-        scorecard::lines(&checks).iter().for_each(|line| voice.say(line));
-        Ok(Ok(Report::of_scorecard(&checks, took)))
+        });
+        Ok(Ok(program::Program::File(built?)))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::deploy::{is_ours, parse_wait};
 use crate::cluster::connection::{Connection, ConnectionArgs, ContextArgs, block_on};
+use crate::cluster::deletion;
 use crate::error::{Result, ResultExt};
 use crate::operator::installation::{Installation, NAMESPACE, TargetArgs, is_webhook_configuration};
 use crate::operator::removal::{self, Resources};
@@ -164,7 +165,7 @@ async fn remove(connection: &Connection, objects: &[Value], definitions: &[Value
     if !dry_run && !is_gone {
         removal::confirm("Remove all of this?", yes)?;
         for (object, _) in &there[..first] {
-            removal::remove(connection, object, timeout, quiet).await?;
+            deletion::remove(connection, object, timeout, quiet).await?;
         }
         for each in resources.iter().filter(|each| each.count > 0) {
             each.delete(connection, timeout, quiet).await?;
@@ -173,7 +174,7 @@ async fn remove(connection: &Connection, objects: &[Value], definitions: &[Value
             }
         }
         for (object, _) in &there[first..] {
-            removal::remove(connection, object, timeout, quiet).await?;
+            deletion::remove(connection, object, timeout, quiet).await?;
         }
     }
     match output {

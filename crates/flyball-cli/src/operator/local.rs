@@ -7,6 +7,7 @@ use crate::cluster::account::Account;
 use crate::cluster::apply::{self, Outcome};
 use crate::cluster::connection::Connection;
 use crate::cluster::made::Made;
+use crate::cluster::wait::{POLL_INTERVAL, until};
 use crate::error::{Error, Result, ResultExt};
 use crate::files::watcher::{self, FileWatcher};
 use crate::operator::metrics::free_address;
@@ -28,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::str::FromStr;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 /// The flags for the operator.
 #[derive(Args, Clone, Debug)]
@@ -59,6 +60,17 @@ impl LocalArgs {
     /// Fails in a folder without a project, unless a program is given, before connecting to a cluster.
     pub(crate) fn check_project(&self) -> Result<()> {
         self.ready().map_or_else(check_project, |_| Ok(()))
+    }
+
+    /// Returns true if the operator's arguments request its help or version instead of a run.
+    pub(crate) fn asks_for_help(&self) -> bool {
+        self.args.iter().any(|arg| matches!(arg.as_str(), "-h" | "--help" | "-V" | "--version"))
+    }
+
+    /// Builds the program and runs it with its arguments, which request its help. It needs no cluster.
+    pub(crate) async fn print_help(&self) -> Result<()> {
+        self.check_project()?;
+        self.build(None).await?.print_help(&self.args).await
     }
 
     /// Builds the program if needed, with an optional sink for cargo's output.
@@ -124,6 +136,12 @@ struct Pointed {
 
 /// Timeout of the removal of webhook configurations after the operator has stopped.
 const MAX_WITHDRAWAL: Duration = Duration::from_secs(10);
+
+/// Timeout of an operator to set the URLs of its webhooks.
+const MAX_WEBHOOK_WAIT: Duration = Duration::from_secs(10);
+
+/// Timeout of the deletion of samples.
+const MAX_SAMPLE_WAIT: Duration = Duration::from_secs(20);
 
 /// A page that an operator serves at a usual address, which another operator on this machine may have taken.
 struct Page {
@@ -556,14 +574,10 @@ impl Connection {
                 .is_none_or(|all| all.iter().all(|one| one["clientConfig"]["url"].is_string())),
             Err(_) => false,
         };
-        let wait = async {
-            for object in webhooks {
-                while !told(object).await {
-                    sleep(Duration::from_millis(50)).await;
-                }
-            }
-        };
-        let _ = timeout(Duration::from_secs(10), wait).await;
+        for object in webhooks {
+            let called = async || Ok(if told(object).await { Ok(()) } else { Err(()) });
+            let _ = until(MAX_WEBHOOK_WAIT, POLL_INTERVAL, called).await;
+        }
     }
 
     /// Deletes a webhook configuration, or resets the conversion of a definition, unless it was replaced since; returns
@@ -594,19 +608,20 @@ impl Connection {
     /// Deletes samples in reverse order, and waits for their deletion with a timeout. Dependents are deleted first:
     /// after the removal of their kind, the garbage collector can no longer resolve the owner.
     async fn remove_samples(&self, samples: &[Value]) {
-        let wait = async {
-            for sample in samples.iter().rev() {
-                if let Err(error) = self.delete_with(sample, &DeleteParams::foreground()).await {
-                    terminal::report(&error);
-                }
+        for sample in samples.iter().rev() {
+            if let Err(error) = self.delete_with(sample, &DeleteParams::foreground()).await {
+                terminal::report(&error);
             }
+        }
+        let gone = until(MAX_SAMPLE_WAIT, POLL_INTERVAL, async || {
             for sample in samples {
-                while self.read(sample).await.is_ok() {
-                    sleep(Duration::from_millis(100)).await;
+                if self.read(sample).await.is_ok() {
+                    return Ok(Err(()));
                 }
             }
-        };
-        if timeout(Duration::from_secs(20), wait).await.is_err() {
+            Ok(Ok(()))
+        });
+        if !matches!(gone.await, Ok(Ok(()))) {
             complain("note", "some samples are still being deleted: their finalizers wait for the operator");
         }
     }

@@ -18,7 +18,9 @@ use std::str::FromStr;
 use tokio::process::Command;
 
 /// Name of the file that maps charts, roles and playbooks to kinds.
-const WATCHES: &str = "watches.yaml";
+pub(crate) const WATCHES: &str = "watches.yaml";
+/// Lines of a failed program's standard error that are printed.
+const MAX_PRINTED_LINES: usize = 10;
 
 /// Options of a build of the project in this folder.
 #[derive(Clone, Default)]
@@ -189,16 +191,6 @@ impl Program {
         }
     }
 
-    /// Adds a hint to an error about a program without a description. Errors of a watches.yaml need no hint.
-    pub(crate) fn explain(&self, error: Error) -> Error {
-        match self {
-            Self::File(_) => error.hint(
-                "the program must call Operator::main of this release; pass the flags it needs after --, such as -- --token x",
-            ),
-            Self::Watches(_) => error,
-        }
-    }
-
     /// Returns the file to execute, and its leading arguments.
     pub(crate) fn command_line(&self) -> Vec<OsString> {
         match self {
@@ -238,22 +230,70 @@ impl Program {
         self.ask("describe", args, variables).await
     }
 
-    /// Runs a command of it, and returns the output.
+    /// Runs the program with arguments that make it print its help.
+    pub(crate) async fn print_help(&self, args: &[String]) -> Result<()> {
+        let line = self.command_line();
+        let shown = [&[self.to_string()], args].concat().join(" ");
+        let mut process = Command::new(&line[0]);
+        // Behind a command, the arguments are not those of this program.
+        process.args(&line[1..]).arg("run").args(args).stdout(Stdio::inherit()).stderr(Stdio::piped());
+        let started = process.spawn().when(format!("cannot run `{shown}`"))?;
+        let answer = started.wait_with_output().await.when(format!("cannot run `{shown}`"))?;
+        let printed = String::from_utf8_lossy(&answer.stderr);
+        if !answer.status.success() {
+            return Err(self.failed(&shown, &format!("failed with {}", answer.status), &printed));
+        }
+        terminal::pass_on(&printed);
+        Ok(())
+    }
+
+    /// Runs a command of the program and parses its output.
     async fn ask<T: DeserializeOwned>(
         &self,
         command: &str,
         args: &[String],
         variables: &BTreeMap<String, String>,
     ) -> Result<T> {
-        let what = || format!("cannot run {self} {command}");
+        let shown = [&[self.to_string(), command.to_owned()], args].concat().join(" ");
         let line = self.command_line();
         let mut process = Command::new(&line[0]);
-        process.args(&line[1..]).arg(command).args(args).envs(variables).stdout(Stdio::piped());
-        let told = process.spawn().when(what())?.wait_with_output().await.when(what())?;
-        if !told.status.success() {
-            return Err(self.explain(Error::new(format!("`{self} {command}` failed with {}", told.status))));
+        process.args(&line[1..]).arg(command).args(args).envs(variables).stdin(Stdio::null());
+        let answer = process.output().await.when(format!("cannot run `{shown}`"))?;
+        let printed = String::from_utf8_lossy(&answer.stderr);
+        if !answer.status.success() {
+            return Err(self.failed(&shown, &format!("failed with {}", answer.status), &printed));
         }
-        serde_json::from_slice(&told.stdout).when(format!("{self} is not an operator"))
+        match serde_json::from_slice(&answer.stdout) {
+            Ok(read) => {
+                terminal::pass_on(&printed);
+                Ok(read)
+            }
+            Err(error) => {
+                let what = match answer.stdout.trim_ascii() {
+                    [] => "printed nothing on standard output; JSON is expected".to_owned(),
+                    _ => format!("did not print JSON on standard output ({error})"),
+                };
+                Err(self.failed(&shown, &what, &printed))
+            }
+        }
+    }
+
+    /// Returns the error of a command of the program, with the end of what it printed on standard error.
+    fn failed(&self, shown: &str, what: &str, printed: &str) -> Error {
+        let lines: Vec<&str> = printed.lines().filter(|line| !line.trim().is_empty()).collect();
+        // The message of a watches.yaml's operator is complete: it names the file and the entry.
+        if let (Self::Watches(_), [first, hints @ ..]) = (self, &lines[..]) {
+            let hints = hints.iter().filter_map(|line| line.strip_prefix("hint: "));
+            return hints.fold(Error::new(first.trim_start_matches("error: ")), Error::hint);
+        }
+        let printed = match &lines[lines.len().saturating_sub(MAX_PRINTED_LINES)..] {
+            [] => String::new(),
+            [line] => format!(": {}", line.trim_start_matches("error: ")),
+            lines => format!("; it printed on standard error:\n  {}", lines.join("\n  ")),
+        };
+        Error::new(format!("`{shown}` {what}{printed}")).hint(
+            "the program must call Operator::main of this release; pass the flags it needs after --, such as -- --token x",
+        )
     }
 }
 

@@ -2,22 +2,18 @@
 
 use crate::cluster::connection::Connection;
 use crate::cluster::kinds::Kinds;
+use crate::cluster::wait::{POLL_INTERVAL, until};
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::installation::InstallTarget;
-use crate::render::terminal::{Style, is_lively, paint, say, tell_in_place};
+use crate::render::terminal::{Style, is_lively, paint, tell_in_place};
 use http::Request;
 use kube::api::{DeleteParams, Preconditions};
-use kube::core::DynamicObject;
-use kube::{Api, ResourceExt};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
 
-/// Polling interval.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of remaining objects that an error lists.
 const NAMED: usize = 5;
 
@@ -105,20 +101,14 @@ impl Resources {
                 answer => drop(answer.when(what())?),
             }
         }
-        let begin = Instant::now();
-        loop {
+        let gone = until(wait, POLL_INTERVAL, async || {
             let left = self.list(connection).await?;
-            if left.is_empty() {
-                return Ok(());
-            }
-            if !quiet && is_lively() {
+            if !quiet && is_lively() && !left.is_empty() {
                 tell_in_place(&paint(Style::Busy, &format!("{} {} left", left.len(), self.kind)));
             }
-            if begin.elapsed() >= wait {
-                return Err(self.stuck(&left, wait));
-            }
-            sleep(POLL_INTERVAL).await;
-        }
+            Ok(if left.is_empty() { Ok(()) } else { Err(left) })
+        });
+        gone.await?.map_err(|left| self.stuck(&left, wait))
     }
 
     fn stuck(&self, left: &[Found], wait: Duration) -> Error {
@@ -211,45 +201,4 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Result<()> {
         Ok(_) if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") => Ok(()),
         _ => Err(Error::new("nothing was removed")),
     }
-}
-
-/// Deletes an object and waits for its deletion; returns true if it existed.
-pub(crate) async fn remove(
-    connection: &Connection,
-    object: &Value,
-    wait: Duration,
-    quiet: bool,
-) -> Result<Option<String>> {
-    let (objects, told, name): (Api<DynamicObject>, _, _) = match connection.place(object).await {
-        Ok(place) => place,
-        // A kind that is not served has no objects.
-        Err(_) => return Ok(None),
-    };
-    let Some(found) = objects.get_opt(&name).await.when(format!("cannot read {told}"))? else { return Ok(None) };
-    let params = DeleteParams::background().preconditions(Preconditions { uid: found.uid(), resource_version: None });
-    match objects.delete(&name, &params).await {
-        Err(kube::Error::Api(status)) if status.is_not_found() => {}
-        answer => drop(answer.when(format!("cannot delete {told}"))?),
-    }
-    let begin = Instant::now();
-    while let Some(left) = objects.get_opt(&name).await.when(format!("cannot read {told}"))? {
-        if left.uid() != found.uid() {
-            break;
-        }
-        if begin.elapsed() >= wait {
-            let held = match left.finalizers() {
-                [] => String::new(),
-                finalizers => format!(": it has finalizer {}", finalizers.join(", ")),
-            };
-            return Err(Error::new(format!(
-                "timed out after {} s waiting for {told} to be deleted{held}",
-                wait.as_secs()
-            )));
-        }
-        sleep(POLL_INTERVAL).await;
-    }
-    if !quiet {
-        say(&format!("{told} {}", paint(Style::Good, "deleted")));
-    }
-    Ok(Some(told))
 }

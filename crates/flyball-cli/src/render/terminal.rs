@@ -104,6 +104,11 @@ pub(crate) fn complain(word: &str, text: &str) {
     above_footer(|| drop(writeln!(stderr(), "{word} {text}")));
 }
 
+/// Prints the standard error of another program.
+pub(crate) fn pass_on(text: &str) {
+    text.lines().for_each(|line| above_footer(|| drop(writeln!(stderr(), "{line}"))));
+}
+
 /// Prints an error and its hints on standard error.
 pub(crate) fn report(error: &Error) {
     complain("error", &error.to_string());

@@ -8,6 +8,7 @@ use super::{Check, Found, few};
 use crate::cluster::connection::Connection;
 use crate::cluster::embedded::Embedded;
 use crate::cluster::kinds::Kinds;
+use crate::cluster::wait::until;
 use crate::error::{Error, Result, ResultExt};
 use crate::files::private::PrivateFolder;
 use crate::operator::local::{LineSinks, Local, LocalArgs};
@@ -21,7 +22,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 /// Polling interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -144,29 +145,27 @@ impl<'a> Play<'a> {
         let process = self.process.insert(self.operator.launch().await?);
         let page = format!("http://{}/readyz", self.health);
         let mut lacks = "no response".to_owned();
-        let ready = async {
-            loop {
-                let request = Request::get(&page).body(Bytes::new()).when("invalid address")?;
-                match self.web.send(request).await {
-                    Ok(answer) if answer.status().is_success() => return Ok(Found::Passed),
-                    Ok(answer) => lacks = unready(&String::from_utf8_lossy(answer.body())),
-                    Err(_) => {}
-                }
-                sleep(POLL_INTERVAL).await;
+        let ready = until(self.timeout, POLL_INTERVAL, async || {
+            let request = Request::get(&page).body(Bytes::new()).when("invalid address")?;
+            match self.web.send(request).await {
+                Ok(answer) if answer.status().is_success() => return Ok(Ok(())),
+                Ok(answer) => lacks = unready(&String::from_utf8_lossy(answer.body())),
+                Err(_) => {}
             }
-        };
-        tokio::select! {
+            Ok(Err(lacks.clone()))
+        });
+        let ready = tokio::select! {
             biased;
             ended = process.ended() => {
                 let (ended, said) = (ended?, self.said.lock());
                 let said = if said.is_empty() { "nothing" } else { &said };
                 return Ok(Found::failed(format!("exited with {ended}; last output: {said}"), LOG));
             }
-            ready = ready => return ready,
-            () = sleep(self.timeout) => {}
-        }
-        let why = format!("/readyz did not report ready within {} s: {lacks}", self.timeout.as_secs());
-        Ok(Found::failed(why, LOG))
+            ready = ready => ready?,
+        };
+        let seconds = self.timeout.as_secs();
+        let late = |lacks| Found::failed(format!("/readyz did not report ready within {seconds} s: {lacks}"), LOG);
+        Ok(ready.map_or_else(late, |()| Found::Passed))
     }
 
     async fn accept(&mut self, samples: &'a [Value]) -> Result<Found> {
@@ -185,8 +184,7 @@ impl<'a> Play<'a> {
     }
 
     async fn status(&self) -> Result<Found> {
-        let begun = Instant::now();
-        loop {
+        let set = until(self.timeout, POLL_INTERVAL, async || {
             let (mut judged, mut lacking) = (0, Vec::new());
             for sample in &self.samples {
                 let Some(schema) = self.status_schema(sample) else { continue };
@@ -201,20 +199,14 @@ impl<'a> Play<'a> {
                     )
                 }));
             }
-            if judged == 0 {
-                return Ok(Found::skipped("no sample is of a kind of the operator that has a status"));
-            }
-            if lacking.is_empty() {
-                return Ok(Found::Passed);
-            }
-            if begun.elapsed() >= self.timeout {
-                return Ok(Found::failed(
-                    few(&lacking),
-                    "set it in each reconcile with cx.set_status, including all conditions (Condition::new)",
-                ));
-            }
-            sleep(POLL_INTERVAL).await;
-        }
+            Ok(match judged {
+                0 => Ok(Found::skipped("no sample is of a kind of the operator that has a status")),
+                _ if lacking.is_empty() => Ok(Found::Passed),
+                _ => Err(lacking),
+            })
+        });
+        let remedy = "set it in each reconcile with cx.set_status, including all conditions (Condition::new)";
+        Ok(set.await?.unwrap_or_else(|lacking| Found::failed(few(&lacking), remedy)))
     }
 
     /// Returns the status schema of a sample's kind.
@@ -253,20 +245,16 @@ impl<'a> Play<'a> {
         for sample in self.samples.iter().rev() {
             self.connection.delete(sample).await?;
         }
-        let begun = Instant::now();
-        loop {
+        let gone = until(self.timeout, POLL_INTERVAL, async || {
             let left: Vec<String> = self.inventory().await?.names().map(str::to_owned).collect();
-            if left.is_empty() {
-                return Ok(Found::Passed);
-            }
-            if begun.elapsed() >= self.timeout {
-                let why = format!("after {} s these still exist: {}", self.timeout.as_secs(), few(&left));
-                let remedy = "make it by cx.apply or cx.create, by which samples own it, or take it away in finalize; \
-                              what has a finalizer goes when finalize returns Action::done()";
-                return Ok(Found::failed(why, remedy));
-            }
-            sleep(POLL_INTERVAL).await;
-        }
+            Ok(if left.is_empty() { Ok(Found::Passed) } else { Err(left) })
+        });
+        Ok(gone.await?.unwrap_or_else(|left| {
+            let why = format!("after {} s these still exist: {}", self.timeout.as_secs(), few(&left));
+            let remedy = "make it by cx.apply or cx.create, by which samples own it, or take it away in finalize; \
+                          what has a finalizer goes when finalize returns Action::done()";
+            Found::failed(why, remedy)
+        }))
     }
 
     async fn measure(&self) -> Result<Found> {
@@ -311,21 +299,16 @@ impl<'a> Play<'a> {
 
     /// Waits until there were no writes to them for a while; on timeout, returns the last written objects.
     async fn rest(&self) -> Result<Vec<String>> {
-        let begun = Instant::now();
-        let (mut last, mut since, mut moving) = (self.inventory().await?, begun, Vec::new());
-        loop {
-            sleep(POLL_INTERVAL).await;
+        let (mut last, mut since, mut moving) = (self.inventory().await?, Instant::now(), Vec::new());
+        let rested = until(self.timeout, POLL_INTERVAL, async || {
             let next = self.inventory().await?;
             let moved = last.moved(&next);
             if !moved.is_empty() {
                 (last, since, moving) = (next, Instant::now(), moved);
-            } else if since.elapsed() >= IDLE_PERIOD {
-                return Ok(Vec::new());
             }
-            if begun.elapsed() >= self.timeout {
-                return Ok(moving);
-            }
-        }
+            Ok(if since.elapsed() >= IDLE_PERIOD { Ok(Vec::new()) } else { Err(moving.clone()) })
+        });
+        Ok(rested.await?.unwrap_or_else(|moving| moving))
     }
 }
 

@@ -30,6 +30,35 @@ fn a_cluster_comes_up_and_goes_down() {
 }
 
 #[test]
+fn clusters_are_listed() {
+    let home = Home::new("list");
+    assert_eq!(home.run(&["cluster", "list"]).ok().out, "no clusters found; start one: flyball cluster up\n");
+    home.run(&["cluster", "up", "--name", "two", "--nodes", "2", "--quiet", "--no-kubeconfig"]).ok();
+    let said = home.run(&["cluster", "list"]).ok().out;
+    assert!(
+        said.starts_with("NAME   STATE     SERVER ") && said.contains("\ntwo    running   https://127.0.0.1:"),
+        "{said}"
+    );
+    let json: serde_json::Value = serde_json::from_str(&home.run(&["cluster", "list", "-o", "json"]).ok().out).unwrap();
+    assert_eq!((&json[0]["name"], &json[0]["state"], &json[0]["nodes"]), (&"two".into(), &"running".into(), &2.into()));
+    home.run(&["cluster", "down", "--name", "two"]).ok();
+    assert_eq!(home.run(&["cluster", "list", "-o", "json"]).ok().out, "[]\n");
+}
+
+#[test]
+fn a_number_that_is_none_is_named_with_its_flag() {
+    let home = Home::new("number");
+    for (line, told) in [
+        ("cluster up --nodes many", "invalid value 'many' for '--nodes <N>': expected a whole number, such as 3\n"),
+        ("cluster up --port 70000", "invalid value '70000' for '--port <N>': expected a port from 0 to 65535\n"),
+        ("dev --nodes=-1", "invalid value '-1' for '--nodes <N>': expected a whole number, such as 3\n"),
+    ] {
+        let said = home.run(&line.split(' ').collect::<Vec<_>>());
+        assert!(said.code == Some(2) && said.err.contains(told), "{said:?}");
+    }
+}
+
+#[test]
 fn a_kubeconfig_that_is_named_is_the_only_one_touched() {
     let home = Home::new("named");
     home.run(&["cluster", "up", "--kubeconfig", "here.yaml", "--quiet"]).ok();

@@ -113,6 +113,6 @@ fn what_cannot_be_used_is_named() {
                 users: [{name: a, user: {}}], contexts: [{name: a, context: {cluster: a, user: a}}]}";
     fs::write(home.0.join("dead"), dead).unwrap();
     let said: Said = home.run(&["demo", "--kubeconfig", "dead"]);
-    said.fails_with(&["127.0.0.1:1/ did not respond"]);
+    said.fails_with(&["the cluster did not respond: cannot connect to http://127.0.0.1:1/: "]);
     home.run(&["demo", "--kubeconfig", "dead", "--context", "b"]).fails_with(&["b"]);
 }

@@ -52,6 +52,7 @@ fn files_are_applied_and_objects_shown() {
     fs::create_dir(home.0.join("config")).unwrap();
     fs::write(home.0.join("config/a-site.yaml"), SITE).unwrap();
     fs::write(home.0.join("config/b-definition.yml"), DEFINITION).unwrap();
+    home.feed(&["apply", "--filename", "-", "--dry-run=server", "--server-side"], DEFINITION).ok();
     let dry = home.feed(&["apply", "-f", "-", "--dry-run"], DEFINITION).ok();
     assert_eq!(dry.out, "CustomResourceDefinition sites.example.com created (dry run)\n");
     let applied = ["apply", "-f", "config"];
@@ -61,6 +62,8 @@ fn files_are_applied_and_objects_shown() {
     );
     let again = "CustomResourceDefinition sites.example.com unchanged\nSite default/a unchanged\n";
     assert_eq!(home.run(&applied).ok().out, again);
+    let names = "customresourcedefinition.apiextensions.k8s.io/sites.example.com\nsite.example.com/a\n";
+    assert_eq!(home.run(&["apply", "-f", "config", "-o", "name", "--force-conflicts"]).ok().out, names);
     let larger = home.feed(&["apply", "-f", "-", "-o", "json"], &SITE.replace("size: 3", "size: 4")).ok();
     let larger: Value = serde_json::from_str(&larger.out).unwrap();
     assert_eq!(larger, serde_json::json!([{"object": "Site default/a", "outcome": "changed"}]));
@@ -91,8 +94,63 @@ fn files_are_applied_and_objects_shown() {
         (&list["kind"], &list["items"][0]["kind"], &list["items"][2]["kind"]),
         (&"List".into(), &"Site".into(), &"Namespace".into())
     );
+    let said = home.run(&["get", "site/a", "ns/default", "st/none", "site/b"]);
+    assert!(said.out.starts_with("NAME   TITLE\na      Hello\nb      Hello\n\nNAME "), "{said:?}");
+    said.fails_with(&["sites.example.com \"none\" not found (NotFound)"]);
+    let named = ["get", "sites", "--field-selector", "metadata.name=b", "-o", "name"];
+    assert_eq!(home.run(&named).ok().out, "site.example.com/b\n");
     let all = home.run(&["get", "all"]).ok().out;
     assert!(all.contains("kubernetes   ClusterIP") && all.contains("a      Hello"), "{all}");
+}
+
+#[test]
+fn objects_are_deleted_by_name_selector_and_file() {
+    let home = Home::new("delete");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    home.feed(&["apply", "-f", "-"], DEFINITION).ok();
+    let site = |name: &str| SITE.replace("name: a", &format!("name: {name}"));
+    let sites = || home.run(&["get", "sites", "-o", "name"]).ok().out.replace("site.example.com/", "");
+    let apply = || home.feed(&["apply", "-f", "-"], &["a", "b", "c", "d"].map(site).join("---")).ok();
+    let delete = |line: &str| home.run(&[&["delete"], &line.split(' ').collect::<Vec<_>>()[..]].concat());
+    apply();
+
+    assert_eq!(delete("sites a --dry-run=server").ok().out, "Site default/a deleted (dry run)\n");
+    assert_eq!(delete("site a").ok().out, "Site default/a deleted\n");
+    assert_eq!(delete("st/b site/c -o name").ok().out, "site.example.com/b\nsite.example.com/c\n");
+    assert_eq!(sites(), "d\n");
+    let said = delete("sites d none");
+    assert_eq!(said.out, "Site default/d deleted\n");
+    said.fails_with(&["error: sites.example.com \"none\" not found (NotFound)\n"]);
+    assert_eq!(delete("sites none --ignore-not-found").ok().out, "");
+    assert_eq!(delete("sites -l tier=front").ok().err, "note: no sites found\n");
+    apply();
+    assert_eq!(delete("sites -l tier!=front").ok().out, "");
+    assert_eq!(delete("sites -l tier=front -n other").ok().out, "");
+    assert_eq!(sites(), "a\nb\nc\nd\n");
+    for line in ["sites", "sites a --all", "sites a -l tier=front", "-f a -l tier=front", "--all"] {
+        assert_eq!(delete(line).code, Some(2), "{line}");
+    }
+    assert_eq!(delete("sites --all -A").ok().out.lines().count(), 4);
+
+    // A finalizer holds an object; only the wait fails.
+    let held = site("a").replace("labels:", "finalizers: [example.com/hold], labels:");
+    home.feed(&["apply", "-f", "-"], &held).ok();
+    delete("site/a --timeout 0s").fails_with(&[
+        "timed out after 0 s waiting for Site default/a to be deleted: it has finalizer example.com/hold",
+        "--wait=false",
+    ]);
+    delete("site/a --wait=false").ok();
+    home.feed(&["apply", "-f", "-"], &held.replace("[example.com/hold]", "[]")).ok();
+
+    // The definition of a file is deleted after what it defines.
+    fs::create_dir(home.0.join("config")).unwrap();
+    fs::write(home.0.join("config/a.yaml"), DEFINITION).unwrap();
+    fs::write(home.0.join("config/b.yaml"), site("e")).unwrap();
+    home.run(&["apply", "-f", "config"]).ok();
+    let said = delete("-f config").ok();
+    assert_eq!(said.out, "Site default/e deleted\nCustomResourceDefinition sites.example.com deleted\n");
+    delete("-f config").fails_with(&["the cluster has no kind Site", "sites.example.com\" not found"]);
+    assert_eq!(delete("-f config --ignore-not-found").ok().out, "");
 }
 
 #[test]
@@ -149,11 +207,24 @@ fn what_cannot_be_applied_or_found_is_named() {
     home.run(&["cluster", "up", "--quiet"]).ok();
     home.run(&["get", "podz"]).fails_with(&["no kind \"podz\"", "did you mean pods?"]);
     home.run(&["get", "frobnicators"]).fails_with(&["no kind", "flyball get crds"]);
-    home.run(&["get", "pod", "none"]).fails_with(&["pods \"none\" not found"]);
+    assert_eq!(
+        home.run(&["get", "pod", "none"]).err,
+        "error: pods \"none\" not found (NotFound)\nhint: list the existing ones: flyball get pods -n default\n"
+    );
+    assert_eq!(home.run(&["get", "pod", "none", "--ignore-not-found"]).ok().out, "");
+    assert_eq!(home.run(&["get", "pods", "none", "-l", "a=b"]).code, Some(2));
+    assert_eq!(home.run(&["get", "pods", "a/b"]).code, Some(2));
     home.run(&["get", "pod", "none", "-A"]).fails_with(&["choose a namespace with -n"]);
     home.run(&["apply", "-f", "https://example.com/a.yaml"]).fails_with(&["is a URL", "download and review it"]);
     home.run(&["apply", "-f", "nowhere.yaml"]).fails_with(&["cannot read nowhere.yaml"]);
-    home.feed(&["apply", "-f", "-"], "a: [").fails_with(&["standard input is not valid YAML"]);
+    let said = home.feed(&["apply", "-f", "-"], "a: [");
+    assert_eq!(said.err, "error: standard input is not valid YAML: unclosed bracket '[' at line 1, column 4\n");
+    let dead = "{apiVersion: v1, kind: Config, current-context: a, clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}], \
+                users: [{name: a, user: {}}], contexts: [{name: a, context: {cluster: a, user: a}}]}";
+    fs::write(home.0.join("dead"), dead).unwrap();
+    let said = home.run(&["get", "pods", "--kubeconfig", "dead"]);
+    said.fails_with(&["error: the cluster did not respond: cannot connect to http://127.0.0.1:1/: "]);
+    assert_eq!(said.err.matches("127.0.0.1:1").count(), 1, "{said:?}");
     home.feed(&["apply", "-f", "-"], "").fails_with(&["no objects found in -"]);
     home.feed(&["apply", "-f", "-"], "{kind: Pod}").fails_with(&["error: Pod: apiVersion is missing"]);
     for (object, error) in [

@@ -42,9 +42,10 @@ fn an_operator_is_described_by_its_program() {
     let json: Value =
         serde_json::from_str(&home.run(&["describe", "operator", "./operator", "-o", "json"]).ok().out).unwrap();
     assert_eq!(json["definitions"][0]["versions"][0]["columns"][0], "Phase");
-    home.run(&["describe", "operator", "./nothing"]).fails_with(&["cannot run ./nothing"]);
+    home.run(&["describe", "operator", "./nothing"]).fails_with(&["cannot run `./nothing describe`"]);
     fs::write(&program, "#!/bin/sh\necho sideways >&2\nexit 2\n").unwrap();
-    home.run(&["describe", "operator", "./operator"]).fails_with(&["describe` failed: sideways", "hint"]);
+    home.run(&["describe", "operator", "./operator"])
+        .fails_with(&["`./operator describe` failed with exit status: 2: sideways\n", "hint"]);
 }
 
 /// Works on the cluster of a home.

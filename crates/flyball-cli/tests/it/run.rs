@@ -92,6 +92,51 @@ fn what_does_not_describe_itself_gets_a_hint_that_fits_it() {
 }
 
 #[test]
+fn an_operator_prints_its_own_help_without_a_cluster() {
+    let home = Home::new("run-help");
+    for command in ["run", "dev"] {
+        let said = home.run(&[command, "--program", &operator(), "--", "--help"]).ok();
+        assert!(said.out.contains("--leader-elect") && said.out.contains("FLYBALL_METRICS_ADDR"), "{said:?}");
+    }
+    fs::create_dir_all(home.0.join("roles/site/tasks")).unwrap();
+    fs::write(home.0.join("roles/site/tasks/main.yml"), "- debug: {msg: hello}\n").unwrap();
+    fs::write(home.0.join("watches.yaml"), "- {group: a.io, version: v1, kind: Site, role: site}\n").unwrap();
+    assert!(home.run(&["run", "--", "-h"]).ok().out.contains("--leader-elect"));
+}
+
+#[test]
+fn the_output_of_a_program_that_fails_is_part_of_the_error() {
+    let home = Home::new("run-failing");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    let program = home.0.join("op");
+    let run = |script: &str| {
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let said = home.run(&["run", "--program=./op", "--", "--size", "3"]);
+        assert_eq!(said.code, Some(1), "{said:?}");
+        let (error, hint) = said.err.split_once("\nhint: ").unwrap_or_else(|| panic!("{said:?}"));
+        assert!(hint.starts_with("the program must call Operator::main") && hint.ends_with("--token x\n"), "{hint}");
+        error.to_owned()
+    };
+    assert_eq!(run(""), "error: `./op manifests --size 3` printed nothing on standard output; JSON is expected");
+    assert_eq!(
+        run("echo 'error: no token' >&2; exit 3"),
+        "error: `./op manifests --size 3` failed with exit status: 3: no token"
+    );
+    assert_eq!(
+        run("echo one >&2; echo two >&2; echo three"),
+        "error: `./op manifests --size 3` did not print JSON on standard output (expected ident at line 1 column 2); \
+         it printed on standard error:\n  one\n  two"
+    );
+    // The error of a watches.yaml is complete.
+    fs::write(home.0.join("watches.yaml"), "- group: a.io\n  kind Site\n").unwrap();
+    assert_eq!(
+        home.run(&["run"]).err,
+        "error: cannot create the operator: watches.yaml: invalid YAML: line 2 column 3: simple key expected ':'\n"
+    );
+}
+
+#[test]
 fn an_operator_runs_with_its_samples() {
     let home = Home::new("run");
     home.run(&["cluster", "up", "--quiet"]).ok();
@@ -263,8 +308,9 @@ fn what_cannot_be_run_is_named() {
         home.run(&[command]).fails_with(&["error: no Cargo.toml or watches.yaml found in /", "--program FILE"]);
     }
     home.run(&["cluster", "up", "--quiet"]).ok();
-    home.run(&["run", "--program", "./nothing"]).fails_with(&["cannot run ./nothing manifests"]);
-    home.run(&["run", "--program", "/bin/echo"]).fails_with(&["/bin/echo is not an operator"]);
+    home.run(&["run", "--program", "./nothing"]).fails_with(&["cannot run `./nothing manifests`"]);
+    home.run(&["run", "--program", "/bin/echo"])
+        .fails_with(&["`/bin/echo manifests` did not print JSON on standard output", "Operator::main"]);
     home.run(&["run", "--samples"]).fails_with(&["no samples or config/samples directory found", "--samples=PATH"]);
     home.run(&["run", "--samples=none.yaml"]).fails_with(&["cannot read none.yaml"]);
     assert_eq!(home.run(&["run", "--env-from", "pod/a"]).code, Some(2));

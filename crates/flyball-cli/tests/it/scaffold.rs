@@ -492,3 +492,29 @@ created tests/crontab.rs
         |about: &str| findings.iter().find(|one| one["about"] == about).map(|one| one["state"].clone()).unwrap();
     assert_eq!((state("project"), state("cluster"), said.code), ("absent".into(), "wrong".into(), Some(1)));
 }
+
+#[test]
+fn a_project_without_rust_code_needs_no_compiler() {
+    let home = Home::new("doctor-watches");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    let folder = home.0.join("site");
+    fs::create_dir_all(folder.join("roles/site/tasks")).unwrap();
+    fs::create_dir_all(folder.join("config/scorecard")).unwrap();
+    fs::write(folder.join("roles/site/tasks/main.yml"), "- debug: {msg: hello}\n").unwrap();
+    fs::write(folder.join("watches.yaml"), "- {group: a.io, version: v1, kind: Site, role: site}\n").unwrap();
+    fs::write(folder.join("config/scorecard/patch.yaml"), "- {op: add, path: /stages, value: []}\n").unwrap();
+    let said = home.within(&folder, "doctor").ok();
+    let expected = "in watches.yaml
++ kinds: sites.v1.a.io
+- ansible-playbook: not installed
+    optional: roles that use other modules than the built-in ones need it, see docs/ansible-operators.md
+- CRD: sites.a.io is not in config/crd
+    add its CustomResourceDefinition there, or apply it to the cluster before the operator runs
++ cluster: version v1.";
+    assert!(said.out.contains(expected) && !said.out.contains("rust") && !said.out.contains("cargo"), "{said:?}");
+    assert!(said.out.ends_with("+ manifests: every kind in config is served\n"), "{said:?}");
+    fs::write(folder.join("watches.yaml"), "- {group: a.io, version: v1, kind: Site, role: none}\n").unwrap();
+    let said = home.within(&folder, "doctor");
+    said.fails_with(&["1 problem found"]);
+    assert!(said.out.contains("x watches.yaml: cannot create the operator: watches.yaml: entry 1 (Site), field role"));
+}

@@ -117,7 +117,7 @@ fn what_an_operator_lacks_is_named_with_its_remedy() {
     let said = scorecard(&["-o", "junit"]);
     assert!(said.out.contains("tests=\"11\" failures=\"4\" errors=\"0\" skipped=\"7\""), "{said:?}");
 
-    home.run(&["scorecard", "--program=/bin/echo"]).fails_with(&["/bin/echo is not an operator"]);
+    home.run(&["scorecard", "--program=/bin/echo"]).fails_with(&["did not print JSON on standard output"]);
     home.run(&["scorecard", "--program=./op", "--samples=none"]).fails_with(&["cannot read none"]);
     assert_eq!(home.run(&["scorecard", "--timeout=soon"]).code, Some(2));
 }

@@ -50,6 +50,45 @@ fn tests_are_told_as_junit_and_json() {
 }
 
 #[test]
+fn a_project_without_rust_code_has_the_scorecard_alone() {
+    let home = Home::new("test-watches");
+    let watches = |text: &str| fs::write(home.0.join("watches.yaml"), text).unwrap();
+    watches("- {group: a.io, version: v1, kind: Site, role: site}\n");
+    for flags in [&["--suite", "unit"][..], &["--rbac"], &["--", "--lib"]] {
+        let said = home.run(&[&["test"], flags].concat());
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.err.contains("a project with a watches.yaml has no cargo tests"), "{said:?}");
+    }
+    home.run(&["test"]).fails_with(&["field role: there is no role site"]);
+    fs::create_dir_all(home.0.join("roles/site/tasks")).unwrap();
+    fs::write(home.0.join("roles/site/tasks/main.yml"), "- debug: {msg: hello}\n").unwrap();
+    fs::create_dir_all(home.0.join("config/crd/bases")).unwrap();
+    fs::write(home.0.join("config/crd/bases/a.yaml"), SITES).unwrap();
+    fs::create_dir(home.0.join("config/samples")).unwrap();
+    let sample = "{apiVersion: a.io/v1, kind: Site, metadata: {name: a}, spec: {size: 1}}";
+    fs::write(home.0.join("config/samples/a.yaml"), sample).unwrap();
+    let said = home.run(&["test", "-o", "json"]);
+    let json: Value = serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{said:?}"));
+    assert_eq!((json["suites"].as_array().unwrap().len(), &json["suites"][0]["suite"]), (1, &"scorecard".into()));
+    assert_eq!(json["failed"], 0, "{json:#}");
+}
+
+const SITES: &str = "apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: sites.a.io}
+spec:
+  group: a.io
+  scope: Namespaced
+  names: {plural: sites, singular: site, kind: Site, listKind: SiteList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
+#[test]
 fn suites_are_chosen() {
     let home = Home::new("suites");
     let cargo = |kinds: &[&str]| {

@@ -41,6 +41,24 @@ impl Files {
         Ok(Self { folder: private::state_folder()?, name: name.to_owned() })
     }
 
+    /// Returns the files of all clusters that were started on this machine, in the order of their names.
+    pub(super) fn all() -> Result<Vec<Self>> {
+        let folder = private::state_folder()?;
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.when(format!("cannot read {}", folder.display()))?,
+        };
+        // The lock remains when a cluster ends.
+        let name = |file: std::ffi::OsString| Some(file.to_str()?.strip_suffix(".lock")?.to_owned());
+        let mut names: Vec<String> = entries.flatten().filter_map(|entry| name(entry.file_name())).collect();
+        names.sort();
+        Ok(names.into_iter().map(|name| Self { folder: folder.clone(), name }).collect())
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     fn file(&self, ending: &str) -> PathBuf {
         self.folder.join(format!("{}.{ending}", self.name))
     }

@@ -1,7 +1,7 @@
 //! `flyball cluster up`.
 
-use super::Named;
 use super::record::{Files, Record};
+use super::{Named, parse_count};
 use crate::cluster::connection::block_on_threads;
 use crate::cluster::kubeconfig;
 use crate::error::{Error, Result, ResultExt};
@@ -52,10 +52,10 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Port on 127.0.0.1; defaults to the last port of the data directory, or a free one
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = parse_port)]
     port: u16,
     /// Number of simulated nodes; by default none, so pods stay pending
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = parse_count)]
     nodes: u32,
     /// Controllers to run, separated by commas: '*' for all, NAME to include, -NAME to exclude
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
@@ -72,6 +72,10 @@ impl UpArgs {
     fn controllers(&self) -> Controllers {
         self.without.iter().fold(self.controllers.clone(), |all, one| all.without(*one))
     }
+}
+
+fn parse_port(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| "expected a port from 0 to 65535".into())
 }
 
 pub(crate) fn cmd_up(args: UpArgs, verbose: u8) -> Result<()> {

@@ -1,7 +1,9 @@
 //! Installation of the operator, which runs in this process.
 
+use super::show::GLANCE;
 use super::stage::{MARK, OPERATOR, Stage, make};
 use crate::cluster::account::token;
+use crate::cluster::wait::until;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::last_seen::summary;
 use crate::render::terminal::say;
@@ -16,7 +18,6 @@ use serde_json::{Value, json};
 use std::future::pending;
 use std::time::Duration;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
 
 /// Timeout of the cluster to serve the kind.
 const CRD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -81,12 +82,9 @@ fn object<T: DeserializeOwned>(object: Value) -> Result<T> {
 /// Waits until the cluster serves the kind.
 async fn established(stage: &Stage) -> Result<()> {
     let objects = stage.objects();
-    let served = async {
-        while objects.list(&kube::api::ListParams::default().limit(1)).await.is_err() {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    if timeout(CRD_TIMEOUT, served).await.is_ok() {
+    let params = kube::api::ListParams::default().limit(1);
+    let served = until(CRD_TIMEOUT, GLANCE, async || Ok(objects.list(&params).await));
+    if served.await?.is_ok() {
         return Ok(());
     }
     let name = stage.crd.name_any();

@@ -1,6 +1,7 @@
 //! Steps of demos, which are printed and fail the demo on timeout.
 
 use super::stage::Stage;
+use crate::cluster::wait;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::last_seen::summary;
 use crate::render::table;
@@ -13,10 +14,9 @@ use serde_json::Value;
 use std::fmt::Debug;
 use std::fs;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
 
 /// Timeout of a step.
-const STEP_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Polling interval.
 pub(super) const GLANCE: Duration = Duration::from_millis(25);
 /// Field manager of the demos.
@@ -35,33 +35,31 @@ where
     F: Future<Output = bool>,
 {
     let path = objects.resource_url();
-    let (mut board, began) = (Board::default(), Instant::now());
-    loop {
+    let mut board = Board::default();
+    let held = wait::until(STEP_TIMEOUT, GLANCE, async || {
         let object = objects.get(name).await.when(format!("step {what:?}: cannot read {name}"))?;
         board.show(table::fetch(&stage.admin, path).await?);
         if holds(&object).await {
             // The condition may be met after the table was fetched, so fetch it again.
             board.show(table::fetch(&stage.admin, path).await?);
-            done(what);
-            return Ok(());
+            return Ok(Ok(()));
         }
-        check(what, began, &object)?;
-        sleep(GLANCE).await;
-    }
+        Ok(Err(object))
+    });
+    held.await?.or_else(|object| Err(late(what, &object)?))?;
+    done(what);
+    Ok(())
 }
 
-/// Fails if a step takes too long.
-pub(super) fn check<T>(what: &str, began: Instant, object: &T) -> Result<()>
+/// Returns the error of a step that takes too long.
+pub(super) fn late<T>(what: &str, object: &T) -> Result<Error>
 where
     T: Resource<DynamicType = ()> + Serialize,
 {
-    if began.elapsed() < STEP_TIMEOUT {
-        return Ok(());
-    }
     let step = format!("step {what:?} was not reached within {} s", STEP_TIMEOUT.as_secs());
     let mut value = serde_json::to_value(object).when(step.clone())?;
     value["kind"] = T::kind(&()).into();
-    Err(Error::new(format!("{step}; last seen:\n{}", summary(&value))))
+    Ok(Error::new(format!("{step}; last seen:\n{}", summary(&value))))
 }
 
 pub(super) fn title(text: &str) {

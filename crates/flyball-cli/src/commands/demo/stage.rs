@@ -1,7 +1,8 @@
 //! Cluster of a demo: an embedded control plane, or an existing cluster.
 
-use crate::cluster::connection::config_of;
+use crate::cluster::connection::{Connection, config_of};
 use crate::cluster::embedded::Embedded;
+use crate::cluster::wait::{POLL_INTERVAL, until};
 use crate::error::{Error, Result, ResultExt};
 use crate::render::terminal::{Style, paint, say};
 use k8s_openapi::api::core::v1::{Namespace, Node};
@@ -14,7 +15,7 @@ use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 /// Label of the demo's objects. Other objects are never changed.
 pub(super) const MARK: (&str, &str) = ("app.kubernetes.io/managed-by", "flyball-demo");
@@ -63,10 +64,10 @@ async fn embedded(crd: CustomResourceDefinition) -> Result<Stage> {
 
 async fn elsewhere(path: &Path, context: Option<&str>, crd: CustomResourceDefinition) -> Result<Stage> {
     let config = config_of(path, context).await?;
-    let admin = flyball::connect(config.clone()).when(format!("cannot use {}", path.display()))?;
-    let version = timeout(Duration::from_secs(10), admin.apiserver_version()).await;
-    let version = version.when(format!("{} did not respond", config.cluster_url));
-    let version = version?.when(format!("{} did not respond", config.cluster_url))?;
+    let silent = || format!("{} did not respond", config.cluster_url);
+    let opened = timeout(Duration::from_secs(10), Connection::open(config.clone())).await;
+    let admin = opened.when(silent())??.client;
+    let version = admin.apiserver_version().await.when(silent())?;
     say(&format!("cluster {} of version {}", config.cluster_url, version.git_version));
     let stage = Stage {
         admin,
@@ -187,10 +188,10 @@ where
         Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
         deleted => drop(deleted.when(what.clone())?),
     }
-    while objects.get_opt(name).await.when(what.clone())?.is_some() {
-        sleep(Duration::from_millis(200)).await;
-    }
-    Ok(())
+    let gone = until(CLEANUP_TIMEOUT, POLL_INTERVAL, async || {
+        Ok(objects.get_opt(name).await.when(what.clone())?.map_or(Ok(()), |_| Err(())))
+    });
+    gone.await?.map_err(|()| Error::new(format!("{what}: it still exists after {} s", CLEANUP_TIMEOUT.as_secs())))
 }
 
 /// Creates an object. Leftovers of an interrupted demo were deleted before.

@@ -1,7 +1,8 @@
 //! VmGroup, the operator of virtual machines, on a simulated vCenter: creation, scaling, repair and deletion.
 
-use super::show::{GLANCE, MANAGER, check, done, title, until};
+use super::show::{GLANCE, MANAGER, STEP_TIMEOUT, done, late, title, until};
 use super::stage::Stage;
+use crate::cluster::wait;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::terminal::{Style, paint, say};
 use ::vmgroup::NAME as OPERATOR;
@@ -15,7 +16,6 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
 
 /// Resync interval of groups.
 const RESYNC: Duration = Duration::from_secs(1);
@@ -139,9 +139,8 @@ impl Show<'_> {
         let vcenter = self.vcenter;
         let folder = format!("{}-{NAME}", self.stage.namespace);
         self.groups.delete(NAME, &DeleteParams::default()).await.when("cannot delete vg-1")?;
-        let began = Instant::now();
         let (mut machines, mut folder_there) = (vcenter.vms().len(), true);
-        loop {
+        let gone = wait::until(STEP_TIMEOUT, GLANCE, async || {
             // The object is read first, so that deletions in vCenter are known to precede its deletion.
             let group = self.groups.get_opt(NAME).await.when("cannot read vg-1")?;
             let left = vcenter.vms().len();
@@ -157,20 +156,17 @@ impl Show<'_> {
                 folder_there = false;
             }
             match group {
-                None if folder_there => {
-                    return Err(Error::new(format!("vg-1 was deleted but folder {folder} was not")));
-                }
+                None if folder_there => Err(Error::new(format!("vg-1 was deleted but folder {folder} was not"))),
                 None => {
                     say("  finalizer removed, vg-1 deleted");
-                    done("nothing is left");
-                    return Ok(());
+                    Ok(Ok(()))
                 }
-                Some(group) => {
-                    check("nothing is left", began, &group)?;
-                }
+                Some(group) => Ok(Err(group)),
             }
-            sleep(GLANCE).await;
-        }
+        });
+        gone.await?.or_else(|group| Err(late("nothing is left", &group)?))?;
+        done("nothing is left");
+        Ok(())
     }
 }
 

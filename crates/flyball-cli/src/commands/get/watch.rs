@@ -3,16 +3,17 @@
 //! It runs while the cluster responds and the output is read. After an expired resource version, all objects are
 //! printed again. See <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
 
-use super::{Format, GetArgs, requests, tidy};
+use super::{Format, GetArgs, tidy};
 use crate::cluster::connection::Connection;
 use crate::cluster::kinds::Kind;
+use crate::cluster::selection::{Selection, fail_if_missing};
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
 use crate::render::table::{TABLE, Table, TableOptions};
 use crate::render::terminal::say_on;
 use futures_util::TryStreamExt;
 use http::header::ACCEPT;
-use http::{HeaderValue, Request};
+use http::{HeaderMap, HeaderValue};
 use kube::api::WatchParams;
 use kube::core::WatchEvent;
 use serde_json::Value;
@@ -21,8 +22,10 @@ use std::pin::pin;
 /// Status code of an expired resource version.
 const GONE: u16 = 410;
 
-pub(super) async fn watch(args: &GetArgs, connection: &Connection, kinds: &[Kind]) -> Result<()> {
-    let ([kind], [] | [_]) = (kinds, &args.names[..]) else {
+pub(super) async fn watch(args: &GetArgs, connection: &Connection, selections: &[Selection]) -> Result<()> {
+    let Some((selection @ Selection { kind, names }, [])) =
+        selections.split_first().filter(|(first, _)| first.names.len() <= 1)
+    else {
         return Err(
             Error::new("--watch takes one kind or one object").hint("select with -l, or watch in several terminals")
         );
@@ -30,15 +33,18 @@ pub(super) async fn watch(args: &GetArgs, connection: &Connection, kinds: &[Kind
     let what = || format!("cannot watch {}", kind.plural);
     let mut view = View::new(args, kind);
     'anew: loop {
-        let request = requests(args, connection, kind)?.remove(0);
-        let first: Value = connection.client.request(view.ask(request)).await.when(what())?;
+        let mut missing = Vec::new();
+        let answers = args.objects.fetch(connection, selection, &view.headers(), &mut missing).await?;
+        fail_if_missing(missing)?;
+        let Some(first) = answers.into_iter().next() else { return Ok(()) };
         let mut version = version_of(&first);
         if !view.show_first(first)? {
             return Ok(());
         }
         loop {
-            let objects = kube::core::Request::new(kind.path(args.namespace(connection), None));
-            let request = view.ask(objects.watch(&params(args), &version).when(what())?);
+            let objects = kube::core::Request::new(kind.path(args.objects.namespace(connection), None));
+            let mut request = objects.watch(&params(args, names), &version).when(what())?;
+            request.headers_mut().extend(view.headers());
             let events = match connection.client.request_events::<Value>(request).await {
                 Err(kube::Error::Api(status)) if status.code == GONE => continue 'anew,
                 other => other.when(what())?,
@@ -60,10 +66,11 @@ pub(super) async fn watch(args: &GetArgs, connection: &Connection, kinds: &[Kind
     }
 }
 
-fn params(args: &GetArgs) -> WatchParams {
+fn params(args: &GetArgs, names: &[String]) -> WatchParams {
     let mut params = WatchParams::default().disable_bookmarks();
-    params.label_selector.clone_from(&args.selector);
-    params.field_selector = args.names.first().map(|name| format!("metadata.name={name}"));
+    params.label_selector.clone_from(&args.objects.selector);
+    let named = names.first().map(|name| format!("metadata.name={name}"));
+    params.field_selector = named.or_else(|| args.objects.field_selector.clone());
     params
 }
 
@@ -85,7 +92,7 @@ enum View<'a> {
 
 impl<'a> View<'a> {
     fn new(args: &GetArgs, kind: &'a Kind) -> Self {
-        let namespaces = args.all_namespaces && kind.namespaced;
+        let namespaces = args.objects.all_namespaces && kind.namespaced;
         let table = |wide| Self::Table { table: None, widths: Vec::new(), shown: TableOptions { wide, namespaces } };
         match args.output {
             None => table(false),
@@ -96,30 +103,24 @@ impl<'a> View<'a> {
         }
     }
 
-    fn ask(&self, mut request: Request<Vec<u8>>) -> Request<Vec<u8>> {
-        if let Self::Table { .. } = self {
-            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(TABLE));
-        }
-        request
+    fn headers(&self) -> HeaderMap {
+        let accept = matches!(self, Self::Table { .. }).then(|| (ACCEPT, HeaderValue::from_static(TABLE)));
+        accept.into_iter().collect()
     }
 
     /// Prints the initial state: a table, a list or an object.
-    fn show_first(&mut self, mut first: Value) -> Result<bool> {
+    fn show_first(&mut self, first: Value) -> Result<bool> {
         if let Self::Table { table, .. } = self {
             *table = Some(serde_json::from_value(first).when("the response is not a table")?);
             return Ok(self.show_table());
         }
-        match first.get_mut("items").map(Value::take) {
-            Some(Value::Array(items)) => {
-                for item in items {
-                    if !self.show_next(item)? {
-                        return Ok(false);
-                    }
-                }
-                Ok(true)
+        let (Self::Name(kind) | Self::Object(kind, _)) = *self else { return Ok(true) };
+        for object in kind.items(first) {
+            if !self.show_next(object)? {
+                return Ok(false);
             }
-            _ => self.show_next(first),
         }
+        Ok(true)
     }
 
     fn show_next(&mut self, mut object: Value) -> Result<bool> {

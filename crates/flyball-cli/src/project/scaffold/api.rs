@@ -24,6 +24,7 @@ const TAKEN: &[&str] = &[
     "CustomResourceExt",
     "Debug",
     "Default",
+    "DeleteParams",
     "Deserialize",
     "Duration",
     "Err",
@@ -224,16 +225,18 @@ pub(crate) fn test(changes: &mut Changes, names: &Names, controller: bool, force
     let mut own = [names.kind_type.clone(), format!("{kind}Spec")];
     own.sort();
     let mut uses = vec![
-        "use kube::api::PostParams;".to_owned(),
         format!("use {{{{crate}}}}::api::{{{{module}}}}::{{{}}};", own.join(", ")),
         "use {{crate}}::operator;".into(),
     ];
     if controller {
         uses.push("use flyball_cluster::testing::{Test, explore_crashes};".into());
+        uses.push("use kube::api::{DeleteParams, PostParams};".into());
+        uses.push("use kube::core::ObjectMeta;".into());
         uses.push("use k8s_openapi::api::core::v1::{{child}};".into());
         uses.push("use std::time::Duration;".into());
     } else {
         uses.push("use flyball_cluster::testing::Test;".into());
+        uses.push("use kube::api::PostParams;".into());
     }
     uses.extend((!namespaced).then(|| "use kube::Api;".into()));
     let uses = names.sorted(uses);

@@ -1,6 +1,8 @@
 //! `flyball cluster node add`.
 
+use super::super::parse_count;
 use super::{Named, ask};
+use crate::cluster::wait::{POLL_INTERVAL, until};
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, paint, say};
@@ -13,7 +15,6 @@ use kube::api::ListParams;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
 
 /// Timeout of nodes to become ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -40,7 +41,7 @@ pub(super) struct AddArgs {
     #[arg(long, value_name = "QUANTITY", default_value = "32Gi", value_parser = parse_quantity)]
     memory: String,
     /// Maximum number of pods on each node
-    #[arg(long, value_name = "N", default_value_t = 110)]
+    #[arg(long, value_name = "N", default_value_t = 110, value_parser = parse_count)]
     pods: u32,
     /// Further resource of each node; may be repeated
     #[arg(long = "resource", value_name = "NAME=QUANTITY", value_parser = parse_resource)]
@@ -126,12 +127,12 @@ pub(super) fn cmd_add(args: AddArgs) -> Result<()> {
     let added = ask(&args.named, async |client| {
         let added = nodes.add_to(&client).await.when("cannot add the nodes")?;
         if !args.no_wait {
-            let ready = timeout(READY_TIMEOUT, ready(&client, &added)).await;
+            let ready = ready(&client, &added).await?;
             let late = || {
                 Error::new(format!("timed out after {} s waiting for all nodes to be ready", READY_TIMEOUT.as_secs()))
             };
             let hint = "check that the controllers kubelet and node-lifecycle-controller are not excluded";
-            ready.map_err(|_| late().hint(hint))??;
+            ready.map_err(|()| late().hint(hint))?;
         }
         Ok(added)
     })?;
@@ -150,18 +151,16 @@ pub(super) fn cmd_add(args: AddArgs) -> Result<()> {
 }
 
 /// Waits until nodes are ready and accept pods.
-async fn ready(client: &kube::Client, names: &[String]) -> Result<()> {
+async fn ready(client: &kube::Client, names: &[String]) -> Result<Result<(), ()>> {
     let mut waiting: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     let api = Api::<Node>::all(client.clone());
-    loop {
+    until(READY_TIMEOUT, POLL_INTERVAL, async || {
         for node in api.list(&ListParams::default()).await.when("cannot list the nodes")? {
             if super::list::is_ready(&node) && !super::list::is_new(&node) {
                 waiting.remove(node.metadata.name.as_deref().unwrap_or_default());
             }
         }
-        if waiting.is_empty() {
-            return Ok(());
-        }
-        sleep(Duration::from_millis(100)).await;
-    }
+        Ok(if waiting.is_empty() { Ok(()) } else { Err(()) })
+    })
+    .await
 }
