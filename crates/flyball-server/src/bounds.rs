@@ -43,8 +43,8 @@ pub struct Bounds {
     pub window_events: usize,
     /// Maximum number of bytes of past states that these changes hold, for each resource: 16 MiB.
     pub window_bytes: usize,
-    /// Maximum number of bytes of all objects, as etcd's `--quota-backend-bytes`: 2 GiB. The objects of a namespace take
-    /// at most half of what others leave.
+    /// Maximum number of bytes of all objects, as etcd's `--quota-backend-bytes`: 2 GiB. The objects of a namespace
+    /// take at most half of what others leave.
     pub stored_bytes: usize,
     /// Timeout of clients that do not read sent bytes: 30 seconds.
     pub slow_client_timeout: Duration,

@@ -21,7 +21,7 @@ const ITEMS: usize = 1_000;
 const CHARACTERS: usize = 20_000;
 
 /// Maximum number of measurements of a field that seems too slow.
-const MEASUREMENTS: usize = 8;
+const MEASUREMENTS: usize = 30;
 
 /// Times below this are too short to measure. Quadratic time for this number of items, or characters, is longer.
 const FLOOR: Duration = Duration::from_millis(4);
