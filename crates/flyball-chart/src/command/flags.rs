@@ -1,15 +1,14 @@
 //! Reads a command line as Helm's parser does, with its words for what is wrong.
 
-use super::TemplateArgs;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 
-/// `helm template` as a program of its own.
+/// A command of Helm as a program of its own.
 #[derive(clap::Parser)]
-#[command(disable_version_flag = true, no_binary_name = true, name = "template")]
-struct Program {
+#[command(disable_version_flag = true, no_binary_name = true, name = "helm")]
+struct Program<A: clap::Args> {
     #[command(flatten)]
-    args: TemplateArgs,
+    args: A,
 }
 
 /// Flags of `helm template` that change nothing where nothing is installed and nothing is fetched.
@@ -69,6 +68,11 @@ pub(super) struct IdleFlags {
     insecure_skip_tls_verify: bool,
     #[arg(long, hide = true)]
     plain_http: bool,
+}
+
+/// Flags for the cluster and for the network, which change nothing either.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct ClusterFlags {
     #[arg(long, hide = true)]
     kubeconfig: Option<String>,
     #[arg(long, hide = true)]
@@ -103,15 +107,15 @@ pub(super) struct IdleFlags {
     color: Option<String>,
 }
 
-/// Reads what stands behind `helm template`.
+/// Reads what stands behind a command of Helm.
 ///
 /// # Errors
 /// A flag is unknown, lacks its value or has a wrong one; or help was asked for, which is the message then.
-pub(super) fn parse(arguments: &[String]) -> Result<TemplateArgs, String> {
-    let command = Program::command();
+pub(super) fn parse<A: clap::Args>(arguments: &[String]) -> Result<A, String> {
+    let command = Program::<A>::command();
     let arguments = plain_switches(&command, arguments)?;
     let matches = command.try_get_matches_from(arguments).map_err(|error| complaint(&error))?;
-    Program::from_arg_matches(&matches).map(|program| program.args).map_err(|error| complaint(&error))
+    Program::<A>::from_arg_matches(&matches).map(|program| program.args).map_err(|error| complaint(&error))
 }
 
 /// Switches may have a value, as in `--no-hooks=false`: they become switches without one, or nothing.
