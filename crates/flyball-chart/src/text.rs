@@ -80,8 +80,8 @@ impl PartialEq for Text {
     }
 }
 
-/// Returns a text with replacement characters for bytes that are not UTF-8. A check whether there are any is faster than
-/// the search for them.
+/// Returns a text with replacement characters for bytes that are not UTF-8. A check whether there are any is faster
+/// than the search for them.
 pub(crate) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
