@@ -118,6 +118,12 @@ impl Capabilities {
         &self.version
     }
 
+    /// The first two numbers of it.
+    pub(crate) fn kube_numbers(&self) -> (u32, u32) {
+        let number = |text: &str| text.parse().unwrap_or_default();
+        (number(&self.major), number(&self.minor))
+    }
+
     /// The same with its suffix, as far as Helm shows it.
     pub(crate) fn git_version(&self) -> &str {
         &self.git_version

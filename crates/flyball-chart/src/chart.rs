@@ -10,15 +10,17 @@ pub(crate) use load::message as load_message;
 pub use metadata::{Dependency, ImportValue, Maintainer, Metadata};
 
 use crate::helm::HelmVersion;
+use crate::text::lossy;
 use serde_json::{Map, Value};
 use std::path::Path;
+use std::sync::Arc;
 
 /// A loaded chart with its subcharts.
 #[derive(Debug, Clone)]
 pub struct Chart {
     pub(crate) metadata: Metadata,
     pub(crate) values: Map<String, Value>,
-    pub(crate) schema: Option<Vec<u8>>,
+    pub(crate) schema: Option<Arc<[u8]>>,
     /// Files of `templates/`.
     pub(crate) templates: Vec<File>,
     /// Files that are neither templates nor values nor subcharts.
@@ -32,8 +34,8 @@ pub struct Chart {
 pub struct File {
     /// Its path.
     pub path: String,
-    /// Its content.
-    pub data: Vec<u8>,
+    /// Its content, which copies of the chart and renderings share.
+    pub data: Arc<[u8]>,
 }
 
 /// A file of a chart's `crds` folder.
@@ -131,6 +133,21 @@ impl Chart {
         load::from_archive(bytes, HelmVersion::default())
     }
 
+    /// Opens a folder, whatever version of charts it is of.
+    pub(crate) fn open_any(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> {
+        load::open_any(path, helm)
+    }
+
+    /// Reads the files of an archive.
+    pub(crate) fn archive_files(bytes: &[u8]) -> Result<Vec<File>, ChartError> {
+        archive::files(bytes, &mut archive::Left::new())
+    }
+
+    /// Creates a chart from its files, whatever version of charts it is of.
+    pub(crate) fn from_files(files: Vec<File>, helm: HelmVersion) -> Result<Chart, ChartError> {
+        load::from_files(files, helm)
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.metadata.name
@@ -184,19 +201,28 @@ impl Chart {
     /// The files of `crds/`, its own and those of its subcharts.
     pub fn crds(&self) -> Vec<CrdFile> {
         let mut found = Vec::new();
-        self.collect_crds(self.name(), &mut found);
+        self.visit_crds(&mut |path, text| found.push(CrdFile { path: path.to_owned(), text: text.to_owned() }));
         found
     }
 
-    fn collect_crds(&self, path: &str, into: &mut Vec<CrdFile>) {
+    /// Calls this with the path and the text of each file of `crds/`, without a copy: such files are the largest that
+    /// charts have.
+    pub(crate) fn visit_crds(&self, visit: &mut dyn FnMut(&str, &str)) {
+        self.visit_crds_below(self.name(), visit);
+    }
+
+    /// Its own files of `crds/`.
+    pub(crate) fn crd_files(&self) -> impl Iterator<Item = &File> {
         let is_manifest = |path: &str| [".yaml", ".yml", ".json"].iter().any(|end| path.ends_with(end));
-        let crds = self.files.iter().filter(|file| file.path.starts_with("crds/") && is_manifest(&file.path));
-        into.extend(crds.map(|file| CrdFile {
-            path: format!("{path}/{}", file.path),
-            text: String::from_utf8_lossy(&file.data).into_owned(),
-        }));
+        self.files.iter().filter(move |file| file.path.starts_with("crds/") && is_manifest(&file.path))
+    }
+
+    fn visit_crds_below(&self, path: &str, visit: &mut dyn FnMut(&str, &str)) {
+        for file in self.crd_files() {
+            visit(&format!("{path}/{}", file.path), &lossy(&file.data));
+        }
         for child in &self.dependencies {
-            child.collect_crds(&format!("{path}/charts/{}", child.name()), into);
+            child.visit_crds_below(&format!("{path}/charts/{}", child.name()), visit);
         }
     }
 

@@ -1,6 +1,11 @@
-//! The command `helm template` as a function: arguments in, text out.
+//! The commands `helm template` and `helm lint` as functions: arguments in, text out.
 
 mod flags;
+mod lint;
+mod values;
+
+pub use lint::{LintArgs, LintReport, LintedChart, lint};
+pub use values::ValueArgs;
 
 use crate::chart::load_message;
 use crate::quote::quote;
@@ -8,12 +13,12 @@ use crate::template::exec::Templates;
 use crate::template::node::Source;
 use crate::value::Value;
 use crate::world::{Budget, World};
-use crate::{Capabilities, Chart, HelmVersion, Release, RenderOptions, Rendered, Seed, Values};
-use flags::IdleFlags;
+use crate::{Capabilities, Chart, HelmVersion, Release, RenderOptions, Rendered, Seed};
+use flags::{ClusterFlags, IdleFlags};
 use flyball_core::Clock;
-use std::io::Read;
 use std::path::Path;
 use std::rc::Rc;
+use values::values;
 
 /// The arguments of `helm template`. See <https://helm.sh/docs/helm/helm_template/>.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -21,24 +26,9 @@ pub struct TemplateArgs {
     /// Release name and chart, or only the chart
     #[arg(value_name = "[NAME] CHART")]
     pub args: Vec<String>,
-    /// YAML file with values
-    #[arg(short = 'f', long = "values", value_name = "FILE", value_delimiter = ',')]
-    pub values: Vec<String>,
-    /// Set values, such as a.b=c,d={e,f}
-    #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
-    pub set: Vec<String>,
-    /// Set a string value
-    #[arg(long, value_name = "KEY=TEXT", allow_hyphen_values = true)]
-    pub set_string: Vec<String>,
-    /// Set a value to the content of a file
-    #[arg(long, value_name = "KEY=FILE", allow_hyphen_values = true)]
-    pub set_file: Vec<String>,
-    /// Set a JSON value
-    #[arg(long, value_name = "KEY=JSON", allow_hyphen_values = true)]
-    pub set_json: Vec<String>,
-    /// Set a literal string value
-    #[arg(long, value_name = "KEY=TEXT", allow_hyphen_values = true)]
-    pub set_literal: Vec<String>,
+    /// Flags of values.
+    #[command(flatten)]
+    pub values: ValueArgs,
     /// Namespace of the release
     #[arg(short, long, default_value = "default")]
     pub namespace: String,
@@ -103,6 +93,8 @@ pub struct TemplateArgs {
     post_renderer_args: Vec<String>,
     #[command(flatten)]
     idle: IdleFlags,
+    #[command(flatten)]
+    cluster: ClusterFlags,
 }
 
 impl TemplateArgs {
@@ -203,7 +195,7 @@ pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, seed: Seed) ->
             false => "--verify is not supported: provenance is not checked".to_owned(),
         });
     }
-    let values = values(args, folder)?;
+    let values = values(&args.values, helm, folder)?;
     let chart = Chart::open_as(&path, helm).map_err(|error| error.to_string())?;
     let mut warnings = chart.warnings().to_vec();
     if chart.metadata().chart_type == "library" {
@@ -283,56 +275,38 @@ fn generated_name(text: &str, clock: &Clock, seed: &Seed) -> Result<String, Stri
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
 
-fn values(args: &TemplateArgs, folder: &Path) -> Result<Values, String> {
-    let mut values = Values::default();
-    let read = |path: &str| {
-        let mut text = Vec::new();
-        match path.trim() {
-            "-" => std::io::stdin().read_to_end(&mut text).map(|_| text).map_err(|error| load_message(&error)),
-            url if url.starts_with("http://") || url.starts_with("https://") => {
-                Err(format!("values are not fetched: download {url} first"))
-            }
-            _ => std::fs::read(folder.join(path)).map_err(|error| format!("open {path}: {}", load_message(&error))),
-        }
-    };
-    let helm = args.helm_version;
-    for file in &args.values {
-        values.merge_yaml_as(file, &read(file)?, helm).map_err(|error| error.to_string())?;
+fn print(args: &TemplateArgs, chart: &Chart, rendered: &Rendered) -> String {
+    // CRDs are megabytes, of which a text that grows would hold a second copy.
+    let mut size = rendered.manifests.iter().map(document_size).sum();
+    size += printed_hooks(args, rendered).map(|hook| document_size(&hook.manifest)).sum::<usize>();
+    if args.include_crds {
+        chart.visit_crds(&mut |path, body| size += path.len() + body.len() + DOCUMENT_SIZE);
     }
-    for argument in &args.set_json {
-        let set = match helm {
-            HelmVersion::V3 => values.set_json_pairs(argument),
-            HelmVersion::V4 => values.set_json(argument),
-        };
-        set.map_err(|error| error.to_string())?;
+    let mut text = String::with_capacity(size);
+    if args.include_crds {
+        chart.visit_crds(&mut |path, body| document(&mut text, path, body));
     }
-    for argument in &args.set {
-        values.set(argument).map_err(|error| error.to_string())?;
+    rendered.manifests.iter().for_each(|manifest| document(&mut text, &manifest.path, &manifest.text));
+    // Each document begins with a separator, so that there is space at the end alone, or nothing at all.
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    for hook in printed_hooks(args, rendered) {
+        document(&mut text, &hook.manifest.path, &hook.manifest.text);
     }
-    for argument in &args.set_string {
-        values.set_string(argument).map_err(|error| error.to_string())?;
-    }
-    for argument in &args.set_file {
-        values.set_file(argument, &read).map_err(|error| error.to_string())?;
-    }
-    for argument in &args.set_literal {
-        values.set_literal(argument).map_err(|error| error.to_string())?;
-    }
-    Ok(values)
+    text
 }
 
-fn print(args: &TemplateArgs, chart: &Chart, rendered: &Rendered) -> String {
-    let mut text = String::new();
-    let mut document = |path: &str, body: &str| text.push_str(&format!("---\n# Source: {path}\n{body}\n"));
-    if args.include_crds {
-        chart.crds().iter().for_each(|crd| document(&crd.path, &crd.text));
+/// Bytes of a document besides its path and its text.
+const DOCUMENT_SIZE: usize = 16;
+
+fn document_size(manifest: &crate::Manifest) -> usize {
+    manifest.path.len() + manifest.text.len() + DOCUMENT_SIZE
+}
+
+fn document(into: &mut String, path: &str, body: &str) {
+    for part in ["---\n# Source: ", path, "\n", body, "\n"] {
+        into.push_str(part);
     }
-    rendered.manifests.iter().for_each(|manifest| document(&manifest.path, &manifest.text));
-    let mut out = format!("{}\n", text.trim());
-    for hook in printed_hooks(args, rendered) {
-        out.push_str(&format!("---\n# Source: {}\n{}\n", hook.manifest.path, hook.manifest.text));
-    }
-    out
 }
 
 /// Returns the output of Helm with `--output-dir`, and the files.
@@ -348,14 +322,17 @@ fn print_files(
     let mut write = |folder: &str, path: &str, body: &str| {
         let file = format!("{folder}/{path}");
         text.push_str(&format!("wrote {file}\n"));
-        let document = format!("---\n# Source: {path}\n{body}\n");
         match files.iter_mut().find(|(other, _)| *other == file) {
-            Some((_, written)) => written.push_str(&document),
-            None => files.push((file, document)),
+            Some((_, written)) => document(written, path, body),
+            None => {
+                let mut written = String::new();
+                document(&mut written, path, body);
+                files.push((file, written));
+            }
         }
     };
     if args.include_crds {
-        chart.crds().iter().for_each(|crd| write(folder, &crd.path, &crd.text));
+        chart.visit_crds(&mut |path, body| write(folder, path, body));
     }
     let inner = if args.release_name { format!("{folder}/{release}") } else { folder.to_owned() };
     rendered.manifests.iter().for_each(|manifest| write(&inner, &manifest.path, &manifest.text));

@@ -22,6 +22,17 @@ impl HelmVersion {
         }
     }
 
+    /// Returns a message with the names that types of charts have in this version's Go packages.
+    pub(crate) fn go_types(self, message: &str) -> String {
+        let types = ["Metadata", "Maintainer", "Dependency"];
+        match self {
+            HelmVersion::V3 => message.to_owned(),
+            HelmVersion::V4 => types.iter().fold(message.to_owned(), |message, name| {
+                message.replace(&format!("chart.{name}"), &format!("v2.{name}"))
+            }),
+        }
+    }
+
     /// Returns the value for this version.
     pub(crate) fn choose<T>(self, of_3: T, of_4: T) -> T {
         match self {

@@ -19,6 +19,7 @@ mod format;
 mod functions;
 mod glob;
 mod helm;
+mod lint;
 mod memory;
 mod number;
 mod quote;
@@ -35,8 +36,9 @@ mod yaml;
 
 pub use capabilities::Capabilities;
 pub use chart::{Chart, ChartError, CrdFile, Dependency, File, ImportValue, Maintainer, Metadata};
-pub use command::{Output, TemplateArgs, template};
+pub use command::{LintArgs, LintReport, LintedChart, Output, TemplateArgs, ValueArgs, lint, template};
 pub use helm::HelmVersion;
+pub use lint::{Lint, LintMessage, Severity};
 pub use release::Release;
 pub use render::{DeletePolicy, Hook, HookEvent, Manifest, RenderError, RenderOptions, Rendered, outline_difference};
 pub use seed::Seed;

@@ -21,7 +21,7 @@ use crate::seed::Seed;
 use crate::template::exec::Templates;
 use crate::template::include::without_no_value;
 use crate::template::node::Source;
-use crate::text::Text;
+use crate::text::{Text, lossy};
 use crate::value::{Map, MapKind, Value};
 use crate::values::Values;
 use crate::world::{Budget, Lookup, World};
@@ -29,6 +29,7 @@ use coalesce::{Nulls, coalesce};
 use flyball_core::Clock;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A rendered chart.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -52,9 +53,16 @@ pub struct Manifest {
     pub text: String,
     /// The parsed document; null if the text only has comments.
     pub object: serde_json::Value,
-    /// The document with [placeholders](crate::outline_difference) for untrusted values. Null if the structure
-    /// depends on untrusted data.
-    pub outline: serde_json::Value,
+    /// None if no data stand in it, which makes it its own outline.
+    outline: Option<serde_json::Value>,
+}
+
+impl Manifest {
+    /// Returns the document without data: where values that are not trusted stand, it has
+    /// [placeholders](crate::outline_difference). Null if it is the data that make it what it is.
+    pub fn outline(&self) -> &serde_json::Value {
+        self.outline.as_ref().unwrap_or(&self.object)
+    }
 }
 
 /// A manifest that is applied at a point of the release's lifecycle. See <https://helm.sh/docs/topics/charts_hooks/>.
@@ -253,33 +261,125 @@ fn render(
         let actual = capabilities.git_version().to_owned();
         return Err(RenderError::KubeVersion { wanted: wanted.clone(), actual });
     }
-    let mut scope = Scope { helm, templates: BTreeMap::new() };
-    let mut release = release_value(release);
-    let all = serde_json::Value::Object(all);
-    let all = match values.trusted() {
-        None => Value::from(&all),
-        Some(trusted) => {
-            release = release.to_data();
-            // If the trusted values cannot be merged with the chart's own, all values are untrusted.
-            let trusted = coalesce(&chart, trusted, Nulls::Delete, &mut Vec::new()).unwrap_or_default();
-            Value::untrusted(&all, Some(&serde_json::Value::Object(trusted)))
-        }
-    };
-    let Value::Map(all) = all else { unreachable!("a JSON object becomes a map") };
-    scope.chart(&chart, chart.name(), true, &all, &release, &capabilities.to_value());
+    let scope = scope(&chart, all, values, Value::map(release_value(release)), capabilities);
     let (clock, budget) = (options.clock.clone(), options.budget.clone());
     let world = World::new(clock, &options.seed, options.cluster, budget, options.evaluates_data).of(helm);
     let files = scope.execute(&world)?;
     let mut rendered = manifests::collect(&files, &world, &mut log)?;
     let own_notes = format!("{}/templates/{NOTES}", chart.name());
     let notes = files.iter().filter(|(path, _)| path.ends_with(NOTES) && (options.sub_notes || **path == own_notes));
-    let notes: Vec<String> = notes.map(|(_, text)| String::from_utf8_lossy(text).into_owned()).collect();
+    let notes: Vec<String> = notes.map(|(_, text)| lossy(text).into_owned()).collect();
     rendered.notes = notes.join("\n");
     rendered.warnings = log;
     Ok(rendered)
 }
 
-fn release_value(release: &Release) -> Value {
+/// A chart that was rendered for its linter.
+#[derive(Default)]
+pub(crate) struct Linted {
+    /// Outputs of the templates; none if there is an error, or if the values do not fit the subcharts.
+    pub(crate) files: Option<BTreeMap<String, Text>>,
+    pub(crate) error: Option<RenderError>,
+    pub(crate) log: Vec<String>,
+    /// `required` or `fail` would have stopped an installation.
+    pub(crate) is_incomplete: bool,
+    /// Objects, hooks included.
+    pub(crate) manifests: Vec<Manifest>,
+    /// Outputs that are no objects, by path, with the reason.
+    pub(crate) problems: Vec<(String, String)>,
+}
+
+/// Renders a chart as `helm lint` does: its constraint on Kubernetes does not count, and `required` and `fail` stop
+/// nothing.
+pub(crate) fn lint_templates(
+    chart: &Chart,
+    values: &Values,
+    release: &Release,
+    capabilities: &Capabilities,
+    options: &RenderOptions<'_>,
+) -> Linted {
+    stacker::grow(STACK, || {
+        let _bounds = memory::Scope::new(options.budget.bytes);
+        let mut linted = Linted::default();
+        let mut chart = chart.clone();
+        let Some(all) = lint_values(&mut chart, values, &mut linted.log) else { return linted };
+        if !options.skip_schema_validation
+            && let Err(message) = schema::validate(&chart, &all)
+        {
+            linted.error = Some(RenderError::Schema(message));
+            return linted;
+        }
+        let mut release = release_value(release);
+        // Nothing is installed.
+        release.insert("IsInstall".to_owned(), Value::Bool(false));
+        let scope = scope(&chart, all, values, Value::map(release), capabilities);
+        let (clock, budget) = (options.clock.clone(), options.budget.clone());
+        let world = World::new(clock, &options.seed, None, budget, false).of(capabilities.helm()).linting();
+        let executed = scope.execute(&world);
+        let missing = world.take_missing();
+        linted.is_incomplete = !missing.is_empty();
+        linted.log.extend(missing);
+        match executed {
+            Ok(files) => linted.collect(files, &world),
+            Err(error) => linted.error = Some(error),
+        }
+        linted
+    })
+}
+
+/// Selects subcharts and lays the values over those of the chart, twice, as Helm does. None if they do not fit.
+fn lint_values(
+    chart: &mut Chart,
+    values: &Values,
+    log: &mut Vec<String>,
+) -> Option<serde_json::Map<String, serde_json::Value>> {
+    dependencies::process(chart, values.as_map(), log).ok()?;
+    let all = coalesce(chart, values.as_map(), Nulls::Delete, log).ok()?;
+    coalesce(chart, &all, Nulls::Delete, log).ok()
+}
+
+impl Linted {
+    fn collect(&mut self, files: BTreeMap<String, Text>, world: &World<'_>) {
+        for (path, text) in &files {
+            let one = BTreeMap::from([(path.clone(), text.clone())]);
+            match manifests::collect(&one, world, &mut Vec::new()) {
+                Ok(rendered) => {
+                    self.manifests.extend(rendered.manifests);
+                    self.manifests.extend(rendered.hooks.into_iter().map(|hook| hook.manifest));
+                }
+                Err(RenderError::Manifest { path, message }) => self.problems.push((path, message)),
+                Err(other) => self.problems.push((path.clone(), other.to_string())),
+            }
+        }
+        self.files = Some(files);
+    }
+}
+
+/// Returns the templates with what they see.
+fn scope(
+    chart: &Chart,
+    all: serde_json::Map<String, serde_json::Value>,
+    values: &Values,
+    mut release: Value,
+    capabilities: &Capabilities,
+) -> Scope {
+    let mut scope = Scope { helm: capabilities.helm(), templates: BTreeMap::new() };
+    let all = serde_json::Value::Object(all);
+    let all = match values.trusted() {
+        None => Value::from(&all),
+        Some(trusted) => {
+            release = release.to_data();
+            // Where these cannot be laid over the chart's own, nothing is trusted.
+            let trusted = coalesce(chart, trusted, Nulls::Delete, &mut Vec::new()).unwrap_or_default();
+            Value::untrusted(&all, Some(&serde_json::Value::Object(trusted)))
+        }
+    };
+    let Value::Map(all) = all else { unreachable!("a JSON object becomes a map") };
+    scope.chart(chart, chart.name(), true, &all, &release, &capabilities.to_value());
+    scope
+}
+
+fn release_value(release: &Release) -> BTreeMap<String, Value> {
     let entries = [
         ("Name", Value::str(&release.name)),
         ("Namespace", Value::str(&release.namespace)),
@@ -288,7 +388,7 @@ fn release_value(release: &Release) -> Value {
         ("Revision", Value::int(release.revision.into())),
         ("Service", Value::str("Helm")),
     ];
-    Value::map(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 /// A template with its context.
@@ -315,7 +415,7 @@ impl Scope {
         release: &Value,
         capabilities: &Value,
     ) -> Value {
-        let bytes = |file: &File| (file.path.clone(), Value::Bytes(Rc::from(file.data.as_slice())));
+        let bytes = |file: &File| (file.path.clone(), Value::Bytes(Arc::clone(&file.data)));
         let files = chart.files.iter().map(bytes).collect();
         let values = Map { kind: MapKind::Values(self.helm), entries: Rc::clone(&values.entries) };
         let mut children = BTreeMap::new();
@@ -345,7 +445,7 @@ impl Scope {
                 continue;
             }
             let template = Template {
-                text: String::from_utf8_lossy(&file.data).into_owned(),
+                text: lossy(&file.data).into_owned(),
                 data: Map { kind: MapKind::Values(self.helm), ..data.clone() },
                 base_path: format!("{path}/templates"),
             };
@@ -356,30 +456,32 @@ impl Scope {
 
     /// Executes all templates but partials.
     fn execute(self, world: &World<'_>) -> Result<BTreeMap<String, Text>, RenderError> {
-        // Deeper templates are parsed first, so that a parent's definitions replace those of its subcharts.
-        let mut order: Vec<&String> = self.templates.keys().collect();
-        order.sort_by_key(|path| std::cmp::Reverse((path.matches('/').count(), *path)));
+        // What lies deeper is parsed first, so that a parent's definitions replace those of its subcharts.
+        let mut order: Vec<(String, Template)> = self.templates.into_iter().collect();
+        order.sort_by(|(one, _), (other, _)| {
+            let key = |path: &str| path.matches('/').count();
+            (key(other), other).cmp(&(key(one), one))
+        });
         let mut templates = Templates::default();
-        for path in &order {
+        for (path, template) in &mut order {
             templates
-                .add(Source::new(path, &self.templates[*path].text), world)
+                .add(Source::new(path, std::mem::take(&mut template.text)), world)
                 .map_err(|message| RenderError::Template(parse_error(&message)))?;
         }
         let templates = Rc::new(templates);
         let mut rendered = BTreeMap::new();
-        for path in order {
-            let name = path.rsplit('/').next().unwrap_or(path);
+        for (path, template) in order {
+            let name = path.rsplit('/').next().unwrap_or(&path);
             if name.starts_with('_') {
                 continue;
             }
-            let template = &self.templates[path];
-            let about = [("Name", Value::str(path)), ("BasePath", Value::str(&template.base_path))];
+            let about = [("Name", Value::str(&path)), ("BasePath", Value::str(&template.base_path))];
             let about = about.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
             template.data.set("Template", Value::Map(Map::new(MapKind::Values(self.helm), about)));
             let out = templates
-                .execute(world, path, Value::Map(template.data.clone()))
+                .execute(world, &path, Value::Map(template.data))
                 .map_err(|message| execution_error(message, self.helm))?;
-            rendered.insert(path.clone(), without_no_value(&out));
+            rendered.insert(path, without_no_value(out));
         }
         Ok(rendered)
     }

@@ -5,6 +5,7 @@
 //! positions cannot be tracked exactly, the whole result is marked.
 
 use crate::memory::Held;
+use std::borrow::Cow;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
 
@@ -77,6 +78,12 @@ impl PartialEq for Text {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
+}
+
+/// Returns a text with replacement characters for bytes that are not UTF-8. A check whether there are any is faster
+/// than the search for them.
+pub(crate) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 /// Builds a text piece by piece, with its marks.

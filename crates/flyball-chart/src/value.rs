@@ -7,13 +7,14 @@ pub(crate) mod object;
 
 use crate::helm::HelmVersion;
 use crate::memory::{self, Held};
-use crate::text::{Marks, Text};
+use crate::text::{Marks, Text, lossy};
 use object::Object;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 /// A value. `Nil` is Go's nil interface.
 #[derive(Clone)]
@@ -23,7 +24,7 @@ pub(crate) enum Value {
     Int(IntKind, i64),
     Float(f64),
     Str(Text),
-    Bytes(Rc<[u8]>),
+    Bytes(Arc<[u8]>),
     List(List),
     Map(Map),
     Object(Rc<Object>),
@@ -433,7 +434,7 @@ impl Value {
     /// Returns its text, with invalid UTF-8 replaced.
     pub(crate) fn text(&self) -> Option<std::borrow::Cow<'_, str>> {
         match self {
-            Value::Str(bytes) => Some(String::from_utf8_lossy(bytes)),
+            Value::Str(bytes) => Some(lossy(bytes)),
             _ => None,
         }
     }

@@ -163,32 +163,14 @@ impl Values {
 pub(crate) fn read(text: &[u8], helm: HelmVersion) -> Result<Map<String, Value>, String> {
     let one = |text: &[u8]| -> Result<Map<String, Value>, String> {
         let map = yaml::read_map(text).map_err(|error| error.to_string())?;
-        Ok(map.into_iter().map(|(key, value)| (key, value.to_values())).collect())
+        Ok(map.into_iter().map(|(key, value)| (key, value.into_values())).collect())
     };
     if helm == HelmVersion::V3 {
         return one(text);
     }
     let mut values = Map::new();
-    let mut document: &[u8] = &[];
-    let mut from = 0;
-    for line in text.split_inclusive(|byte| *byte == b'\n') {
-        if let Some(rest) = line.strip_prefix(b"---") {
-            let rest = rest.trim_ascii();
-            if !matches!(rest.first(), None | Some(b'#')) {
-                let rest = String::from_utf8_lossy(rest);
-                return Err(format!("error reading yaml document: invalid Yaml document separator: {rest}"));
-            }
-            if !document.is_empty() {
-                let map = one(document).map_err(|message| format!("cannot unmarshal yaml document: {message}"))?;
-                merge(&mut values, map);
-                from += document.len() + line.len();
-                document = &[];
-                continue;
-            }
-        }
-        document = &text[from..from + document.len() + line.len()];
-    }
-    if !document.is_empty() {
+    for document in yaml::documents(text) {
+        let document = document.map_err(|message| format!("error reading yaml document: {message}"))?;
         let map = one(document).map_err(|message| format!("cannot unmarshal yaml document: {message}"))?;
         merge(&mut values, map);
     }

@@ -111,6 +111,8 @@ pub(crate) struct World<'w> {
     steps: Cell<u64>,
     check_at: Cell<(u64, usize)>,
     pub(crate) included: RefCell<BTreeMap<String, usize>>,
+    /// Messages of `required` and `fail`, if the templates are linted: then they stop nothing.
+    missing: Option<RefCell<Vec<String>>>,
 }
 
 /// The functions that execute templates, implemented in `template`.
@@ -158,6 +160,7 @@ impl<'w> World<'w> {
             steps: Cell::new(0),
             check_at: Cell::new((STEPS_PER_CHECK, memory::held() + BYTES_PER_CHECK)),
             included: RefCell::default(),
+            missing: None,
         }
     }
 
@@ -180,6 +183,22 @@ impl<'w> World<'w> {
             patterns.insert(pattern.to_owned(), Rc::clone(&made) as Rc<dyn Any>);
         }
         Ok(made)
+    }
+
+    /// Continues after failures of `required` and `fail`.
+    pub(crate) fn linting(self) -> Self {
+        Self { missing: Some(RefCell::default()), ..self }
+    }
+
+    /// Logs what a function would fail with. Returns true if the templates are linted.
+    pub(crate) fn is_linted(&self, entry: impl FnOnce() -> String) -> bool {
+        let log = self.missing.as_ref().map(|missing| missing.borrow_mut().push(entry()));
+        log.is_some()
+    }
+
+    /// Takes what was logged.
+    pub(crate) fn take_missing(&self) -> Vec<String> {
+        self.missing.as_ref().map(RefCell::take).unwrap_or_default()
     }
 
     /// Sets the version of Helm.

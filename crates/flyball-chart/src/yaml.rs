@@ -64,12 +64,48 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Data, Error> {
     Ok(data)
 }
 
+/// Splits a stream into documents, as Kubernetes' decoder does; nothing follows an error.
+pub(crate) fn documents(text: &[u8]) -> Vec<Result<&[u8], String>> {
+    let mut documents = Vec::new();
+    let (mut from, mut at) = (0, 0);
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let next = at + line.len();
+        if let Some(rest) = line.strip_prefix(b"---") {
+            let rest = rest.trim_ascii();
+            if !matches!(rest.first(), None | Some(b'#')) {
+                let rest = String::from_utf8_lossy(rest);
+                documents.push(Err(format!("invalid Yaml document separator: {rest}")));
+                return documents;
+            }
+            if from < at {
+                documents.push(Ok(&text[from..at]));
+                from = next;
+            }
+        }
+        at = next;
+    }
+    if from < at {
+        documents.push(Ok(&text[from..at]));
+    }
+    documents
+}
+
+/// Returns the keys that a mapping of the first document has twice, with their lines.
+pub(crate) fn duplicates(text: &[u8]) -> Vec<(usize, String)> {
+    let node = check_encoding(text).ok().and_then(|text| parser::parse(text).ok().flatten());
+    let mut found = Vec::new();
+    if let Some(node) = node {
+        node.duplicates(&mut found);
+    }
+    found
+}
+
 /// Decodes the first document of a text, as Helm does.
 ///
 /// # Errors
 /// If the text is not YAML as accepted by Helm.
 pub fn from_yaml(text: &str) -> Result<serde_json::Value, Error> {
-    read(text.as_bytes()).map(|data| data.to_json())
+    read(text.as_bytes()).map(Data::into_json)
 }
 
 /// Decodes documents within a common memory limit. All of them are decoded on the same thread.
@@ -260,32 +296,32 @@ impl Data {
         }
     }
 
-    /// Converts to JSON with whole numbers, as sent to an API server.
-    pub(crate) fn to_json(&self) -> serde_json::Value {
+    /// As JSON with whole numbers: what an API server gets.
+    pub(crate) fn into_json(self) -> serde_json::Value {
         self.json(true)
     }
 
-    /// Converts to JSON with only floats, as in Go's `interface {}`.
-    pub(crate) fn to_values(&self) -> serde_json::Value {
+    /// As JSON with nothing but floats: what Go's `interface {}` holds.
+    pub(crate) fn into_values(self) -> serde_json::Value {
         self.json(false)
     }
 
-    fn json(&self, has_whole: bool) -> serde_json::Value {
+    fn json(self, has_whole: bool) -> serde_json::Value {
         match self {
             Data::Null => serde_json::Value::Null,
-            Data::Bool(is) => (*is).into(),
-            Data::Int(whole) if has_whole => (*whole).into(),
-            Data::Uint(whole) if has_whole => (*whole).into(),
+            Data::Bool(is) => is.into(),
+            Data::Int(whole) if has_whole => whole.into(),
+            Data::Uint(whole) if has_whole => whole.into(),
             #[allow(clippy::cast_precision_loss, reason = "Go's conversion")]
-            Data::Int(whole) => (*whole as f64).into(),
+            Data::Int(whole) => (whole as f64).into(),
             #[allow(clippy::cast_precision_loss, reason = "Go's conversion")]
-            Data::Uint(whole) => (*whole as f64).into(),
-            Data::Float(number) => (*number).into(),
-            Data::Str(text) => text.as_str().into(),
-            Data::List(items) => items.iter().map(|item| item.json(has_whole)).collect(),
-            Data::Map(entries) => serde_json::Value::Object(
-                entries.iter().map(|(key, item)| (key.clone(), item.json(has_whole))).collect(),
-            ),
+            Data::Uint(whole) => (whole as f64).into(),
+            Data::Float(number) => number.into(),
+            Data::Str(text) => text.into(),
+            Data::List(items) => items.into_iter().map(|item| item.json(has_whole)).collect(),
+            Data::Map(entries) => {
+                serde_json::Value::Object(entries.into_iter().map(|(key, item)| (key, item.json(has_whole))).collect())
+            }
         }
     }
 

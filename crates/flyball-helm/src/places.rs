@@ -58,7 +58,7 @@ fn check_one(
         return Ok(());
     }
     let resources = Resource::of(&manifest.path, &manifest.object)?;
-    let mut outlines = Resource::of(&manifest.path, &manifest.outline).unwrap_or_default();
+    let mut outlines = Resource::of(&manifest.path, manifest.outline()).unwrap_or_default();
     if outlines.len() != resources.len() {
         outlines.clear();
     }

@@ -493,7 +493,9 @@ mod tests {
     fn a_text_that_is_too_long_for_its_pattern_is_refused_whatever_the_alternatives_say() {
         let schema = json!({"type": "string", "pattern": "((?:aaaaaaaaaa){1,100}){1,10}b"});
         let text = json!("a".repeat(70_000));
-        let told = ["spec.x: Too long: too long to be matched with its pattern '((?:aaaaaaaaaa){1,100}){1,10}b' (70000 bytes)"];
+        let told = [
+            "spec.x: Too long: too long to be matched with its pattern '((?:aaaaaaaaaa){1,100}){1,10}b' (70000 bytes)",
+        ];
         assert_eq!(errors(schema.clone(), text.clone()), told);
         assert_eq!(errors(json!({"type": "string", "not": schema}), text.clone()).last().unwrap(), told[0]);
         assert_eq!(errors(json!({"type": "string", "anyOf": [schema, {"type": "string"}]}), text), told);

@@ -5,6 +5,7 @@
 use super::{ChartError, File};
 use flate2::read::MultiGzDecoder;
 use std::io::Read;
+use std::sync::Arc;
 
 /// Size limit of a file, as in Helm.
 pub(super) const MAX_FILE_BYTES: u64 = 5 << 20;
@@ -54,9 +55,9 @@ pub(super) fn files(bytes: &[u8], left: &mut Left) -> Result<Vec<File>, ChartErr
             return Err(bad(message));
         }
         left.bytes -= size;
-        let mut data = Vec::new();
+        let mut data = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
         entry.read_to_end(&mut data).map_err(read_error)?;
-        files.push(File { path, data: without_mark(data) });
+        files.push(File { path, data: without_mark(&data) });
     }
     left.raw = archive.into_inner().limit();
     if files.is_empty() {
@@ -98,9 +99,6 @@ fn inner_path(name: &str) -> Result<String, String> {
 }
 
 /// Removes a byte order mark.
-pub(super) fn without_mark(data: Vec<u8>) -> Vec<u8> {
-    match data.strip_prefix(b"\xef\xbb\xbf") {
-        Some(rest) => rest.to_vec(),
-        None => data,
-    }
+pub(super) fn without_mark(data: &[u8]) -> Arc<[u8]> {
+    Arc::from(data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data))
 }

@@ -27,7 +27,9 @@ pub(super) fn open(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> 
             let named = std::path::absolute(&named).unwrap_or(named);
             return Err(ChartError::NoChart(named.display().to_string()));
         }
-        return nested(folder(path)?, 0, &mut Left::new(), helm);
+        let files = folder(path)?;
+        check_version(&files, helm)?;
+        return nested(files, 0, &mut Left::new(), helm);
     }
     if found.len() > MAX_CHART_BYTES {
         return Err(ChartError::Large { path: shown, bound: MAX_CHART_BYTES });
@@ -46,7 +48,31 @@ pub(super) fn open(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> 
 /// Creates a chart from an archive.
 pub(super) fn from_archive(bytes: &[u8], helm: HelmVersion) -> Result<Chart, ChartError> {
     let mut left = Left::new();
-    nested(archive::files(bytes, &mut left)?, 0, &mut left, helm)
+    let files = archive::files(bytes, &mut left)?;
+    check_version(&files, helm)?;
+    nested(files, 0, &mut left, helm)
+}
+
+/// Opens a folder, whatever version of charts it is of.
+pub(super) fn open_any(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> {
+    nested(folder(path)?, 0, &mut Left::new(), helm)
+}
+
+/// Creates a chart from its files, whatever version of charts it is of.
+pub(super) fn from_files(files: Vec<File>, helm: HelmVersion) -> Result<Chart, ChartError> {
+    nested(files, 0, &mut Left::new(), helm)
+}
+
+/// Checks that Helm knows the version of a chart; what else is wrong is found when it is loaded.
+fn check_version(files: &[File], helm: HelmVersion) -> Result<(), ChartError> {
+    let is_known = |file: &File| {
+        let read = yaml::read(&file.data).and_then(|data| Metadata::of(&data));
+        read.map_or(true, |read| matches!(read.api_version.as_str(), "" | "v1" | "v2"))
+    };
+    match helm == HelmVersion::V3 || files.iter().filter(|file| file.path == "Chart.yaml").all(is_known) {
+        true => Ok(()),
+        false => Err(ChartError::Version),
+    }
 }
 
 /// Formats an error of the operating system as Go does.
@@ -114,7 +140,7 @@ fn walk(
             return Err(ChartError::Large { path: inner, bound: MAX_CHART_BYTES });
         }
         let data = std::fs::read(&path).map_err(|error| read_error(&inner, &error))?;
-        files.push(File { path: inner, data: without_mark(data) });
+        files.push(File { path: inner, data: without_mark(&data) });
     }
     Ok(())
 }
@@ -131,9 +157,6 @@ fn nested(files: Vec<File>, depth: usize, left: &mut Left, helm: HelmVersion) ->
         yaml::read(&file.data).and_then(|data| read.read(&data)).map_err(|error| problem("Chart.yaml", error))?;
         if read.api_version.is_empty() {
             "v1".clone_into(&mut read.api_version);
-        }
-        if helm == HelmVersion::V4 && depth == 0 && !matches!(read.api_version.as_str(), "v1" | "v2") {
-            return Err(ChartError::Version);
         }
         metadata = Some(read);
     }

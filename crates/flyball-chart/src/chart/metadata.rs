@@ -144,6 +144,13 @@ impl<'d> Fields<'d> {
 }
 
 impl Metadata {
+    /// Reads `Chart.yaml`.
+    pub(crate) fn of(data: &Data) -> Result<Metadata, Error> {
+        let mut metadata = Metadata::default();
+        metadata.read(data)?;
+        Ok(metadata)
+    }
+
     /// Decodes `Chart.yaml`, or the dependencies in `requirements.yaml`.
     pub(super) fn read(&mut self, data: &Data) -> Result<(), Error> {
         let Some(fields) = Fields::of(data, "Metadata", "", "chart.Metadata")? else { return Ok(()) };

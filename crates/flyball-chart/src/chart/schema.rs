@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 pub(crate) fn validate(chart: &Chart, values: &Map<String, Value>) -> Result<(), String> {
     let mut all = String::new();
     if let Some(schema) = &chart.schema
-        && let Err(message) = one(schema, values)
+        && let Err(message) = validate_one(schema, values)
     {
         all.push_str(&format!("{}:\n{message}", chart.name()));
     }
@@ -42,7 +42,11 @@ pub(crate) fn validate(chart: &Chart, values: &Map<String, Value>) -> Result<(),
     if all.is_empty() { Ok(()) } else { Err(all) }
 }
 
-fn one(schema: &[u8], values: &Map<String, Value>) -> Result<(), String> {
+/// Checks values against one schema.
+///
+/// # Errors
+/// All that is wrong.
+pub(crate) fn validate_one(schema: &[u8], values: &Map<String, Value>) -> Result<(), String> {
     let root: Value = match serde_json::from_slice(schema) {
         Ok(root) => root,
         // The messages of Go's decoder.

@@ -1,15 +1,14 @@
 //! Parses a command line as Helm does, with its error messages.
 
-use super::TemplateArgs;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 
-/// `helm template` as a separate program.
+/// A command of Helm as a separate program.
 #[derive(clap::Parser)]
-#[command(disable_version_flag = true, no_binary_name = true, name = "template")]
-struct Program {
+#[command(disable_version_flag = true, no_binary_name = true, name = "helm")]
+struct Program<A: clap::Args> {
     #[command(flatten)]
-    args: TemplateArgs,
+    args: A,
 }
 
 /// Flags of `helm template` without effect here, since nothing is installed or fetched.
@@ -69,6 +68,11 @@ pub(super) struct IdleFlags {
     insecure_skip_tls_verify: bool,
     #[arg(long, hide = true)]
     plain_http: bool,
+}
+
+/// Flags for the cluster and for the network, which change nothing either.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct ClusterFlags {
     #[arg(long, hide = true)]
     kubeconfig: Option<String>,
     #[arg(long, hide = true)]
@@ -103,15 +107,15 @@ pub(super) struct IdleFlags {
     color: Option<String>,
 }
 
-/// Parses the arguments after `helm template`.
+/// Parses the arguments after a command of Helm.
 ///
 /// # Errors
 /// If a flag is unknown, lacks its value or has an invalid one; or the help text, if it was requested.
-pub(super) fn parse(arguments: &[String]) -> Result<TemplateArgs, String> {
-    let command = Program::command();
+pub(super) fn parse<A: clap::Args>(arguments: &[String]) -> Result<A, String> {
+    let command = Program::<A>::command();
     let arguments = plain_switches(&command, arguments)?;
     let matches = command.try_get_matches_from(arguments).map_err(|error| complaint(&error))?;
-    Program::from_arg_matches(&matches).map(|program| program.args).map_err(|error| complaint(&error))
+    Program::<A>::from_arg_matches(&matches).map(|program| program.args).map_err(|error| complaint(&error))
 }
 
 /// Boolean flags may have a value, as in `--no-hooks=false`: they are replaced by the flag alone, or removed.

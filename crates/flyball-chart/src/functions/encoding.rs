@@ -19,7 +19,7 @@ pub(super) fn add(table: &mut Table) {
     table.add("fromYaml", cost::letters, &[STR], |call, args| {
         take_reading(call, args)?;
         Ok(match yaml::read_map(bytes(&args[0])) {
-            Ok(map) => Value::from(&Data::Map(map).to_values()),
+            Ok(map) => Value::from(&Data::Map(map).into_values()),
             Err(error) => with_error(error.to_string()),
         })
     });
@@ -31,7 +31,7 @@ pub(super) fn add(table: &mut Table) {
             other => Err(other.mismatch("Go value", "[]interface {}")),
         });
         Ok(match list {
-            Ok(items) => Value::from(&Data::List(items).to_values()),
+            Ok(items) => Value::from(&Data::List(items).into_values()),
             Err(error) => Value::list(vec![Value::str(error.to_string())]),
         })
     });

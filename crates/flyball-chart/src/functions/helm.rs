@@ -1,7 +1,9 @@
 //! Helm's own functions: `include`, `tpl`, `required`, `fail`, `lookup`.
 
 use super::{ANY, STR, Table, cost, marked, text};
+use crate::quote::{is_print, quote};
 use crate::value::{Map, MapKind, Value};
+use crate::world::Call;
 
 /// Delimiters of messages from `required` and `fail`, which are shown without their location.
 pub(crate) const MESSAGE: (&str, &str) = ("HELM_ERR_START", "HELM_ERR_END");
@@ -13,12 +15,17 @@ pub(super) fn add(table: &mut Table) {
     table.add("tpl", cost::constant, &[STR, ANY], |call, args| {
         call.templates.tpl(call.world, &marked(&args[0]), args[1].clone(), call.is_evaluated)
     });
-    table.add("required", cost::constant, &[STR, ANY], |_, args| match &args[1] {
-        Value::Nil => Err(wrapped(&text(&args[0]))),
-        Value::Str(bytes) if bytes.is_empty() => Err(wrapped(&text(&args[0]))),
-        value => Ok(value.clone()),
+    table.add("required", cost::constant, &[STR, ANY], |call, args| {
+        let of_4 = match &args[1] {
+            Value::Nil => "level=WARN msg=\"missing required value\"",
+            Value::Str(bytes) if bytes.is_empty() => "level=WARN msg=\"missing required values\"",
+            value => return Ok(value.clone()),
+        };
+        failure(call, &text(&args[0]), ("Missing required value", of_4))
     });
-    table.add("fail", cost::deep, &[STR], |_, args| Err(wrapped(&text(&args[0]))));
+    table.add("fail", cost::deep, &[STR], |call, args| {
+        failure(call, &text(&args[0]), ("Fail", "level=INFO msg=\"funcMap fail\""))
+    });
     table.add("lookup", cost::constant, &[STR, STR, STR, STR], |call, args| {
         let Some(cluster) = call.world.lookup else { return Ok(Value::Map(Map::empty(MapKind::Any))) };
         if call.is_evaluated {
@@ -39,6 +46,15 @@ pub(super) fn add(table: &mut Table) {
     table.add("getHostByName", cost::deep, &[STR], |_, _| Ok(Value::str("")));
 }
 
-fn wrapped(message: &str) -> String {
-    format!("{}{message}{}", MESSAGE.0, MESSAGE.1)
+/// Fails with a message, or logs it with the words of a version of Helm if the templates are linted.
+fn failure(call: &Call<'_>, message: &str, (of_3, of_4): (&str, &str)) -> Result<Value, String> {
+    let entry = || {
+        let is_word = !message.is_empty() && message.chars().all(|c| is_print(c) && !matches!(c, ' ' | '"' | '='));
+        let shown = if is_word { message.to_owned() } else { quote(message.as_bytes()) };
+        call.world.helm.choose(format!("[INFO] {of_3}: {message}"), format!("{of_4} message={shown}"))
+    };
+    match call.world.is_linted(entry) {
+        true => Ok(Value::str("")),
+        false => Err(format!("{}{message}{}", MESSAGE.0, MESSAGE.1)),
+    }
 }

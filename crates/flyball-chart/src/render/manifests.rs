@@ -7,7 +7,7 @@ use super::{DeletePolicy, Hook, HookEvent, Manifest, NOTES, RenderError, Rendere
 use crate::helm::HelmVersion;
 use crate::memory::{Held, size_of_json};
 use crate::quote::quote;
-use crate::text::Text;
+use crate::text::{Text, lossy};
 use crate::world::World;
 
 use crate::yaml::{self, Data, Error};
@@ -94,7 +94,8 @@ pub(super) fn collect(
     for (path, text) in files.iter().filter(|(path, _)| !path.ends_with(NOTES)) {
         world.charge(text.len() / 4, text.len() * 4).map_err(RenderError::Template)?;
         let documents = split(text);
-        let outlined = outlined(text);
+        let has_data = !text.marks().is_empty();
+        let outlined = if has_data { outlined(text) } else { Vec::new() };
         let outlines = split(&outlined);
         for (at, document) in documents.iter().copied().enumerate() {
             let problem = |message: String| RenderError::Manifest { path: path.clone(), message };
@@ -103,15 +104,16 @@ pub(super) fn collect(
             }
             let data = yaml::read(document).map_err(|error| problem(error.to_string()))?;
             let head = Head::read(&data, world.helm).map_err(|error| problem(error.to_string()))?;
-            let text = String::from_utf8_lossy(document).into_owned();
-            let object = data.to_json();
+            let text = lossy(document).into_owned();
+            let object = data.into_json();
             held.add(size_of_json(&object) * 2 + text.len());
             world.charge(1, 0).map_err(RenderError::Template)?;
             // If data start documents, the outlines cannot be assigned to documents.
             let outline = match outlines.get(at).filter(|_| outlines.len() == documents.len()) {
-                Some(outline) if *outline == document => object.clone(),
-                Some(outline) => yaml::read(outline).map_or(serde_json::Value::Null, |data| data.to_json()),
-                None => serde_json::Value::Null,
+                _ if !has_data => None,
+                Some(outline) if *outline == document => None,
+                Some(outline) => Some(yaml::read(outline).map_or(serde_json::Value::Null, Data::into_json)),
+                None => Some(serde_json::Value::Null),
             };
             let manifest = Manifest { path: path.clone(), text, object, outline };
             match head.annotations.get("helm.sh/hook") {

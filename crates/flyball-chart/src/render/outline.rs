@@ -71,7 +71,7 @@ fn is_filled<'o>(outline: &'o str, scalar: &Value) -> bool {
 mod tests {
     use super::*;
     use crate::text::{Marks, Text};
-    use crate::yaml;
+    use crate::yaml::{self, Data};
 
     /// Parses a document with data between `«` and `»`, and compares it with its outline.
     fn check(document: &str, expected: Option<&str>) {
@@ -84,7 +84,7 @@ mod tests {
             }
         }
         let text = Text::new(text.as_bytes(), marks);
-        let read = |text: &[u8]| yaml::read(text).map_or(Value::Null, |data| data.to_json());
+        let read = |text: &[u8]| yaml::read(text).map_or(Value::Null, Data::into_json);
         let outline = read(&super::super::manifests::outlined(&text));
         assert_eq!(difference(&outline, &read(&text)).as_deref(), expected, "{document}");
     }

@@ -10,6 +10,7 @@ use crate::value::{IntKind, MapKind, Type, Value};
 use crate::world::{Call, World};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Stack size for a function: values may be nested a thousand levels deep.
 const VALUE_STACK: usize = 4 << 20;
@@ -61,7 +62,7 @@ impl Templates {
         let data = Slot::exact(data);
         let result = stacker::maybe_grow(128 << 10, 1 << 20, || {
             let mut out = Writer::default();
-            let vars = vec![("$".to_owned(), data.clone())];
+            let vars = vec![("$", data.clone())];
             State { world, templates: self, tree, out: &mut out, vars, place: Position::Start }
                 .list(&data, &tree.root)?;
             world.charge(1, out.len())?;
@@ -129,7 +130,7 @@ struct State<'t, 'o> {
     templates: &'t Rc<Templates>,
     tree: &'t Tree,
     out: &'o mut Writer,
-    vars: Vec<(String, Slot)>,
+    vars: Vec<(&'t str, Slot)>,
     place: Position<'t>,
 }
 
@@ -310,7 +311,7 @@ impl<'t> State<'t, '_> {
         };
         self.world.depth.set(self.world.depth.get() + 1);
         let result = stacker::maybe_grow(128 << 10, 1 << 20, || {
-            let vars = vec![("$".to_owned(), dot.clone())];
+            let vars = vec![("$", dot.clone())];
             let (world, templates) = (self.world, self.templates);
             State { world, templates, tree, out: self.out, vars, place: Position::Start }.list(&dot, &tree.root)
         });
@@ -319,7 +320,7 @@ impl<'t> State<'t, '_> {
     }
 
     fn assign(&mut self, name: &str, value: Slot) -> Run<()> {
-        match self.vars.iter_mut().rev().find(|(other, _)| other == name) {
+        match self.vars.iter_mut().rev().find(|(other, _)| *other == name) {
             Some(variable) => variable.1 = value,
             None => return self.error(format_args!("undefined variable: {name}")),
         }
@@ -327,7 +328,7 @@ impl<'t> State<'t, '_> {
     }
 
     fn variable(&self, name: &str) -> Run<Slot> {
-        match self.vars.iter().rev().find(|(other, _)| other == name) {
+        match self.vars.iter().rev().find(|(other, _)| *other == name) {
             Some((_, value)) => Ok(value.clone()),
             None => self.error(format_args!("undefined variable: {name}")),
         }
@@ -346,7 +347,7 @@ impl<'t> State<'t, '_> {
                 if pipe.is_assignment {
                     self.assign(name, value.clone())?;
                 } else {
-                    self.vars.push((name.clone(), value.clone()));
+                    self.vars.push((name, value.clone()));
                 }
             }
             Ok(value)
@@ -455,11 +456,11 @@ impl<'t> State<'t, '_> {
         last: Option<Slot>,
         receiver: Slot,
     ) -> Run<Slot> {
-        let type_name = match &receiver {
+        let is_any = match &receiver {
             Slot::Nothing => return Ok(Slot::Nothing),
             Slot::Any(Value::Nil) => return self.error(format_args!("nil pointer evaluating interface {{}}.{name}")),
-            Slot::Any(_) => Type::Any.to_string(),
-            Slot::Exact(value) => value.type_name(),
+            Slot::Any(_) => true,
+            Slot::Exact(_) => false,
         };
         let value = receiver.into_value();
         if let Some((params, call)) = super::method::find(&value, name) {
@@ -504,11 +505,12 @@ impl<'t> State<'t, '_> {
                     (Some(item), kind) => Slot::held(kind.holds_any(), item),
                     (None, MapKind::Any | MapKind::Values(_)) => Slot::Any(Value::Nil),
                     (None, MapKind::Strings) => Slot::Exact(Value::str("")),
-                    (None, MapKind::Files) => Slot::Exact(Value::Bytes(Rc::from([]))),
+                    (None, MapKind::Files) => Slot::Exact(Value::Bytes(Arc::from([]))),
                 });
             }
             _ => {}
         }
+        let type_name = if is_any { Type::Any.to_string() } else { value.type_name() };
         self.error(format_args!("can't evaluate field {name} in type {type_name}"))
     }
 

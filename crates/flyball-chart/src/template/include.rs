@@ -3,9 +3,10 @@
 use super::exec::Templates;
 use super::node::Source;
 use crate::quote::quote;
-use crate::text::{Text, Writer};
+use crate::text::{Text, Writer, lossy};
 use crate::value::Value;
 use crate::world::{Executor, World};
+use memchr::memmem;
 use std::borrow::Cow;
 use std::rc::Rc;
 
@@ -35,7 +36,7 @@ impl Executor for Rc<Templates> {
 
     fn tpl(&self, world: &World<'_>, text: &Text, data: Value, is_evaluated: bool) -> Result<Value, String> {
         let is_evaluated = (is_evaluated || text.is_data()) && world.evaluates;
-        let (readable, marks) = match String::from_utf8_lossy(text) {
+        let (readable, marks) = match lossy(text) {
             Cow::Borrowed(readable) => (readable.to_owned(), text.marks().to_vec()),
             // The positions of data are lost then.
             Cow::Owned(_) if text.is_data() && !is_evaluated => return Ok(Value::Str(text.to_data())),
@@ -51,7 +52,7 @@ impl Executor for Rc<Templates> {
         let out = Rc::new(templates)
             .execute(world, "gotpl", data)
             .map_err(|message| shortened(format!("error during tpl function execution for {}: {message}", quoted())))?;
-        Ok(Value::Str(without_no_value(&out)))
+        Ok(Value::Str(without_no_value(out)))
     }
 }
 
@@ -66,21 +67,17 @@ fn shortened(mut message: String) -> String {
 }
 
 /// Removes Go's text for missing values.
-pub(crate) fn without_no_value(out: &Text) -> Text {
+pub(crate) fn without_no_value(out: Text) -> Text {
     const WORDS: &[u8] = b"<no value>";
     let mut kept = Writer::default();
     let mut from = 0;
-    while let Some(at) = find(&out[from..], WORDS) {
-        kept.part(out, from..from + at);
+    while let Some(at) = memmem::find(&out[from..], WORDS) {
+        kept.part(&out, from..from + at);
         from += at + WORDS.len();
     }
     if from == 0 {
-        return out.clone();
+        return out;
     }
-    kept.part(out, from..out.len());
+    kept.part(&out, from..out.len());
     kept.text()
-}
-
-fn find(text: &[u8], words: &[u8]) -> Option<usize> {
-    text.windows(words.len()).position(|window| window == words)
 }

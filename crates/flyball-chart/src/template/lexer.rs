@@ -1,6 +1,8 @@
 //! Splits a template into tokens, as Go's `text/template/parse` does: same tokens, positions, lines and errors.
 
 use crate::quote;
+use memchr::memmem;
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
@@ -44,14 +46,15 @@ pub(crate) enum Kind {
 
 /// A token: its kind, position, text and line.
 #[derive(Clone, Debug)]
-pub(crate) struct Token {
+pub(crate) struct Token<'a> {
     pub(crate) kind: Kind,
     pub(crate) at: usize,
-    pub(crate) text: String,
+    /// A part of the template, or the complaint of an error.
+    pub(crate) text: Cow<'a, str>,
     pub(crate) line: usize,
 }
 
-impl fmt::Display for Token {
+impl fmt::Display for Token<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             Kind::Eof => f.write_str("EOF"),
@@ -111,13 +114,13 @@ impl<'a> Lexer<'a> {
     }
 
     /// Returns the next token; after an error or the end, the end again.
-    pub(crate) fn next_token(&mut self) -> Token {
+    pub(crate) fn next_token(&mut self) -> Token<'a> {
         loop {
             let token = match self.state {
                 State::Text => self.text(),
                 State::Inside => Some(self.inside()),
                 State::Ended => {
-                    Some(Token { kind: Kind::Eof, at: self.at, text: "EOF".to_owned(), line: self.start_line })
+                    Some(Token { kind: Kind::Eof, at: self.at, text: Cow::Borrowed("EOF"), line: self.start_line })
                 }
             };
             if let Some(token) = token {
@@ -154,7 +157,7 @@ impl<'a> Lexer<'a> {
     fn find_left(&self) -> Option<usize> {
         let mut from = self.at;
         loop {
-            let found = from + self.input[from..].find(LEFT)?;
+            let found = from + memmem::find(&self.input.as_bytes()[from..], LEFT.as_bytes())?;
             if !self.holds_data(found, found + LEFT.len()) {
                 return Some(found - self.at);
             }
@@ -163,12 +166,12 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn emit(&mut self, kind: Kind) -> Token {
+    fn emit(&mut self, kind: Kind) -> Token<'a> {
         if kind != Kind::Text && self.holds_data(self.start, self.at) {
             return self.error(IS_DATA.to_owned());
         }
-        let token =
-            Token { kind, at: self.start, text: self.input[self.start..self.at].to_owned(), line: self.start_line };
+        let text = Cow::Borrowed(&self.input[self.start..self.at]);
+        let token = Token { kind, at: self.start, text, line: self.start_line };
         self.start = self.at;
         self.start_line = self.line;
         token
@@ -180,12 +183,12 @@ impl<'a> Lexer<'a> {
         self.start_line = self.line;
     }
 
-    fn error(&self, message: String) -> Token {
-        Token { kind: Kind::Error, at: self.start, text: message, line: self.start_line }
+    fn error(&self, message: String) -> Token<'a> {
+        Token { kind: Kind::Error, at: self.start, text: Cow::Owned(message), line: self.start_line }
     }
 
     /// Text before an action or the end.
-    fn text(&mut self) -> Option<Token> {
+    fn text(&mut self) -> Option<Token<'a>> {
         let Some(length) = self.find_left() else {
             self.at = self.input.len();
             if self.at > self.start {
@@ -193,7 +196,7 @@ impl<'a> Lexer<'a> {
                 return Some(self.emit(Kind::Text));
             }
             self.state = State::Ended;
-            return Some(Token { kind: Kind::Eof, at: self.start, text: String::new(), line: self.start_line });
+            return Some(Token { kind: Kind::Eof, at: self.start, text: Cow::Borrowed(""), line: self.start_line });
         };
         if length > 0 {
             let delimiter = self.at + length;
@@ -212,7 +215,7 @@ impl<'a> Lexer<'a> {
         self.left_delimiter()
     }
 
-    fn left_delimiter(&mut self) -> Option<Token> {
+    fn left_delimiter(&mut self) -> Option<Token<'a>> {
         self.at += LEFT.len();
         let marker = if has_left_marker(self.rest()) { MARKER } else { 0 };
         if self.input[self.at + marker..].starts_with(LEFT_COMMENT) {
@@ -228,7 +231,7 @@ impl<'a> Lexer<'a> {
         Some(token)
     }
 
-    fn comment(&mut self) -> Option<Token> {
+    fn comment(&mut self) -> Option<Token<'a>> {
         self.at += LEFT_COMMENT.len();
         let Some(length) = self.rest().find(RIGHT_COMMENT) else {
             return Some(self.error("unclosed comment".to_owned()));
@@ -259,7 +262,7 @@ impl<'a> Lexer<'a> {
         (rest.starts_with(RIGHT), false)
     }
 
-    fn right_delimiter(&mut self) -> Token {
+    fn right_delimiter(&mut self) -> Token<'a> {
         let (_, trims) = self.right_delimiter_ahead();
         if trims {
             self.at += MARKER;
@@ -275,7 +278,7 @@ impl<'a> Lexer<'a> {
         token
     }
 
-    fn inside(&mut self) -> Token {
+    fn inside(&mut self) -> Token<'a> {
         if self.right_delimiter_ahead().0 {
             if self.parens == 0 {
                 return self.right_delimiter();
@@ -331,7 +334,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn space(&mut self) -> Token {
+    fn space(&mut self) -> Token<'a> {
         let mut spaces = 0;
         let mut last = (self.at, self.line);
         while self.peek().is_some_and(is_space) {
@@ -350,7 +353,7 @@ impl<'a> Lexer<'a> {
         self.emit(Kind::Space)
     }
 
-    fn quoted(&mut self, end: char, kind: Kind, complaint: &str) -> Token {
+    fn quoted(&mut self, end: char, kind: Kind, complaint: &str) -> Token<'a> {
         loop {
             match self.next() {
                 Some('\\') => {
@@ -372,12 +375,12 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn bad_character(&self) -> Token {
+    fn bad_character(&self) -> Token<'a> {
         let c = self.peek().unwrap_or(char::REPLACEMENT_CHARACTER);
         self.error(format!("bad character {}", quote::unicode(c)))
     }
 
-    fn field_or_variable(&mut self, kind: Kind) -> Token {
+    fn field_or_variable(&mut self, kind: Kind) -> Token<'a> {
         if self.is_at_terminator() {
             return self.emit(if kind == Kind::Variable { kind } else { Kind::Dot });
         }
@@ -390,7 +393,7 @@ impl<'a> Lexer<'a> {
         self.emit(kind)
     }
 
-    fn identifier(&mut self) -> Token {
+    fn identifier(&mut self) -> Token<'a> {
         while self.peek().is_some_and(is_alphanumeric) {
             self.next();
         }
@@ -415,7 +418,7 @@ impl<'a> Lexer<'a> {
         self.emit(kind)
     }
 
-    fn number(&mut self) -> Token {
+    fn number(&mut self) -> Token<'a> {
         let mut is_good = self.scan_number();
         let mut kind = Kind::Number;
         if is_good && matches!(self.peek(), Some('+' | '-')) {

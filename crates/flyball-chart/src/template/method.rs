@@ -7,6 +7,7 @@ use crate::value::{Key, ListKind, Map, MapKind, Type, Value};
 use crate::world::World;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 type Call = Box<dyn Fn(&World<'_>, &Value, &[Value]) -> Result<Value, String>>;
 
@@ -36,10 +37,10 @@ pub(crate) fn find(value: &Value, name: &str) -> Option<(&'static [Type], Call)>
     }
 }
 
-fn bytes_of(files: &Map, name: &str) -> Rc<[u8]> {
+fn bytes_of(files: &Map, name: &str) -> Arc<[u8]> {
     match files.get(name) {
         Some(Value::Bytes(bytes)) => bytes,
-        _ => Rc::from([]),
+        _ => Arc::from([]),
     }
 }
 
@@ -50,7 +51,7 @@ fn base(path: &str) -> String {
 fn file_method(files: Map, name: &str) -> Option<(&'static [Type], Call)> {
     const TEXT: &[Type] = &[Type::Str];
     let text = |args: &[Value]| args.first().and_then(Value::text).unwrap_or_default().into_owned();
-    let contents = |files: &Map| -> Vec<(String, Rc<[u8]>)> {
+    let contents = |files: &Map| -> Vec<(String, Arc<[u8]>)> {
         files.keys().into_iter().map(|key| (key.to_string(), bytes_of(files, &key))).collect()
     };
     Some(match name {

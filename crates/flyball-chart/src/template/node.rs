@@ -25,8 +25,8 @@ pub(crate) struct Source {
 
 impl Source {
     /// Creates a source without data.
-    pub(crate) fn new(name: &str, text: &str) -> Self {
-        Self { name: name.to_owned(), text: text.to_owned(), data: Marks::new(), is_evaluated: false }
+    pub(crate) fn new(name: &str, text: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), text: text.into(), data: Marks::new(), is_evaluated: false }
     }
 
     /// Returns the ranges of data within a range, relative to its start.

@@ -5,6 +5,7 @@ use super::node::{Arg, Branch, Command, Node, Operand, Pipe, Source, Tree};
 use crate::number::{Number, parse_number};
 use crate::quote::{quote, unquote};
 use crate::text::{Marks, Text};
+use std::borrow::Cow;
 use std::rc::Rc;
 
 /// Nesting limit of parentheses and blocks.
@@ -21,9 +22,9 @@ pub(crate) fn parse(source: Source, has_function: &dyn Fn(&str) -> bool) -> Resu
         lexer: Lexer::new(&source.text, data),
         source: Rc::clone(&source),
         has_function,
-        tokens: std::array::from_fn(|_| Token { kind: Kind::Eof, at: 0, text: String::new(), line: 0 }),
+        tokens: std::array::from_fn(|_| Token { kind: Kind::Eof, at: 0, text: Cow::Borrowed(""), line: 0 }),
         peeked: 0,
-        vars: vec!["$".to_owned()],
+        vars: vec!["$".into()],
         action_line: 0,
         ranges: 0,
         depth: 0,
@@ -38,9 +39,9 @@ struct Parser<'a> {
     source: Rc<Source>,
     has_function: &'a dyn Fn(&str) -> bool,
     /// Lookahead tokens; the last of them comes first.
-    tokens: [Token; 3],
+    tokens: [Token<'a>; 3],
     peeked: usize,
-    vars: Vec<String>,
+    vars: Vec<Cow<'a, str>>,
     action_line: usize,
     ranges: usize,
     depth: usize,
@@ -56,8 +57,8 @@ enum Item {
 
 type Parsed<T> = Result<T, String>;
 
-impl Parser<'_> {
-    fn next(&mut self) -> Token {
+impl<'a> Parser<'a> {
+    fn next(&mut self) -> Token<'a> {
         if self.peeked > 0 {
             self.peeked -= 1;
         } else {
@@ -70,18 +71,18 @@ impl Parser<'_> {
         self.peeked += 1;
     }
 
-    fn backup_two(&mut self, first: Token) {
+    fn backup_two(&mut self, first: Token<'a>) {
         self.tokens[1] = first;
         self.peeked = 2;
     }
 
-    fn backup_three(&mut self, first: Token, second: Token) {
+    fn backup_three(&mut self, first: Token<'a>, second: Token<'a>) {
         self.tokens[1] = second;
         self.tokens[2] = first;
         self.peeked = 3;
     }
 
-    fn peek(&mut self) -> Token {
+    fn peek(&mut self) -> Token<'a> {
         if self.peeked > 0 {
             return self.tokens[self.peeked - 1].clone();
         }
@@ -90,7 +91,7 @@ impl Parser<'_> {
         self.tokens[0].clone()
     }
 
-    fn next_not_space(&mut self) -> Token {
+    fn next_not_space(&mut self) -> Token<'a> {
         loop {
             let token = self.next();
             if token.kind != Kind::Space {
@@ -99,7 +100,7 @@ impl Parser<'_> {
         }
     }
 
-    fn peek_not_space(&mut self) -> Token {
+    fn peek_not_space(&mut self) -> Token<'a> {
         let token = self.next_not_space();
         self.backup();
         token
@@ -109,7 +110,7 @@ impl Parser<'_> {
         Err(format!("template: {}:{}: {message}", self.source.name, self.tokens[0].line))
     }
 
-    fn unexpected<T>(&self, token: &Token, context: &str) -> Parsed<T> {
+    fn unexpected<T>(&self, token: &Token<'_>, context: &str) -> Parsed<T> {
         if token.kind != Kind::Error {
             return self.error(&format!("unexpected {token} in {context}"));
         }
@@ -123,7 +124,7 @@ impl Parser<'_> {
         self.error(&format!("{token}{extra}"))
     }
 
-    fn expect(&mut self, kind: Kind, context: &str) -> Parsed<Token> {
+    fn expect(&mut self, kind: Kind, context: &str) -> Parsed<Token<'a>> {
         let token = self.next_not_space();
         if token.kind == kind { Ok(token) } else { self.unexpected(&token, context) }
     }
@@ -175,7 +176,7 @@ impl Parser<'_> {
 
     /// Parses a template definition within the text: variables and ranges outside of it are not in scope.
     fn inner(&mut self, name: String, context: &str) -> Parsed<()> {
-        let vars = std::mem::replace(&mut self.vars, vec!["$".to_owned()]);
+        let vars = std::mem::replace(&mut self.vars, vec!["$".into()]);
         let ranges = std::mem::take(&mut self.ranges);
         let (list, end) = self.items()?;
         if matches!(end, Item::Else) {
@@ -197,7 +198,7 @@ impl Parser<'_> {
         self.inner(name, "define clause")
     }
 
-    fn name(&mut self, token: &Token) -> Parsed<String> {
+    fn name(&mut self, token: &Token<'_>) -> Parsed<String> {
         match unquote(&token.text) {
             Some(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
             None => self.error("invalid syntax"),
@@ -258,7 +259,7 @@ impl Parser<'_> {
         }))
     }
 
-    fn jump(&mut self, word: &Token) -> Parsed<Node> {
+    fn jump(&mut self, word: &Token<'_>) -> Parsed<Node> {
         let token = self.next_not_space();
         let written = format!("{{{{{}}}}}", word.text);
         if token.kind != Kind::RightDelim {
@@ -316,7 +317,7 @@ impl Parser<'_> {
         Ok(Node::Template { at: token.at, name, pipe })
     }
 
-    fn template_name(&mut self, token: &Token, context: &str) -> Parsed<String> {
+    fn template_name(&mut self, token: &Token<'_>, context: &str) -> Parsed<String> {
         if matches!(token.kind, Kind::String | Kind::RawString) {
             return self.name(token);
         }
@@ -370,13 +371,13 @@ impl Parser<'_> {
                     pipe.is_assignment = next.kind == Kind::Assign;
                     self.next_not_space();
                     self.vars.push(variable.text.clone());
-                    pipe.variables.push(variable.text);
+                    pipe.variables.push(variable.text.into_owned());
                     return Ok(());
                 }
                 Kind::Char if next.text == "," => {
                     self.next_not_space();
                     self.vars.push(variable.text.clone());
-                    pipe.variables.push(variable.text);
+                    pipe.variables.push(variable.text.into_owned());
                     if context == "range" && pipe.variables.len() < 2 {
                         match self.peek_not_space().kind {
                             Kind::Variable | Kind::RightDelim | Kind::RightParen => continue,
@@ -467,7 +468,7 @@ impl Parser<'_> {
                 if !(self.has_function)(&token.text) {
                     return self.error(&format!("function {} not defined", quote(token.text.as_bytes())));
                 }
-                Operand::Identifier(token.text)
+                Operand::Identifier(token.text.into_owned())
             }
             Kind::Dot => Operand::Dot,
             Kind::Nil => Operand::Nil,
@@ -475,7 +476,7 @@ impl Parser<'_> {
                 if !self.vars.contains(&token.text) {
                     return self.error(&format!("undefined variable {}", quote(token.text.as_bytes())));
                 }
-                Operand::Variable(vec![token.text])
+                Operand::Variable(vec![token.text.into_owned()])
             }
             Kind::Field => Operand::Field(vec![token.text[1..].to_owned()]),
             Kind::Bool => Operand::Bool(token.text == "true"),
@@ -488,7 +489,7 @@ impl Parser<'_> {
                 return Ok(Some(Arg { at: pipe.at, what: Operand::Pipe(Box::new(pipe)) }));
             }
             Kind::String | Kind::RawString => match unquote(&token.text) {
-                Some(bytes) => Operand::String(token.text, Text::new(&bytes, Marks::new())),
+                Some(bytes) => Operand::String(token.text.into_owned(), Text::new(&bytes, Marks::new())),
                 None => return self.error("invalid syntax"),
             },
             _ => {
@@ -499,8 +500,8 @@ impl Parser<'_> {
         Ok(Some(Arg { at: token.at, what }))
     }
 
-    fn number(&self, token: &Token) -> Parsed<Number> {
-        let text = token.text.clone();
+    fn number(&self, token: &Token<'_>) -> Parsed<Number> {
+        let text = token.text.clone().into_owned();
         if token.kind == Kind::CharConstant {
             let c = unquote(&text)
                 .and_then(|bytes| String::from_utf8(bytes).ok())

@@ -12,7 +12,7 @@ const PREFIX: &str = "tag:yaml.org,2002:";
 
 pub(super) fn decode(node: &Node) -> Result<Data, Error> {
     stacker::maybe_grow(128 << 10, 1 << 20, || match node {
-        Node::Scalar { tag, text, is_plain } => scalar(tag, text, *is_plain),
+        Node::Scalar { tag, text, is_plain, .. } => scalar(tag, text, *is_plain),
         Node::Sequence { items } => items.iter().map(|item| decode(item)).collect::<Result<_, _>>().map(Data::List),
         Node::Mapping { entries } => mapping(entries).map(Data::Map),
     })
@@ -37,7 +37,7 @@ fn mapping(entries: &[(Rc<Node>, Rc<Node>)]) -> Result<BTreeMap<String, Data>, E
 
 fn is_merge(key: &Node) -> bool {
     match key {
-        Node::Scalar { tag, text, is_plain } => {
+        Node::Scalar { tag, text, is_plain, .. } => {
             text == "<<" && ((tag.is_empty() && *is_plain) || tag.strip_prefix(PREFIX) == Some("merge"))
         }
         _ => false,

@@ -1,16 +1,37 @@
 //! Parser of YAML documents, with go-yaml's error messages.
 
-use super::scanner::{Kind, Problem, Scanner, Style, Token};
+use super::scanner::{Kind, Problem, Scanner, Style};
 use crate::memory::{self, Held};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// A node of a document.
 #[derive(Debug)]
 pub(super) enum Node {
-    Scalar { tag: String, text: String, is_plain: bool },
+    Scalar { tag: String, text: String, is_plain: bool, line: u32 },
     Sequence { items: Vec<Rc<Node>> },
     Mapping { entries: Vec<(Rc<Node>, Rc<Node>)> },
+}
+
+impl Node {
+    /// Collects the keys that a mapping has twice, with their lines.
+    pub(super) fn duplicates(&self, found: &mut Vec<(usize, String)>) {
+        stacker::maybe_grow(128 << 10, 1 << 20, || match self {
+            Node::Scalar { .. } => {}
+            Node::Sequence { items } => items.iter().for_each(|item| item.duplicates(found)),
+            Node::Mapping { entries } => {
+                let mut keys = BTreeSet::new();
+                for (key, value) in entries {
+                    if let Node::Scalar { text, line, .. } = &**key
+                        && !keys.insert(text)
+                    {
+                        found.push((*line as usize, text.clone()));
+                    }
+                    value.duplicates(found);
+                }
+            }
+        });
+    }
 }
 
 /// Nesting limit of nodes.
@@ -46,21 +67,28 @@ struct Parser {
 
 type Parse<T> = Result<T, Problem>;
 
-fn problem<T>(token: &Token, message: &str) -> Parse<T> {
-    Err(Problem { line: token.start.line, message: message.to_owned() })
-}
-
 fn plain_problem<T>(message: String) -> Parse<T> {
     Err(Problem { line: 0, message })
 }
 
 impl Parser {
-    fn peek(&mut self) -> Parse<Token> {
-        self.scanner.peek().cloned()
+    /// Returns the kind of the next token, which is not copied: it may hold a long text.
+    fn peek(&mut self) -> Parse<&Kind> {
+        Ok(&self.scanner.peek()?.kind)
     }
 
     fn is_next(&mut self, kind: &Kind) -> Parse<bool> {
-        Ok(self.scanner.peek()?.kind == *kind)
+        Ok(self.peek()? == kind)
+    }
+
+    /// Rejects the next token.
+    fn problem<T>(&mut self, message: &str) -> Parse<T> {
+        Err(Problem { line: self.scanner.peek()?.start.line, message: message.to_owned() })
+    }
+
+    /// Consumes the next token.
+    fn consume(&mut self) -> Parse<Kind> {
+        Ok(self.scanner.next()?.kind)
     }
 
     fn skip(&mut self) -> Parse<()> {
@@ -68,31 +96,29 @@ impl Parser {
     }
 
     fn document(&mut self) -> Parse<Option<Rc<Node>>> {
-        let first = self.peek()?;
         let mut has_version = false;
-        let node = match first.kind {
+        let node = match self.peek()? {
             Kind::StreamEnd => return Ok(None),
             Kind::VersionDirective(..) | Kind::TagDirective(..) | Kind::DocumentStart => {
                 loop {
-                    let token = self.peek()?;
-                    match token.kind.clone() {
+                    match self.peek()?.clone() {
                         Kind::VersionDirective(..) if has_version => {
-                            return problem(&token, "found duplicate %YAML directive");
+                            return self.problem("found duplicate %YAML directive");
                         }
                         Kind::VersionDirective(1, 1) => has_version = true,
-                        Kind::VersionDirective(..) => return problem(&token, "found incompatible YAML document"),
+                        Kind::VersionDirective(..) => return self.problem("found incompatible YAML document"),
                         Kind::TagDirective(handle, prefix) => {
                             if self.tags.insert(handle, prefix).is_some() {
-                                return problem(&token, "found duplicate %TAG directive");
+                                return self.problem("found duplicate %TAG directive");
                             }
                         }
                         Kind::DocumentStart => break,
-                        _ => return problem(&token, "did not find expected <document start>"),
+                        _ => return self.problem("did not find expected <document start>"),
                     }
                     self.skip()?;
                 }
                 self.skip()?;
-                match self.peek()?.kind {
+                match self.peek()? {
                     Kind::VersionDirective(..)
                     | Kind::TagDirective(..)
                     | Kind::DocumentStart
@@ -124,10 +150,9 @@ impl Parser {
     }
 
     fn node_here(&mut self, is_block: bool, is_indentless: bool) -> Parse<(Rc<Node>, usize)> {
-        let token = self.peek()?;
-        if let Kind::Alias(name) = &token.kind {
-            self.skip()?;
-            return match self.anchors.get(name) {
+        if matches!(self.peek()?, Kind::Alias(_)) {
+            let Kind::Alias(name) = self.consume()? else { unreachable!("it is the token that was seen") };
+            return match self.anchors.get(&name) {
                 Some(Some((node, size))) => {
                     self.aliased += size;
                     self.held.add(size.saturating_mul(NODE));
@@ -142,17 +167,17 @@ impl Parser {
         }
         let (mut anchor, mut tag) = (None, None);
         for _ in 0..2 {
-            let token = self.peek()?;
-            match token.kind.clone() {
-                Kind::Anchor(name) if anchor.is_none() => anchor = Some(name),
+            match self.peek()? {
+                Kind::Anchor(name) if anchor.is_none() => anchor = Some(name.clone()),
                 Kind::Tag(handle, suffix) if tag.is_none() => {
+                    let (handle, suffix) = (handle.clone(), suffix.clone());
                     let prefix = match handle.as_str() {
                         "" => String::new(),
                         handle => match (self.tags.get(handle), handle) {
                             (Some(prefix), _) => prefix.clone(),
                             (None, "!") => "!".to_owned(),
                             (None, "!!") => "tag:yaml.org,2002:".to_owned(),
-                            _ => return problem(&token, "found undefined tag handle"),
+                            _ => return self.problem("found undefined tag handle"),
                         },
                     };
                     tag = Some(format!("{prefix}{suffix}"));
@@ -180,14 +205,15 @@ impl Parser {
         tag: Option<String>,
         has_properties: bool,
     ) -> Parse<(Node, usize)> {
-        let token = self.peek()?;
-        match token.kind {
+        match self.peek()? {
             Kind::BlockEntry if is_indentless => self.block_sequence(true),
-            Kind::Scalar(text, style) => {
-                self.skip()?;
+            Kind::Scalar(..) => {
+                let token = self.scanner.next()?;
+                let Kind::Scalar(text, style) = token.kind else { unreachable!("it is the token that was seen") };
+                let line = u32::try_from(token.start.line + 1).unwrap_or(u32::MAX);
                 let is_plain = style == Style::Plain && tag.as_deref() != Some("!");
                 let tag = tag.filter(|tag| tag != "!").unwrap_or_default();
-                Ok((Node::Scalar { tag, text, is_plain }, 1))
+                Ok((Node::Scalar { tag, text, is_plain, line }, 1))
             }
             Kind::FlowSequenceStart => self.flow_sequence(),
             Kind::FlowMappingStart => self.flow_mapping(),
@@ -195,9 +221,9 @@ impl Parser {
             Kind::BlockMappingStart if is_block => self.block_mapping(),
             _ if has_properties => {
                 let tag = tag.filter(|tag| tag != "!").unwrap_or_default();
-                Ok((Node::Scalar { tag, text: String::new(), is_plain: true }, 1))
+                Ok((Node::Scalar { tag, text: String::new(), is_plain: true, line: 0 }, 1))
             }
-            _ => problem(&token, "did not find expected node content"),
+            _ => self.problem("did not find expected node content"),
         }
     }
 
@@ -207,18 +233,16 @@ impl Parser {
         }
         let (mut items, mut size) = (Vec::new(), 1);
         loop {
-            let token = self.peek()?;
-            match token.kind {
+            match self.peek()? {
                 Kind::BlockEntry => self.skip()?,
                 _ if is_indentless => break,
                 Kind::BlockEnd => {
                     self.skip()?;
                     break;
                 }
-                _ => return problem(&token, "did not find expected '-' indicator"),
+                _ => return self.problem("did not find expected '-' indicator"),
             }
-            let next = self.peek()?.kind;
-            let is_empty = match next {
+            let is_empty = match self.peek()? {
                 Kind::BlockEntry | Kind::BlockEnd => true,
                 Kind::Key | Kind::Value => is_indentless,
                 _ => false,
@@ -234,11 +258,10 @@ impl Parser {
         self.skip()?;
         let (mut entries, mut size) = (Vec::new(), 1);
         loop {
-            let token = self.peek()?;
-            let key = match token.kind {
+            let key = match self.peek()? {
                 Kind::Key => {
                     self.skip()?;
-                    match self.peek()?.kind {
+                    match self.peek()? {
                         Kind::Key | Kind::Value | Kind::BlockEnd => (Rc::new(empty()), 1),
                         _ => self.node(true, true)?,
                     }
@@ -248,12 +271,12 @@ impl Parser {
                     self.skip()?;
                     break;
                 }
-                _ => return problem(&token, "did not find expected key"),
+                _ => return self.problem("did not find expected key"),
             };
             let mut value = (Rc::new(empty()), 1);
             if self.is_next(&Kind::Value)? {
                 self.skip()?;
-                if !matches!(self.peek()?.kind, Kind::Key | Kind::Value | Kind::BlockEnd) {
+                if !matches!(self.peek()?, Kind::Key | Kind::Value | Kind::BlockEnd) {
                     value = self.node(true, true)?;
                 }
             }
@@ -271,9 +294,8 @@ impl Parser {
                 break;
             }
             if !items.is_empty() {
-                let token = self.peek()?;
-                if token.kind != Kind::FlowEntry {
-                    return problem(&token, "did not find expected ',' or ']'");
+                if *self.peek()? != Kind::FlowEntry {
+                    return self.problem("did not find expected ',' or ']'");
                 }
                 self.skip()?;
                 if self.is_next(&Kind::FlowSequenceEnd)? {
@@ -292,12 +314,12 @@ impl Parser {
     fn single_pair(&mut self) -> Parse<(Rc<Node>, usize)> {
         self.skip()?;
         let ends = |kind: &Kind| matches!(kind, Kind::FlowEntry | Kind::FlowSequenceEnd);
-        let next = self.peek()?.kind;
-        let key = if ends(&next) || next == Kind::Value { (Rc::new(empty()), 1) } else { self.node(false, false)? };
+        let next = self.peek()?;
+        let key = if ends(next) || *next == Kind::Value { (Rc::new(empty()), 1) } else { self.node(false, false)? };
         let mut value = (Rc::new(empty()), 1);
         if self.is_next(&Kind::Value)? {
             self.skip()?;
-            if !ends(&self.peek()?.kind) {
+            if !ends(self.peek()?) {
                 value = self.node(false, false)?;
             }
         }
@@ -313,9 +335,8 @@ impl Parser {
                 break;
             }
             if !entries.is_empty() {
-                let token = self.peek()?;
-                if token.kind != Kind::FlowEntry {
-                    return problem(&token, "did not find expected ',' or '}'");
+                if *self.peek()? != Kind::FlowEntry {
+                    return self.problem("did not find expected ',' or '}'");
                 }
                 self.skip()?;
                 if self.is_next(&Kind::FlowMappingEnd)? {
@@ -327,8 +348,8 @@ impl Parser {
             if has_key {
                 self.skip()?;
             }
-            let next = self.peek()?.kind;
-            let key = if next == Kind::Value || (has_key && ends(&next)) {
+            let next = self.peek()?;
+            let key = if *next == Kind::Value || (has_key && ends(next)) {
                 (Rc::new(empty()), 1)
             } else {
                 self.node(false, false)?
@@ -336,7 +357,7 @@ impl Parser {
             let mut value = (Rc::new(empty()), 1);
             if self.is_next(&Kind::Value)? {
                 self.skip()?;
-                if !ends(&self.peek()?.kind) {
+                if !ends(self.peek()?) {
                     value = self.node(false, false)?;
                 }
             }
@@ -349,5 +370,5 @@ impl Parser {
 }
 
 fn empty() -> Node {
-    Node::Scalar { tag: String::new(), text: String::new(), is_plain: true }
+    Node::Scalar { tag: String::new(), text: String::new(), is_plain: true, line: 0 }
 }

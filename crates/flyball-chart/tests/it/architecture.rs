@@ -22,7 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "functions",
         &["dates", "format", "helm", "memory", "number", "quote", "semver", "text", "value", "world", "yaml"],
     ),
-    ("chart", &["functions", "glob", "helm", "quote", "semver", "value", "values", "yaml"]),
+    ("chart", &["functions", "glob", "helm", "quote", "semver", "text", "value", "values", "yaml"]),
     ("template", &["format", "functions", "glob", "number", "quote", "text", "value", "world"]),
     (
         "render",
@@ -46,12 +46,17 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "lint",
+        &["capabilities", "chart", "helm", "quote", "release", "render", "seed", "semver", "text", "values", "yaml"],
+    ),
+    (
         "command",
         &[
             "capabilities",
             "chart",
             "glob",
             "helm",
+            "lint",
             "quote",
             "release",
             "render",

@@ -8,6 +8,7 @@ mod data_dir;
 mod demo;
 mod deploy;
 mod dev;
+mod helm;
 mod image;
 mod levels;
 mod manifests;

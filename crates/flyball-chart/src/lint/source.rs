@@ -1,0 +1,107 @@
+//! The files of a chart, as rules find them: in a folder or in an archive.
+
+use crate::chart::{Chart, ChartError, File, load_message};
+use crate::helm::HelmVersion;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A chart whose files are read one by one, even if it does not load.
+pub(crate) struct Source {
+    /// The absolute path, which messages name.
+    pub(super) place: String,
+    files: Files,
+}
+
+enum Files {
+    Folder(PathBuf),
+    Archive(Vec<File>),
+}
+
+/// Kind of an entry of a folder.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entry {
+    File,
+    Folder,
+}
+
+impl Source {
+    /// Opens a chart; `path` is relative to a folder.
+    ///
+    /// # Errors
+    /// There is no `Chart.yaml`, or the archive cannot be read.
+    pub(crate) fn open(folder: &Path, path: &str) -> Result<Source, String> {
+        let whole = folder.join(path);
+        let place = clean(&std::path::absolute(&whole).unwrap_or_else(|_| whole.clone())).display().to_string();
+        if path.ends_with(".tgz") || path.ends_with(".tar.gz") {
+            let bytes = std::fs::read(&whole)
+                .map_err(|error| format!("unable to open tarball: open {path}: {}", load_message(&error)))?;
+            if !bytes.starts_with(&[0x1f, 0x8b]) {
+                return Err("unable to extract tarball: gzip: invalid header".to_owned());
+            }
+            let files = Chart::archive_files(&bytes).map_err(|error| format!("unable to extract tarball: {error}"))?;
+            return Ok(Source { place, files: Files::Archive(files) });
+        }
+        if let Err(error) = std::fs::metadata(whole.join("Chart.yaml")) {
+            let shown = clean(&Path::new(path).join("Chart.yaml"));
+            let message = load_message(&error);
+            return Err(format!("unable to check Chart.yaml file in chart: stat {}: {message}", shown.display()));
+        }
+        Ok(Source { place, files: Files::Folder(whole) })
+    }
+
+    /// Returns what stands at a path within the chart.
+    pub(super) fn entry(&self, path: &str) -> Option<Entry> {
+        match &self.files {
+            Files::Folder(folder) => {
+                let found = std::fs::metadata(folder.join(path)).ok()?;
+                Some(if found.is_dir() { Entry::Folder } else { Entry::File })
+            }
+            Files::Archive(files) => files.iter().find_map(|file| match file.path.strip_prefix(path)? {
+                "" => Some(Entry::File),
+                rest => rest.starts_with('/').then_some(Entry::Folder),
+            }),
+        }
+    }
+
+    /// Reads a file within the chart.
+    ///
+    /// # Errors
+    /// Go's message.
+    pub(super) fn read(&self, path: &str) -> Result<Arc<[u8]>, String> {
+        match &self.files {
+            Files::Folder(folder) => std::fs::read(folder.join(path)).map(Arc::from).map_err(|error| {
+                let verb = if error.kind() == std::io::ErrorKind::IsADirectory { "read" } else { "open" };
+                format!("{verb} {}/{path}: {}", self.place, load_message(&error))
+            }),
+            Files::Archive(files) => match files.iter().find(|file| file.path == path) {
+                Some(file) => Ok(Arc::clone(&file.data)),
+                None => Err(format!("open {}/{path}: no such file or directory", self.place)),
+            },
+        }
+    }
+
+    /// Loads the whole chart.
+    pub(super) fn load(&self, helm: HelmVersion) -> Result<Chart, ChartError> {
+        match &self.files {
+            Files::Folder(folder) => Chart::open_any(folder, helm),
+            Files::Archive(files) => Chart::from_files(files.clone(), helm),
+        }
+    }
+}
+
+/// Go's `filepath.Clean`.
+fn clean(path: &Path) -> PathBuf {
+    use std::path::Component;
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if matches!(clean.components().next_back(), Some(Component::Normal(_))) => {
+                clean.pop();
+            }
+            Component::ParentDir if clean.has_root() => {}
+            part => clean.push(part),
+        }
+    }
+    clean
+}
