@@ -27,25 +27,25 @@ const MAX_VISITS_OF_RUN: u64 = 20_000_000;
 /// A pattern that texts must match.
 #[derive(Clone, Debug)]
 pub struct Pattern {
+    /// The pattern in Go's syntax.
+    text: Box<str>,
     regex: Regex,
     /// The number of its states, computed on first use.
     states: OnceLock<u64>,
 }
 
 impl Pattern {
-    /// Returns the source of the pattern.
+    pub(crate) fn new(text: &str, regex: Regex) -> Self {
+        Self { text: text.into(), regex, states: OnceLock::new() }
+    }
+
+    /// Returns the pattern as it was declared.
     pub fn as_str(&self) -> &str {
-        self.regex.as_str()
+        &self.text
     }
 
     pub(crate) fn regex(&self) -> &Regex {
         &self.regex
-    }
-}
-
-impl From<Regex> for Pattern {
-    fn from(regex: Regex) -> Self {
-        Self { regex, states: OnceLock::new() }
     }
 }
 
@@ -97,7 +97,7 @@ impl Matcher {
 
     /// Returns whether a text matches a pattern.
     pub(crate) fn is_match(&mut self, pattern: &Pattern, text: &str) -> Result<bool, TooLong> {
-        let spelled = pattern.as_str();
+        let spelled = pattern.regex.as_str();
         let states = *pattern.states.get_or_init(|| self.known(spelled).states);
         let product = states.saturating_mul(text.len() as u64 + 1);
         if let Some(left) = self.product.checked_sub(product) {
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     fn pattern(text: &str) -> Pattern {
-        Regex::new(text).unwrap().into()
+        Pattern::new(text, Regex::new(text).unwrap())
     }
 
     #[test]

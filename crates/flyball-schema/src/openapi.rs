@@ -116,7 +116,7 @@ impl Reader {
         let flag = |name: &str| from.get(name).and_then(Value::as_bool).unwrap_or_default();
         let number = |name: &str| from.get(name).and_then(Value::as_number).cloned();
         let bound = |name: &str, exclusive: &str| number(name).map(|value| Bound { value, exclusive: flag(exclusive) });
-        let pattern = text("pattern").and_then(|text| pattern::compile(text).ok());
+        let pattern = text("pattern").and_then(|text| Some(Pattern::new(text, pattern::compile(text).ok()?)));
         let mut each = |name: &str| -> Vec<Id> {
             from.get(name).and_then(Value::as_array).into_iter().flatten().map(|schema| self.read(schema)).collect()
         };
@@ -128,7 +128,7 @@ impl Reader {
             multiple_of: number("multipleOf"),
             min_length: count("minLength"),
             max_length: count("maxLength"),
-            pattern: pattern.map(Pattern::from),
+            pattern,
             min_items: count("minItems"),
             max_items: count("maxItems"),
             unique_items: flag("uniqueItems"),

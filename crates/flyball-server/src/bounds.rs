@@ -34,6 +34,9 @@ pub struct Bounds {
     /// Maximum number of bytes of bodies that are being received over connections: 32 MiB, and as many of
     /// administrators.
     pub received_bytes: usize,
+    /// Maximum number of bytes of the heads of unanswered requests over connections: 32 MiB. Each connection has 32 KiB
+    /// beside it.
+    pub head_bytes: usize,
     /// Maximum number of bytes of unsent responses: 32 MiB, and as many of administrators.
     pub unsent_bytes: usize,
     /// Maximum number of bytes of memory of objects while requests with long bodies decode and change them: 64 MiB, and
@@ -61,6 +64,7 @@ impl Default for Bounds {
             connections: 2000,
             watches: 20_000,
             received_bytes: 32 << 20,
+            head_bytes: 32 << 20,
             unsent_bytes: 32 << 20,
             read_bytes: 64 << 20,
             window_events: 10_000,

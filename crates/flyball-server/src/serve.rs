@@ -71,7 +71,7 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
     let acceptor = TlsAcceptor::from(tls);
     let shutdown = GracefulShutdown::new();
     let connections = Arc::new(Connections::new(server.bounds().connections));
-    let heads = Arc::new(Heads::default());
+    let heads = Heads::new(server.bounds().head_bytes);
     let mut stop = std::pin::pin!(stop);
     let mut look = tokio::time::interval(SLOW_READER_INTERVAL);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

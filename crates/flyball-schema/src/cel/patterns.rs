@@ -81,7 +81,7 @@ impl Patterns {
             self.kept_states = 0;
         }
         self.kept_states += states;
-        let compiled = (Arc::new(Pattern::from(compiled)), states);
+        let compiled = (Arc::new(Pattern::new(pattern, compiled)), states);
         self.compiled.insert(pattern.into(), compiled.clone());
         Ok(compiled)
     }

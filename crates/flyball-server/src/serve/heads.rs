@@ -8,8 +8,6 @@ use http::request::Parts;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of requests of all connections.
-const MAX_BYTES: usize = 32 << 20;
 /// Reserve of each connection, in bytes.
 const MAX_OWN_BYTES: usize = 32 << 10;
 /// Overhead of a request in bytes, besides the texts of its head: its stream and its task.
@@ -20,8 +18,16 @@ const ANSWER_BYTES: usize = 12 << 10;
 const HEADER_BYTES: usize = 128;
 
 /// The heads of all connections of a server.
-#[derive(Default)]
-pub(super) struct Heads(AtomicUsize);
+pub(super) struct Heads {
+    bytes: AtomicUsize,
+    max_bytes: usize,
+}
+
+impl Heads {
+    pub(super) fn new(max_bytes: usize) -> Arc<Self> {
+        Arc::new(Self { bytes: AtomicUsize::new(0), max_bytes })
+    }
+}
 
 /// The heads of one connection.
 pub(super) struct ConnectionHeads {
@@ -57,15 +63,15 @@ impl Head {
     fn add(&mut self, bytes: usize) -> bool {
         self.bytes += bytes;
         let own = self.connection.own.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let all = self.connection.all.0.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        own <= MAX_OWN_BYTES || all <= MAX_BYTES
+        let all = self.connection.all.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        own <= MAX_OWN_BYTES || all <= self.connection.all.max_bytes
     }
 }
 
 impl Drop for Head {
     fn drop(&mut self) {
         self.connection.own.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.connection.all.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.connection.all.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -80,9 +86,11 @@ pub(super) fn size(head: &Parts) -> usize {
 mod tests {
     use super::*;
 
+    const MAX_BYTES: usize = 32 << 20;
+
     #[test]
     fn a_connection_with_large_heads_is_refused_and_others_are_not() {
-        let all = Arc::new(Heads::default());
+        let all = Heads::new(MAX_BYTES);
         let (greedy, modest) = (ConnectionHeads::new(all.clone()), ConnectionHeads::new(all.clone()));
         let taken: Vec<Head> = std::iter::from_fn(|| greedy.try_count(16 << 10)).take(1 << 20).collect();
         assert_eq!(taken.len(), MAX_BYTES >> 14);
@@ -90,11 +98,11 @@ mod tests {
         let own: Vec<Head> = std::iter::from_fn(|| modest.try_count(2 << 10)).take(1 << 20).collect();
         assert_eq!(own.len(), MAX_OWN_BYTES >> 11);
         drop((taken, own));
-        assert_eq!(all.0.load(Ordering::Relaxed), 0);
+        assert_eq!(all.bytes.load(Ordering::Relaxed), 0);
     }
     #[test]
     fn what_answers_is_counted_and_a_connection_has_one_at_least() {
-        let all = Arc::new(Heads::default());
+        let all = Heads::new(MAX_BYTES);
         let (greedy, modest) = (ConnectionHeads::new(all.clone()), ConnectionHeads::new(all.clone()));
         let mut begun = Vec::new();
         while let Some(mut head) = greedy.try_count(OVERHEAD_BYTES).filter(|_| begun.len() < 1 << 20) {
@@ -107,6 +115,6 @@ mod tests {
         assert_eq!(begun.len(), MAX_BYTES / (OVERHEAD_BYTES + ANSWER_BYTES) + 1);
         assert!(modest.try_count(OVERHEAD_BYTES).expect("its own").begin());
         drop(begun);
-        assert_eq!(all.0.load(Ordering::Relaxed), 0);
+        assert_eq!(all.bytes.load(Ordering::Relaxed), 0);
     }
 }

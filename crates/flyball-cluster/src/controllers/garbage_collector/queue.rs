@@ -76,7 +76,7 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn take(queue: &mut Queue) -> Vec<String> {
+    fn drain(queue: &mut Queue) -> Vec<String> {
         std::iter::from_fn(|| queue.next()).collect()
     }
 
@@ -86,10 +86,10 @@ mod tests {
         for n in 0..100 {
             queue.add("a", format!("a{n}"));
         }
-        let first = take(&mut queue);
+        let first = drain(&mut queue);
         assert_eq!(first.len(), PLACES / 2);
         queue.add("b", "b0".to_owned());
-        assert_eq!(take(&mut queue), ["b0"], "there is a place for others");
+        assert_eq!(drain(&mut queue), ["b0"], "there is a place for others");
         for uid in &first {
             queue.done(uid);
         }
@@ -103,14 +103,14 @@ mod tests {
         for _ in 0..2 {
             queue.add("a", "x".to_owned());
         }
-        assert_eq!(take(&mut queue), ["x"]);
+        assert_eq!(drain(&mut queue), ["x"]);
         for _ in 0..2 {
             queue.add("a", "x".to_owned());
         }
-        assert!(take(&mut queue).is_empty());
+        assert!(drain(&mut queue).is_empty());
         queue.done("x");
-        assert_eq!(take(&mut queue), ["x"], "a change during its check is not missed");
+        assert_eq!(drain(&mut queue), ["x"], "a change during its check is not missed");
         queue.done("x");
-        assert!(take(&mut queue).is_empty());
+        assert!(drain(&mut queue).is_empty());
     }
 }
