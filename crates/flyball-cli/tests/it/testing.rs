@@ -59,7 +59,7 @@ fn a_project_without_rust_code_has_the_scorecard_alone() {
         assert_eq!(said.code, Some(2), "{said:?}");
         assert!(said.err.contains("a project with a watches.yaml has no cargo tests"), "{said:?}");
     }
-    home.run(&["test"]).fails_with(&["field role: there is no role site"]);
+    home.run(&["test"]).fails_with(&["field role: role site not found"]);
     fs::create_dir_all(home.0.join("roles/site/tasks")).unwrap();
     fs::write(home.0.join("roles/site/tasks/main.yml"), "- debug: {msg: hello}\n").unwrap();
     fs::create_dir_all(home.0.join("config/crd/bases")).unwrap();
