@@ -19,6 +19,7 @@ const NICENESS: i32 = 19;
 /// Use it for computations of more than a few milliseconds in reconciles and webhooks, such as rendering templates or
 /// hashing passwords. On Linux, the priority of the thread is lowered once the computation has taken `quick_time`.
 /// Dropping the future does not stop the computation. The computation may use the runtime's timers and sockets.
+/// Threads are not reproducible: in a simulation, call the computation directly.
 ///
 /// # Panics
 ///

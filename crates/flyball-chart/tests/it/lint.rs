@@ -30,7 +30,7 @@ impl Drop for Folder {
     }
 }
 
-/// What Helm says, or what is said here.
+/// The output of Helm, or of this implementation.
 #[derive(Debug, PartialEq)]
 struct Answer {
     failed: bool,

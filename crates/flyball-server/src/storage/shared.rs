@@ -27,7 +27,7 @@ impl Image {
     pub(super) fn new(start: Revision, tables: BTreeMap<GroupResource, Table>) -> Self {
         let mut sizes = Sizes::default();
         for entry in tables.values().flat_map(Table::entries) {
-            sizes.replace(&entry.key, None, Some(entry));
+            sizes.replace(&entry.key, 0, entry.size());
         }
         Self { revision: start, start, tables, sizes }
     }
@@ -61,9 +61,9 @@ impl Image {
         }
         self.revision = change.entry().revision;
         let table = self.tables.get_mut(table).expect("just made");
-        let after = if let Change::Put(entry) = &change { Some(entry.clone()) } else { None };
+        let after = if let Change::Put(entry) = &change { entry.size() } else { 0 };
         let before = table.apply(key, change, limits);
-        self.sizes.replace(key, before.as_ref(), after.as_ref());
+        self.sizes.replace(key, before.as_ref().map_or(0, Entry::size), after);
         table.notifier()
     }
 }

@@ -5,6 +5,9 @@ use flyball_core::ObjectKey;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Maximum number of bytes that the beginning of a deletion adds: a timestamp, a grace period and a finalizer.
+const DELETION_BYTES: usize = 1 << 10;
+
 /// Bytes of the stored objects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sizes {
@@ -14,9 +17,8 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Records that an object replaces another one.
-    pub(super) fn replace(&mut self, key: &ObjectKey, before: Option<&Arc<Entry>>, after: Option<&Arc<Entry>>) {
-        let (before, after) = (before.map_or(0, Entry::size), after.map_or(0, Entry::size));
+    /// Records the sizes of an object before and after a write; 0 if it does not exist.
+    pub(super) fn replace(&mut self, key: &ObjectKey, before: usize, after: usize) {
         self.total = self.total + after - before;
         let Some(namespace) = key.namespace() else { return };
         match self.namespaces.get_mut(namespace) {
@@ -45,8 +47,9 @@ impl Sizes {
         let own = self.namespaces.get(namespace).copied().unwrap_or_default();
         let free = limit.saturating_sub(self.total);
         let free = if namespace.is_empty() { free } else { free.saturating_sub(own) / 2 };
+        // The store is locked: only writes that add as little as a deletion does are decoded.
         let begins_deletion = || before.is_some_and(|before| !before.is_deleting() && after.is_deleting());
-        if growth == 0 || growth <= free || begins_deletion() {
+        if growth == 0 || growth <= free || growth <= DELETION_BYTES && begins_deletion() {
             return Ok(());
         }
         let why = if namespace.is_empty() {
