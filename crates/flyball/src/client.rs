@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_under_way_ends_when_the_lease_does() {
+    async fn write_in_flight_ends_with_the_lease() {
         let gate = Arc::new(Gate::new("ns/op".into()));
         let metrics = RequestMetrics::default();
         let link = Endpoint { sender: Arc::new(Slow(Duration::from_secs(20))), namespace: "ns".into() };

@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_found_through_blanks_and_escapes() {
+    fn members_are_found_despite_whitespace_and_escapes() {
         let json = r#" { "a" : 1 , "b\"":"x\\" , "c":{"d":[1,"]}"]},"e": null}"#;
         let found = members(json).unwrap();
         let expected = [("a", "1"), ("b\\\"", "\"x\\\\\""), ("c", r#"{"d":[1,"]}"]}"#), ("e", "null")];
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_ends_early_is_malformed() {
+    fn truncated_text_is_malformed() {
         let whole = r#"{"a":{"b":["c",-1.5e3]},"d":"e\"f"}"#;
         assert_eq!(members(whole).unwrap().len(), 2);
         for cut in 0..whole.len() {
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_read_with_their_escapes() {
+    fn escapes_in_strings_are_decoded() {
         assert_eq!(text(br#""plain""#).as_deref(), Some("plain"));
         assert_eq!(text(br#""\u003ca\u003e""#).as_deref(), Some("<a>"));
         assert_eq!(text(b"1"), None);
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_wanted_is_decoded() {
+    fn only_requested_members_are_decoded() {
         let text = r#"{"a": {"b": 1, "c\u003c": [{"d": 2, "e": 3}], "f": nonsense}, "g": 4, "h": {"i": 5}}"#;
         let wanted = json!({"a": {"b": null, "c<": [{"d": null}]}, "g": {"x": null}, "h": 0, "j": 0});
         let found = json!({"a": {"b": 1, "c<": [{"d": 2, "e": 3}]}, "g": 4, "h": {"i": 5}});
@@ -460,7 +460,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_item_is_found_where_serde_finds_it(value in any_json(), pretty in any::<bool>()) {
+        fn items_match_serde(value in any_json(), pretty in any::<bool>()) {
             let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
             let text = text.unwrap();
             let bytes = text.as_bytes();
@@ -491,7 +491,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(prop::sample::select(b"{}[]\",:\\a1 ".to_vec()), 0..40)) {
+        fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(prop::sample::select(b"{}[]\",:\\a1 ".to_vec()), 0..40)) {
             if let Ok(mut members) = Members::new(&bytes, 0) {
                 while let Ok(Some(_)) = members.next() {}
             }

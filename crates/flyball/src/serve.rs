@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_listener_closes_idle_connections_first_and_never_one_that_waits_for_its_answer() {
+    async fn full_listener_closes_idle_connections_first_and_never_pending_ones() {
         let address = serve(3).await;
         let connect = || TcpStream::connect(address);
         let (mut waits, mut begun, mut idle) =
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_with_the_most_connections_makes_place() {
+    fn address_with_the_most_connections_loses_one() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let one = |last: u8| Open {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_thousand_slow_clients_do_not_keep_another_waiting() {
+    async fn slow_clients_do_not_delay_others() {
         let address = serve(64).await;
         let mut slow = JoinSet::new();
         for _ in 0..1000 {

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_transition_time_moves_with_the_status_only() {
+    fn transition_time_changes_only_with_status() {
         let condition = |holds, reason| serde_json::to_value(Condition::new("Ready", holds, reason)).unwrap();
         check(
             condition(true, "A"),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_without_conditions_stays_as_it_is() {
+    fn status_without_conditions_is_unchanged() {
         for status in [json!({"phase": "x"}), json!({"conditions": "odd"}), json!({"conditions": [1, {"a": 1}]})] {
             let mut completed = status.clone();
             complete(&mut completed, None, 1, "now");

@@ -105,7 +105,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_waits_says_for_what() {
+    fn unready_objects_state_the_reason() {
         let conditions = |kind, status| json!({"conditions": [{"type": kind, "status": status, "reason": "R"}]});
         let rolled = json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "availableReplicas": 3});
         let with = |more: Value| {

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_is_asked_for_its_fields() {
+    fn declared_fields_are_those_of_the_type() {
         let object = json!({
             "metadata": {"name": "a", "new": 1},
             "nodeName": "n", "node_name": "no",
@@ -221,12 +221,12 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_does_not_say_reads_everything() {
+    fn untyped_values_declare_all_fields() {
         assert_eq!((declared::<Open>(), declared::<Value>()), (Fields::All, Fields::All));
     }
 
     #[test]
-    fn the_types_of_kubernetes_say_what_they_read() {
+    fn kubernetes_types_declare_their_fields() {
         let pod = declared::<Pod>();
         let container = pod.of("spec").of("containers");
         assert_eq!((container.of("image"), container.of("color")), (&Fields::All, &Fields::None));

@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_told_in_order_with_their_predecessor() {
+    fn events_are_delivered_in_order_with_the_previous_version() {
         check(
             vec![put("a", "u-a", 7), remove("a", "u-a", 9), Delta::Bookmark(12)],
             &["a:5>7", "@7", "a:7>-", "@9", "@12"],
@@ -532,26 +532,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_already_is_not_told_again() {
+    fn stale_events_are_not_delivered() {
         check(vec![put("a", "u-a", 5), put("a", "u-a", 4)], &["@5", "@4"]);
     }
 
     #[test]
-    fn a_list_tells_what_changed_and_what_vanished() {
+    fn list_delivers_changes_and_deletions() {
         let list = vec![Delta::Restart, put("a", "u-a", 8), put("c", "u-c", 7), Delta::Complete(9)];
         let store = check(list, &["a:5>8", "c:->7", "b:2>-", "list@9"]);
         assert_eq!(store.list(None).len(), 2);
     }
 
     #[test]
-    fn a_list_that_is_not_complete_shows_nothing() {
+    fn incomplete_list_changes_nothing() {
         let half = vec![Delta::Restart, put("a", "u-a", 8), Delta::Bookmark(9), Delta::Restart, put("b", "u-b", 2)];
         let store = check(half, &[]);
         assert_eq!(store.get(&ObjectKey::new(None, "a")).unwrap().resource_version(), 5);
     }
 
     #[test]
-    fn a_store_of_identities_tells_objects_apart_and_keeps_nothing_else() {
+    fn identity_store_keeps_only_identities() {
         let kind = Kind::of::<k8s_openapi::api::core::v1::Namespace>();
         let (store, writer) = Store::new(0, kind, None);
         let (mut writer, heard) = (writer.of_identities(), Arc::new(RecordingListener::default()));
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_not_installed_has_no_objects() {
+    fn kind_not_installed_has_no_objects() {
         let absent = || vec![Delta::Absent, Delta::Restart, Delta::Absent];
         let all_gone = format!("list@{}", u64::MAX);
         let gone = ["a:5>-", "b:2>-", &all_gone, "list@0"];
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_was_never_there_keeps_nobody_waiting() {
+    fn store_of_kind_never_installed_is_synced() {
         let kind = Kind::of::<k8s_openapi::api::core::v1::Pod>();
         let (store, mut writer) = Store::new(0, kind, None);
         writer.apply(Delta::Restart);
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_made_anew_under_its_name_is_another_one() {
+    fn recreated_object_is_a_different_object() {
         let list = vec![Delta::Restart, put("a", "u-2", 8), put("b", "u-b", 2), Delta::Complete(9)];
         let store = check(list, &["a:5>-", "a:->8", "list@9"]);
         assert!(store.owned_by("owner-of-u-a").is_empty());
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_deletion_spares_the_successor() {
+    fn late_deletion_does_not_remove_the_successor() {
         let store = check(vec![remove("a", "u-0", 6)], &["@6"]);
         assert!(store.get(&ObjectKey::new(None, "a")).is_some());
     }

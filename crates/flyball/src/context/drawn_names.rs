@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_in_doubt_is_taken_again_and_by_one_at_a_time() {
+    fn uncertain_name_is_reused_by_one_reservation_at_a_time() {
         let names = DrawnNames::default();
         let place = || ("uid".to_owned(), "/api/v1/pods".to_owned(), "a-".to_owned());
         let draw = |new: &'static str| names.reserve(place(), |_| false, move || new.to_owned());
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_place_is_forgotten() {
+    fn oldest_scope_is_evicted() {
         let names = DrawnNames::default();
         let take = |n: usize| {
             names.reserve((n.to_string(), String::new(), String::new()), |_| false, || "a".to_owned()).is_again

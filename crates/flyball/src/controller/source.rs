@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_matters_if_it_is_another_one() {
+    fn only_changed_poll_results_trigger() {
         let key = |name: &str| ObjectKey::new(None, name);
         let exist = ["a", "b", "c"].map(key).into();
         let mut known = BTreeMap::new();

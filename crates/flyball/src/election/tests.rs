@@ -195,7 +195,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn there_are_never_two_leaders_and_who_is_left_alone_becomes_one(events in events()) {
+    fn at_most_one_replica_leads_and_the_last_one_becomes_leader(events in events()) {
         let mut world = World::new();
         let (mut transitions, mut holder) = (0, String::new());
         for event in &events {
@@ -220,7 +220,7 @@ proptest! {
 }
 
 #[test]
-fn a_lease_that_was_seen_counts_after_it_is_deleted() {
+fn deleted_lease_is_respected_until_it_expires() {
     let (now, second) = (Instant::now(), Duration::from_secs(1));
     let mut elector = Elector::new("me".into(), LeaderElection::default());
     let foreign =
@@ -233,7 +233,7 @@ fn a_lease_that_was_seen_counts_after_it_is_deleted() {
 }
 
 #[test]
-fn a_lease_is_kept_as_client_go_keeps_it() {
+fn lease_matches_client_go() {
     let now = Instant::now();
     let mut elector = Elector::new("me".into(), LeaderElection::default());
     elector.saw(None, now);
@@ -274,7 +274,7 @@ fn a_lease_is_kept_as_client_go_keeps_it() {
 }
 
 #[test]
-fn settings_that_would_let_two_lead_are_refused() {
+fn settings_that_allow_two_leaders_are_rejected() {
     let check = |lease: u64, renew: u64, retry: u64, expected: &str| {
         let millis = Duration::from_millis;
         let settings = LeaderElection {

@@ -479,7 +479,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     #[test]
-    fn flags_stand_before_and_behind_the_command() {
+    fn flags_are_accepted_before_and_after_the_command() {
         #[derive(Args, Debug)]
         struct Flags {
             #[arg(long)]
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_told_of_who_has_one() {
+    fn version_flag_prints_the_declared_version() {
         #[derive(Args, Debug)]
         #[command(version = "2.0")]
         struct Flags {}
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_is_elected_where_it_is_told_or_likely() {
+    fn leader_election_defaults_depend_on_command_and_declaration() {
         let check = |arguments: &[&str], declared: bool, expected: Option<u64>| {
             let arguments = [&["op"], arguments].concat();
             let Cli { command, common, .. } = Cli::<NoFlags>::try_parse_from(arguments).expect("fits");
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_flags_override_those_of_the_code_and_those_override_defaults() {
+    fn flags_override_addresses_of_the_code() {
         let check = |arguments: &[&str], in_code: Option<u16>, beside: bool, expected: [Option<u16>; 3]| {
             let Cli { common, .. } = Cli::<NoFlags>::try_parse_from([&["op"], arguments].concat()).expect("fits");
             let address = in_code.map(|port| (Ipv4Addr::LOCALHOST, port).into());
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_beside_its_api_server_is_called_at_home() {
+    fn api_server_on_the_same_host_is_detected() {
         let check = |url: &str, in_pod: bool| is_beside(&url.parse().expect("a URL"), in_pod);
         assert!(
             check("https://127.0.0.1:6443", false)
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_may_be_a_port_or_nothing() {
+    fn address_is_host_and_port_or_disabled() {
         let check = |text: &str, expected: Option<&str>| {
             let address: Result<Address, _> = text.parse();
             let found = address.map(|address| address.0.map(|address| address.to_string()));

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_api_server_says_who_may_read_and_is_not_asked_each_time() {
+    async fn access_is_reviewed_by_the_api_server_and_cached() {
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = asked.clone();
         let client = kube::Client::new(tower::service_fn(move |request| server(counted.clone(), request)), "default");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn invented_tokens_are_asked_about_in_turn() {
+    async fn reviews_of_unknown_tokens_are_rate_limited() {
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = asked.clone();
         let client = kube::Client::new(tower::service_fn(move |request| server(counted.clone(), request)), "default");

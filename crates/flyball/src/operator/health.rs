@@ -194,7 +194,7 @@ mod tests {
     use tokio::time::advance;
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_that_fails_is_shown_at_once_and_makes_not_ready_when_it_fails_for_too_long() {
+    async fn failing_watch_is_reported_at_once_and_makes_unready_after_a_delay() {
         let types = [(Type::of::<ConfigMap>(), Kind::of::<ConfigMap>()), (Type::of::<Node>(), Kind::of::<Node>())];
         let (caches, mut writers) = Caches::new(types, &["a".to_owned()].into());
         let leadership = Arc::new(LeadershipState::new(ObjectKey::new(Some("ns"), "op")));

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collector_gets_the_spans_of_a_reconcile() {
+    fn spans_of_a_reconcile_are_exported() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
         let endpoint = format!("http://{}/v1/traces", listener.local_addr().expect("an address"));

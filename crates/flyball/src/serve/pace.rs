@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn every_phase_in_which_the_peer_must_act_has_a_deadline() {
+    async fn each_phase_that_awaits_the_peer_has_a_deadline() {
         let pace = Pace::new();
         advance(HEAD_TIMEOUT - Duration::from_millis(1)).await;
         assert!(!is_overrun(&pace).await);

@@ -327,7 +327,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn events_are_told_apart() {
+    fn event_types_are_recognized() {
         let check = |line: &str, expected: Event<'_>| assert_eq!(event(line.as_bytes()).unwrap(), expected, "{line}");
         check(r#"{"type":"ADDED","object":{"a":1}}"#, Event::Put(br#"{"a":1}"#));
         check(r#"{"object":{"a":1},"type":"DELETED"}"#, Event::Deleted(br#"{"a":1}"#));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_taken_apart_however_it_comes_in() {
+    fn list_is_parsed_independent_of_chunk_size() {
         let items = [r#"{"a":"]}\"\\"}"#, r#"{"b":[{"c":"{"}]}"#];
         let text = items.join(" , ");
         let meta = r#""metadata":{"resourceVersion":"7","continue":"a\u003d"}"#;
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_other_than_the_items_is_bounded_and_an_item_may_be_long() {
+    fn members_other_than_items_are_bounded() {
         let long = "a".repeat(2 * MAX_MEMBER_BYTES);
         let body = format!(r#"{{"metadata":{{"resourceVersion":"7"}},"items":[{{"a":"{long}"}}]}}"#);
         assert_eq!(read(body.as_bytes(), 8 << 10).map(|(_, items)| items.len()), Ok(1));
@@ -400,7 +400,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_are_the_same_however_the_chunks_are_cut(
+        fn lines_are_independent_of_chunk_boundaries(
             lines in prop::collection::vec("[a-z]{0,5}", 0..6),
             cuts in prop::collection::vec(0usize..40, 0..6),
         ) {

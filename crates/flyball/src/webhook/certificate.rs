@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_tells_how_long_it_is_good() {
+    fn certificate_validity_is_read_from_its_dates() {
         for now in ["2026-11-21T08:00:00Z", "2049-06-01T00:00:00Z", "2050-01-02T00:00:00Z"] {
             let made = Identity::make("op", &["localhost".into(), "127.0.0.1".into()], at(now)).unwrap();
             assert_eq!(made.made(), Some(at(now)), "{now}");
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_has_no_validity() {
+    fn invalid_certificate_has_no_validity() {
         let pem = |body: &str| format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
         for text in ["", "no PEM", &pem(""), &pem("MIIB"), &pem("MA=="), &pem("MIT/////")] {
             assert_eq!(validity(text), None, "{text}");

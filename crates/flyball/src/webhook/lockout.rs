@@ -57,7 +57,7 @@ mod tests {
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
     #[test]
-    fn what_the_operator_needs_to_run_is_left_out() {
+    fn objects_the_operator_needs_are_excluded() {
         let left = |kind: Kind, mut webhook: Value| {
             leave_out(&mut webhook, &kind, "sites");
             webhook

@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn files_are_served_and_read_again_when_they_change() {
+    async fn changed_files_are_reloaded() {
         let directory = std::env::temp_dir().join(format!("flyball-certificates-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let made = ["one", "two"].map(|name| Identity::make(name, &[name.to_owned()], Clock::system().now()).unwrap());
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_pointed_here_and_keeps_what_others_added() {
+    fn configuration_is_updated_and_keeps_foreign_entries() {
         let target = Target {
             resource: "validatingwebhookconfigurations",
             group: "admissionregistration.k8s.io",
@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn replicas_whose_clocks_differ_agree_on_certificates() {
+    async fn replicas_with_different_clocks_agree_on_certificates() {
         for (is_dated, hours_off) in [(true, [-2, 0, 2]), (false, [2, 0, -2]), (true, [-5000, 24 * 500, 24 * 365 * 40])]
         {
             let made = certificates_of(is_dated, hours_off, 400).await;
@@ -710,7 +710,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bundle_that_the_operator_may_not_write_makes_it_not_ready() {
+    async fn forbidden_write_of_the_bundle_makes_unready() {
         let hosted = Hosted::start("own", |_| Certificates::Own).await;
         let own = &hosted.rotator;
         let verification = async || {
@@ -725,7 +725,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_untrusted_certificate_makes_the_operator_not_ready() {
+    async fn untrusted_certificate_makes_unready() {
         let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let [ours, other] = [(); 2].map(|()| Identity::make("op", &["op-webhook.ns.svc".into()], now).unwrap());

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_is_known_for_an_hour_before_it_counts() {
+    fn new_authority_is_published_before_it_signs() {
         let mut kept = CertificateSecret::default();
         assert!(step(&mut kept, 0, false));
         let first = authority(&kept);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_made_anew() {
+    fn unusable_certificate_is_replaced() {
         let mut kept = CertificateSecret::default();
         step(&mut kept, 0, false);
         let first = authority(&kept);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_from_a_clock_that_is_ahead_is_kept_unless_the_api_server_refuses_it() {
+    fn certificate_from_the_future_is_replaced_only_by_server_time() {
         let mut kept = CertificateSecret::default();
         step(&mut kept, 48, false);
         let (first, Now::Server(behind)) = (authority(&kept), at(0)) else { unreachable!("as above") };
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_holds_all_of_it() {
+    fn secret_round_trips() {
         let mut kept = CertificateSecret::default();
         for hours in [0, 244 * 24, 244 * 24 + 2, 244 * 48] {
             step(&mut kept, hours, true);

@@ -59,7 +59,7 @@ async fn names(cx: &Context<Widget>) -> Result<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_is_selected_is_there() {
+async fn cache_holds_only_selected_objects() {
     let api = Api::default();
     widget(&api, "a", 1);
     pod(&api, "web", "web");
@@ -91,7 +91,7 @@ async fn only_what_is_selected_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reads_what_cannot_be_selected_is_told_so() {
+async fn read_outside_the_selection_is_an_error() {
     let api = Api::default();
     widget(&api, "a", 1);
     let ask = |cx: &Context<Widget>| cx.sibling("other");
@@ -123,7 +123,7 @@ async fn who_reads_what_cannot_be_selected_is_told_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_would_never_be_seen_again_is_not_made() {
+async fn object_outside_the_selection_is_not_applied() {
     let api = Api::default();
     widget(&api, "a", 1);
     let (_stage, told) = asked(
@@ -157,7 +157,7 @@ async fn what_would_never_be_seen_again_is_not_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_is_declared_wrongly_is_refused() {
+async fn invalid_cache_is_rejected() {
     let run = |cache: Cache<Pod>| operator().cache(cache).run(Api::default().client(), async {});
     let wrong = run(Cache::new().labels("a in b")).await.unwrap_err();
     assert!(matches!(&wrong, RunError::Cache { kind, .. } if kind == "pods"), "{wrong}");
@@ -171,7 +171,7 @@ async fn a_cache_that_is_declared_wrongly_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_filter_that_would_look_at_what_is_not_kept_is_refused() {
+async fn filter_on_uncached_fields_is_rejected() {
     let controller = Controller::new(Widgets::usual()).watches(for_a::<PartialObjectMeta<Pod>>);
     let controller = controller.filter::<Pod>(Predicate::new(|old: &Pod, new| old.spec != new.spec));
     let error = operator().controller(controller).run(Api::default().client(), async {}).await.unwrap_err();
@@ -180,7 +180,7 @@ async fn a_filter_that_would_look_at_what_is_not_kept_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_is_asked_for_where_it_is_enough() {
+async fn metadata_is_requested_if_sufficient() {
     let api = Api::default();
     widget(&api, "a", 1);
     pod(&api, "web", "web");
@@ -216,7 +216,7 @@ async fn metadata_is_asked_for_where_it_is_enough() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_kind_without_a_type_metadata_is_asked_for_where_that_is_said() {
+async fn metadata_of_a_dynamic_kind_is_requested_if_declared() {
     let api = Api::default();
     widget(&api, "a", 1);
     pod(&api, "web", "web");
@@ -248,7 +248,7 @@ async fn of_a_kind_without_a_type_metadata_is_asked_for_where_that_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fields_that_are_not_kept_are_not_there() {
+async fn dropped_fields_are_absent() {
     let api = Api::default();
     widget(&api, "a", 1);
     pod(&api, "web", "web");
@@ -296,7 +296,7 @@ struct PhaseStatus {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_may_be_kept_for_tasks() {
+async fn tasks_read_declared_caches() {
     let api = Api::default();
     api.edit("nodes", "", "n", |node| node["status"] = json!({"images": [{"names": ["i"]}]}));
     let seen = Arc::new(Mutex::new(None));
@@ -326,7 +326,7 @@ fn gets(api: &Api) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_secrets_is_asked_for_and_not_kept() {
+async fn secret_data_is_read_live_and_not_cached() {
     let api = Api::default();
     widget(&api, "a", 1);
     secret(&api, "key", "YQ==");
@@ -381,7 +381,7 @@ async fn what_is_in_secrets_is_asked_for_and_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn secrets_of_ones_own_cost_no_request() {
+async fn own_secrets_are_read_from_the_cache() {
     let api = Api::default();
     widget(&api, "a", 1);
     secret(&api, "key", "YQ==");
@@ -408,7 +408,7 @@ async fn secrets_of_ones_own_cost_no_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_few_secrets_only_these_are_asked_for() {
+async fn few_secrets_are_requested_individually() {
     let api = Api::default();
     widget(&api, "a", 1);
     let uid = api.get("widgets", "ns", "a").unwrap()["metadata"]["uid"].clone();

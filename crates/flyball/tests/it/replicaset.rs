@@ -36,7 +36,7 @@ fn status(api: &Api) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_makes_what_is_missing_and_owns_it() {
+async fn missing_pods_are_created_with_an_owner() {
     let api = Api::default();
     herd(&api, 3);
     let _stage = start(&api).await;
@@ -62,7 +62,7 @@ async fn it_makes_what_is_missing_and_owns_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_least_useful_pods_go_first() {
+async fn least_useful_pods_are_deleted_first() {
     let api = Api::default();
     herd(&api, 6);
     let _stage = start(&api).await;
@@ -100,7 +100,7 @@ async fn the_least_useful_pods_go_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_made_twice_while_the_watch_is_late() {
+async fn late_watch_causes_no_duplicate_pods() {
     let api = Api::default();
     api.hold("pods");
     herd(&api, 5);
@@ -116,7 +116,7 @@ async fn nothing_is_made_twice_while_the_watch_is_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_no_pod_can_be_made_one_is_asked_for() {
+async fn forbidden_creation_is_tried_once_per_reconcile() {
     let api = Api::default();
     api.fail("POST", usize::MAX, Fault::Refuse(403));
     herd(&api, 50);

@@ -7,7 +7,7 @@ use kube::CustomResourceExt;
 use serde_json::Value;
 
 #[test]
-fn bundles_are_written_by_the_maker_of_the_certificate_and_read_by_the_operator() {
+fn bundle_permissions_follow_the_certificate_source() {
     let told = |certificates: Certificates| {
         let webhook = Webhook::new()
             .defaults(|_: &mut Widget, _: &AdmissionRequest<Widget>| Ok(()))
