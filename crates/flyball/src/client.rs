@@ -222,7 +222,7 @@ fn date(headers: &HeaderMap) -> Option<Timestamp> {
 /// Cancels a request that exceeds its timeout.
 fn in_time<T>(exchange: impl Future<Output = kube::Result<T>>) -> impl Future<Output = kube::Result<T>> {
     timeout(2 * RESPONSE_TIMEOUT, exchange)
-        .map(|ended| ended.unwrap_or_else(|_| Err(kube::Error::Service(ResponseTimeout.into()))))
+        .map(|result| result.unwrap_or_else(|_| Err(kube::Error::Service(ResponseTimeout.into()))))
 }
 
 /// Reads the body of a response; an error status is an error.

@@ -194,7 +194,7 @@ impl fmt::Debug for Error {
 pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
     let (mut text, mut next) = (String::new(), Some(error));
     while let Some(error) = next {
-        let told = match error.downcast_ref() {
+        let message = match error.downcast_ref() {
             Some(kube::Error::Api(status)) if !status.message.is_empty() => {
                 next = None;
                 status.message.clone()
@@ -205,9 +205,9 @@ pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
             }
         };
         if text.is_empty() {
-            text = told;
-        } else if !text.contains(&told) {
-            text = format!("{text}: {told}");
+            text = message;
+        } else if !text.contains(&message) {
+            text = format!("{text}: {message}");
         }
     }
     text

@@ -352,17 +352,17 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// Decodes the parts of a value that are in `wanted`: of objects the members that `wanted` has as well, other values
+/// Decodes the parts of a value that are in `shape`: of objects the members that `shape` has as well, other values
 /// completely.
-pub(crate) fn decode_like(json: &str, wanted: &Value) -> serde_json::Result<Value> {
-    let Value::Object(wanted) = wanted else { return serde_json::from_str(json) };
+pub(crate) fn decode_like(json: &str, shape: &Value) -> serde_json::Result<Value> {
+    let Value::Object(shape) = shape else { return serde_json::from_str(json) };
     let Ok(mut members) = Members::new(json.as_bytes(), 0) else { return serde_json::from_str(json) };
     let mut found = Map::new();
     while let Some(member) = members.next().map_err(serde_json::Error::custom)? {
         let name = text(&json.as_bytes()[member.key.start - 1..=member.key.end]);
         let name = name.ok_or_else(|| serde_json::Error::custom(Malformed(member.key.start)))?;
-        if let Some(wanted) = wanted.get(&*name) {
-            found.insert(name.into_owned(), decode_like(&json[member.value], wanted)?);
+        if let Some(shape) = shape.get(&*name) {
+            found.insert(name.into_owned(), decode_like(&json[member.value], shape)?);
         }
     }
     Ok(found.into())
@@ -433,12 +433,12 @@ mod tests {
     #[test]
     fn only_requested_members_are_decoded() {
         let text = r#"{"a": {"b": 1, "c\u003c": [{"d": 2, "e": 3}], "f": nonsense}, "g": 4, "h": {"i": 5}}"#;
-        let wanted = json!({"a": {"b": null, "c<": [{"d": null}]}, "g": {"x": null}, "h": 0, "j": 0});
+        let shape = json!({"a": {"b": null, "c<": [{"d": null}]}, "g": {"x": null}, "h": 0, "j": 0});
         let found = json!({"a": {"b": 1, "c<": [{"d": 2, "e": 3}]}, "g": 4, "h": {"i": 5}});
-        assert_eq!(decode_like(text, &wanted).unwrap(), found);
+        assert_eq!(decode_like(text, &shape).unwrap(), found);
         assert!(decode_like(text, &json!({"a": {"f": null}})).is_err());
-        assert!(decode_like(r#"{"a": 1"#, &wanted).is_err());
-        assert!(decode_like(r#"{"\x": 1}"#, &wanted).is_err());
+        assert!(decode_like(r#"{"a": 1"#, &shape).is_err());
+        assert!(decode_like(r#"{"\x": 1}"#, &shape).is_err());
     }
 
     fn any_json() -> impl Strategy<Value = Value> {

@@ -159,9 +159,9 @@ impl Entry {
         serde_json::from_str(&self.json)
     }
 
-    /// Decodes the fields that are kept, restricted to those in `wanted`.
-    pub(crate) fn decode_like(&self, wanted: &Value) -> serde_json::Result<Value> {
-        json::decode_like(&self.json, wanted)
+    /// Decodes the fields that are kept, restricted to those in `shape`.
+    pub(crate) fn decode_like(&self, shape: &Value) -> serde_json::Result<Value> {
+        json::decode_like(&self.json, shape)
     }
 
     /// Returns true if the object has more data than the entry; readers get it from the API server.

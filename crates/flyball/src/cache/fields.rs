@@ -78,9 +78,9 @@ impl Fields {
         if *self == Self::All {
             return Ok(Cow::Borrowed(object));
         }
-        let mut kept = Vec::new();
-        self.copy(object, json::blank(object, 0), &mut kept)?;
-        Ok(Cow::Owned(kept))
+        let mut out = Vec::new();
+        self.copy(object, json::blank(object, 0), &mut out)?;
+        Ok(Cow::Owned(out))
     }
 
     /// Copies the selected part of the value that starts at `at`.
@@ -89,12 +89,12 @@ impl Fields {
             (Self::Some(..), Some(b'{')) => {
                 let mut members = Members::new(json, at)?;
                 out.push(b'{');
-                let begun = out.len();
+                let start = out.len();
                 while let Some(member) = members.next()? {
                     // A name with escapes never matches a requested one.
                     let fields = std::str::from_utf8(&json[member.key.clone()]).map_or(self, |name| self.of(name));
                     if *fields != Self::None {
-                        if out.len() > begun {
+                        if out.len() > start {
                             out.push(b',');
                         }
                         out.extend_from_slice(&json[member.key.start - 1..member.key.end + 1]);
@@ -107,9 +107,9 @@ impl Fields {
             (Self::Some(..), Some(b'[')) => {
                 let mut elements = Elements::new(json, at)?;
                 out.push(b'[');
-                let begun = out.len();
+                let start = out.len();
                 while let Some(element) = elements.next()? {
-                    if out.len() > begun {
+                    if out.len() > start {
                         out.push(b',');
                     }
                     // Nested arrays are kept completely, since their depth is controlled by the sender.

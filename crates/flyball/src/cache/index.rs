@@ -268,9 +268,9 @@ impl Indexes {
     /// Returns the keys of the objects that hold a value, in their order; `None` if there is no such index.
     pub(super) fn keys<V: Ord + Clone + 'static>(&self, id: &IndexId, value: &V) -> Option<Vec<ObjectKey>> {
         let (_, index) = self.0.iter().find(|(known, _)| known == id)?;
-        let kept: &ValueIndex<V> = index.as_any().downcast_ref()?;
-        let found = kept.by_value.range((value.clone(), ObjectKey::new(None, ""))..);
-        Some(found.take_while(|(held, _)| held == value).map(|(_, key)| key.clone()).collect())
+        let index: &ValueIndex<V> = index.as_any().downcast_ref()?;
+        let found = index.by_value.range((value.clone(), ObjectKey::new(None, ""))..);
+        Some(found.take_while(|(other, _)| other == value).map(|(_, key)| key.clone()).collect())
     }
 }
 

@@ -14,7 +14,7 @@ use std::fmt;
 /// Returns the fields that a type declares. Where they cannot be determined, as with flattened maps, enums and
 /// recursive types, all fields are included.
 pub(crate) fn declared<T: DeserializeOwned>() -> Fields {
-    explore(&|path| asked::<T>(path), &mut Vec::new(), &mut Vec::new())
+    explore(&|path| requested_shape::<T>(path), &mut Vec::new(), &mut Vec::new())
 }
 
 /// The request of a type's `Deserialize` at a path.
@@ -48,7 +48,7 @@ fn explore(ask: &dyn Fn(&[&str]) -> Shape, path: &mut Vec<&'static str>, within:
     }
 }
 
-fn asked<T: DeserializeOwned>(path: &[&str]) -> Shape {
+fn requested_shape<T: DeserializeOwned>(path: &[&str]) -> Shape {
     let mut found = Shape::Value;
     // The result does not matter.
     let _ = T::deserialize(Probe { path, found: &mut found });

@@ -356,9 +356,9 @@ impl Writer {
         let version = entry.resource_version();
         // A watch may repeat events after a reconnect.
         if old.as_ref().is_none_or(|old| version == 0 || old.resource_version() < version) {
-            let (kept, old, shown) =
+            let (stored, old, shown) =
                 (self.kept(entry), old.as_deref().map(|old| self.decoded(old)), self.decoded(entry));
-            self.write(|objects| objects.insert(key, &kept, &shown));
+            self.write(|objects| objects.insert(key, &stored, &shown));
             self.notify(key, old.as_ref(), Some(&shown), Origin::Watch);
         }
         self.advance(version);
@@ -440,9 +440,9 @@ impl Writer {
         };
         match (old, new) {
             // Recreated with the same name: one object was deleted, another created.
-            (Some(gone), Some(come)) if gone.uid() != come.uid() => {
-                notify(Some(gone), None);
-                notify(None, Some(come));
+            (Some(deleted), Some(created)) if deleted.uid() != created.uid() => {
+                notify(Some(deleted), None);
+                notify(None, Some(created));
             }
             (old, new) => notify(old, new),
         }
@@ -508,18 +508,18 @@ mod tests {
     fn check(deltas: Vec<Delta>, expected: &[&str]) -> Arc<Store> {
         let kind = Kind::of::<k8s_openapi::api::core::v1::Namespace>();
         let (store, mut writer) = Store::new(0, kind, None);
-        let heard = Arc::new(RecordingListener::default());
-        writer.subscribe(heard.clone());
+        let listener = Arc::new(RecordingListener::default());
+        writer.subscribe(listener.clone());
         assert!(!store.is_synced());
         for delta in [Delta::Restart, put("b", "u-b", 2), put("a", "u-a", 5), Delta::Complete(5)] {
             writer.apply(delta);
         }
         assert!(store.is_synced());
-        assert_eq!(std::mem::take(&mut *heard.0.lock()), ["a:->5", "b:->2", "list@5"]);
+        assert_eq!(std::mem::take(&mut *listener.0.lock()), ["a:->5", "b:->2", "list@5"]);
         for delta in deltas {
             writer.apply(delta);
         }
-        assert_eq!(*heard.0.lock(), expected);
+        assert_eq!(*listener.0.lock(), expected);
         store
     }
 
@@ -554,8 +554,8 @@ mod tests {
     fn identity_store_keeps_only_identities() {
         let kind = Kind::of::<k8s_openapi::api::core::v1::Namespace>();
         let (store, writer) = Store::new(0, kind, None);
-        let (mut writer, heard) = (writer.of_identities(), Arc::new(RecordingListener::default()));
-        writer.subscribe(heard.clone());
+        let (mut writer, listener) = (writer.of_identities(), Arc::new(RecordingListener::default()));
+        writer.subscribe(listener.clone());
         let lists = [Delta::Restart, put("a", "u-a", 5), Delta::Complete(5), Delta::Restart, put("a", "u-a", 5)];
         let changes = [Delta::Complete(6), put("b", "u-b", 7), put("b", "u-b", 7), Delta::Restart, Delta::Complete(8)];
         for delta in lists.into_iter().chain(changes) {
@@ -566,8 +566,8 @@ mod tests {
             assert!(store.owned_by("owner-of-u-a").is_empty());
             writer.apply(delta);
         }
-        let heard = std::mem::take(&mut *heard.0.lock());
-        assert_eq!(heard, ["a:->5", "list@5", "list@6", "b:->7", "@7", "@7", "a:5>-", "b:7>-", "list@8"]);
+        let received = std::mem::take(&mut *listener.0.lock());
+        assert_eq!(received, ["a:->5", "list@5", "list@6", "b:->7", "@7", "@7", "a:5>-", "b:7>-", "list@8"]);
     }
 
     #[test]

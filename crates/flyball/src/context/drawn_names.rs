@@ -106,8 +106,8 @@ mod tests {
         assert_eq!(draw("five").name, "four");
         drop(second);
         // Names of observed objects no longer count.
-        let taken = names.reserve(place(), |name| name == "four" || name == "two", || "six".to_owned());
-        assert_eq!((&*taken.name, taken.is_again), ("six", false));
+        let reserved = names.reserve(place(), |name| name == "four" || name == "two", || "six".to_owned());
+        assert_eq!((&*reserved.name, reserved.is_again), ("six", false));
     }
 
     #[test]

@@ -180,17 +180,17 @@ fn parse_webhook_url(text: &str) -> Result<String, String> {
 impl CommonArgs {
     /// Returns the settings of the leader election, if it is enabled.
     fn election(&self, declared: Option<LeaderElection>, command: Command) -> Option<LeaderElection> {
-        let unless_told = declared.is_some() || command != Command::Run || in_pod();
+        let by_default = declared.is_some() || command != Command::Run || in_pod();
         let mut election = declared.unwrap_or_default();
-        for (told, set) in [
+        for (flag, value) in [
             (self.leader_elect_lease_duration, &mut election.lease_duration),
             (self.leader_elect_renew_deadline, &mut election.renew_deadline),
             (self.leader_elect_retry_period, &mut election.retry_period),
         ] {
-            *set = told.unwrap_or(*set);
+            *value = flag.unwrap_or(*value);
         }
         election.lease = self.leader_elect_resource_name.clone().or(election.lease);
-        self.leader_elect.unwrap_or(unless_told).then_some(election)
+        self.leader_elect.unwrap_or(by_default).then_some(election)
     }
 
     /// Sets addresses and URL of the servers: those of the flags, else those of the code, else defaults. `beside` is
@@ -412,11 +412,11 @@ impl Operator {
             if let Some(error) = wrong {
                 tracing::warn!(error = &*error, "spans are not exported");
             }
-            let ended = runtime.block_on(self.connect_and_run(args).boxed());
+            let result = runtime.block_on(self.connect_and_run(args).boxed());
             if let Some(export) = export {
                 export.end(&runtime);
             }
-            ended
+            result
         };
         match run() {
             Ok(()) => ExitCode::SUCCESS,
@@ -499,15 +499,15 @@ mod tests {
         #[command(version = "2.0")]
         struct Flags {}
         let program = OsString::from("/bin/site");
-        let told = |command: clap::Command| {
-            let told = command
+        let printed = |command: clap::Command| {
+            let printed = command
                 .try_get_matches_from(["/bin/site", "--version"])
                 .expect_err("--version is reported as an error");
-            (told.exit_code(), told.to_string().lines().next().unwrap_or_default().to_owned())
+            (printed.exit_code(), printed.to_string().lines().next().unwrap_or_default().to_owned())
         };
-        assert_eq!(told(command::<NoFlags>(Some("1.0"), Some(&program))), (0, "site 1.0".into()));
-        assert_eq!(told(command::<Flags>(None, Some(&program))), (0, "site 2.0".into()));
-        assert_eq!(told(command::<NoFlags>(None, Some(&program))).0, 2);
+        assert_eq!(printed(command::<NoFlags>(Some("1.0"), Some(&program))), (0, "site 1.0".into()));
+        assert_eq!(printed(command::<Flags>(None, Some(&program))), (0, "site 2.0".into()));
+        assert_eq!(printed(command::<NoFlags>(None, Some(&program))).0, 2);
         assert_eq!(Operator::new("a").version("1.0").describe().version.as_deref(), Some("1.0"));
     }
 

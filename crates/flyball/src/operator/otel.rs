@@ -56,9 +56,9 @@ impl Export {
     /// Returns a layer with all spans of this crate, independent of the log level, and those of other crates from
     /// `info` on.
     pub(super) fn layer(&self) -> SpanLayer {
-        let told = Targets::new().with_default(LevelFilter::INFO).with_target("flyball", LevelFilter::DEBUG);
+        let filter = Targets::new().with_default(LevelFilter::INFO).with_target("flyball", LevelFilter::DEBUG);
         let layer = tracing_opentelemetry::layer().with_tracer(self.0.tracer("flyball"));
-        Box::new(layer.with_location(false).with_threads(false).with_tracked_inactivity(false).with_filter(told))
+        Box::new(layer.with_location(false).with_threads(false).with_tracked_inactivity(false).with_filter(filter))
     }
 
     /// Sends the remaining spans. Waits at most five seconds for the collector.

@@ -100,8 +100,8 @@ fn check(arg: &Arg, key: &str, value: &str) -> Result<(), String> {
             let alone = Command::new("check").arg(arg.clone().required(false));
             let parsed = alone.try_get_matches_from(["check".to_owned(), format!("--{key}={value}")]);
             parsed.map(drop).map_err(|error| {
-                let told = error.to_string();
-                told.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+                let message = error.to_string();
+                message.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
             })
         }
     }

@@ -107,8 +107,8 @@ mod tests {
         let now = Instant::now();
         let mut unlimited = Bucket::new(RetryRate { interval: Duration::ZERO, burst: 0 });
         assert!((0..1000).all(|_| unlimited.try_acquire(now)));
-        let mut hardly = Bucket::new(RetryRate { interval: Duration::MAX, burst: u32::MAX });
-        assert!((0..1000).all(|_| hardly.try_acquire(now)));
+        let mut saturated = Bucket::new(RetryRate { interval: Duration::MAX, burst: u32::MAX });
+        assert!((0..1000).all(|_| saturated.try_acquire(now)));
         let mut once = Bucket::new(RetryRate { interval: Duration::MAX, burst: 1 });
         assert_eq!((once.try_acquire(now), once.try_acquire(now)), (true, false));
     }

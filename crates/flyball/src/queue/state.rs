@@ -130,7 +130,7 @@ struct Namespace {
 struct Delay {
     until: Instant,
     sequence: u64,
-    wanted: Priority,
+    priority: Priority,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,15 +234,15 @@ impl State {
         let Some(ticket) = self.find(key) else { return false };
         let slot = &mut self.keys[ticket.0];
         slot.held = false;
-        let wanted = match slot.place {
+        let added = match slot.place {
             Location::Nowhere => slot.again.take(),
             Location::Lane(..) | Location::Worker(_) => None,
         };
-        if let Some(priority) = wanted {
+        if let Some(priority) = added {
             self.want(ticket, priority, now);
         }
         self.forget_if_idle(ticket);
-        wanted.is_some()
+        added.is_some()
     }
 
     /// Drops the state of a key whose object was deleted.
@@ -380,11 +380,11 @@ impl State {
     }
 
     /// Delays a key that has no delay.
-    fn delay(&mut self, ticket: Ticket, until: Instant, wanted: Priority) {
+    fn delay(&mut self, ticket: Ticket, until: Instant, priority: Priority) {
         self.undelay(ticket);
         self.sequence += 1;
         let sequence = self.sequence;
-        self.keys[ticket.0].delay = Some(Delay { until, sequence, wanted });
+        self.keys[ticket.0].delay = Some(Delay { until, sequence, priority });
         self.delayed.insert((until, sequence, ticket));
     }
 
@@ -397,9 +397,9 @@ impl State {
     /// Makes delayed keys ready; of failed ones, as many as the rate limit allows.
     pub(crate) fn wake(&mut self, now: Instant) {
         while let Some((at, _, ticket)) = self.delayed.first().copied().filter(|(at, ..)| *at <= now) {
-            let wanted = self.keys[ticket.0].delay.map_or(Priority::Background, |delay| delay.wanted);
+            let priority = self.keys[ticket.0].delay.map_or(Priority::Background, |delay| delay.priority);
             self.undelay(ticket);
-            self.want(ticket, wanted, at);
+            self.want(ticket, priority, at);
         }
         while !self.retrying.is_empty() && self.bucket.try_acquire(now) {
             if let Some(number) = self.retrying.pop() {
@@ -657,10 +657,10 @@ mod tests {
                     }
                     Step::Release(k) => {
                         let model = model.get_mut(&k).unwrap();
-                        let wanted = if model.running.is_none() { model.again.take() } else { None };
-                        prop_assert_eq!(queue.release(&key(k), now), wanted.is_some());
+                        let added = if model.running.is_none() { model.again.take() } else { None };
+                        prop_assert_eq!(queue.release(&key(k), now), added.is_some());
                         model.held = false;
-                        if let Some(priority) = wanted {
+                        if let Some(priority) = added {
                             model.want(priority);
                         }
                     }

@@ -27,7 +27,7 @@ pub(super) enum Unreadable {
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     /// The start of an incomplete line.
-    begun: Vec<u8>,
+    partial: Vec<u8>,
 }
 
 impl Lines {
@@ -36,19 +36,19 @@ impl Lines {
         let mut rest = chunk;
         while let Some(end) = memchr::memchr(b'\n', rest) {
             let (piece, after) = (&rest[..end], &rest[end + 1..]);
-            if self.begun.is_empty() {
+            if self.partial.is_empty() {
                 line(piece);
             } else {
-                self.begun.extend_from_slice(piece);
-                line(&self.begun);
-                self.begun.clear();
+                self.partial.extend_from_slice(piece);
+                line(&self.partial);
+                self.partial.clear();
             }
             rest = after;
         }
-        if self.begun.len() + rest.len() > MAX_LINE_BYTES {
+        if self.partial.len() + rest.len() > MAX_LINE_BYTES {
             return Err(Unreadable::TooLong);
         }
-        self.begun.extend_from_slice(rest);
+        self.partial.extend_from_slice(rest);
         Ok(())
     }
 }

@@ -80,11 +80,11 @@ impl Schedule {
     }
 
     /// Returns the wait after an error: at most `max`, unless the server asked for more.
-    pub(super) fn failed(&mut self, max: Duration, asked: Duration) -> Duration {
+    pub(super) fn failed(&mut self, max: Duration, retry_after: Duration) -> Duration {
         self.errors = self.errors.saturating_add(1);
         let max = if self.recovery > 0 { max.min(PROBE_PERIOD) } else { max };
         self.recovery = self.recovery.saturating_sub(1);
-        self.backoff(self.errors, max).max(asked.min(2 * MAX_BACKOFF))
+        self.backoff(self.errors, max).max(retry_after.min(2 * MAX_BACKOFF))
     }
 
     /// Returns the wait after 410: none, if it is the first one.
@@ -162,7 +162,7 @@ pub(super) struct Probes {
     /// response.
     is_confirmed: bool,
     /// Time of the last data from the server.
-    heard: Option<Instant>,
+    last_response: Option<Instant>,
 }
 
 /// The next step of a watch that waits for its server.
@@ -189,7 +189,7 @@ impl Probes {
     /// Returns the time at which the server will have been quiet for this period, counted from `start` if it sent
     /// nothing.
     pub(super) fn quiet_at(&self, start: Instant, time: Duration) -> Instant {
-        self.heard.unwrap_or(start) + time
+        self.last_response.unwrap_or(start) + time
     }
 
     /// Probes a quiet server immediately.
@@ -219,7 +219,7 @@ impl Probes {
 
     /// Records data from the server; returns true if it had been unavailable.
     pub(super) fn answered(&mut self, now: Instant) -> bool {
-        self.heard = Some(now);
+        self.last_response = Some(now);
         self.next.take().is_some()
     }
 

@@ -344,12 +344,12 @@ fn expire(session: &mut Session) {
 
 #[test]
 fn list_that_lacks_many_objects_needs_confirmation() {
-    let check = |objects: u8, left: u8, is_doubted: bool| {
+    let check = |objects: u8, remaining: u8, is_doubted: bool| {
         let (store, mut writer, mut session) = store_of(objects);
         expire(&mut session);
-        let pause = listed(&mut session, &mut writer, 0..left, 6);
-        assert_eq!(pause.is_some(), is_doubted, "{left} of {objects}");
-        assert_eq!(store.len(), usize::from(if is_doubted { objects } else { left }), "{left} of {objects}");
+        let pause = listed(&mut session, &mut writer, 0..remaining, 6);
+        assert_eq!(pause.is_some(), is_doubted, "{remaining} of {objects}");
+        assert_eq!(store.len(), usize::from(if is_doubted { objects } else { remaining }), "{remaining} of {objects}");
         assert_eq!(session.begins_list(), is_doubted);
     };
     check(100, 69, true);

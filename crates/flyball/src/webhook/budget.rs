@@ -150,9 +150,9 @@ impl Budget {
     }
 
     /// Rejects the largest unfinished bodies until this number of units is free.
-    fn cut(&self, wanted: u32) {
+    fn cut(&self, units: u32) {
         let mut unfinished = self.unfinished();
-        let mut missing = wanted.saturating_sub(u32::try_from(self.bodies.available_permits()).unwrap_or(u32::MAX));
+        let mut missing = units.saturating_sub(u32::try_from(self.bodies.available_permits()).unwrap_or(u32::MAX));
         while missing > 0 {
             // Bodies that were rejected before and have not released their charge yet are no longer among them.
             let above_share = unfinished.charges.iter().filter(|(_, charge)| charge.units > SHARE_UNITS);
@@ -178,8 +178,8 @@ struct Reading<'a> {
 impl Reading<'_> {
     /// Raises a charge to this number of units.
     async fn charge(&self, charge: &mut Option<OwnedSemaphorePermit>, units: u32) {
-        let held = charge.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let more = units.saturating_sub(u32::try_from(held).unwrap_or(u32::MAX));
+        let acquired = charge.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = units.saturating_sub(u32::try_from(acquired).unwrap_or(u32::MAX));
         let bodies = &self.budget.bodies;
         let got = match bodies.clone().try_acquire_many_owned(more) {
             Ok(got) => got,

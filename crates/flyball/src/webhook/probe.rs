@@ -121,8 +121,8 @@ mod tests {
             ("other.ns.svc", &both, now, "not valid for name"),
             ("no name", &both, now, "invalid dns name"),
         ] {
-            let said = shake(name, bundle, time).await;
-            assert!(said.contains(why), "{said}");
+            let result = shake(name, bundle, time).await;
+            assert!(result.contains(why), "{result}");
         }
         serves.abort();
         assert!(serves.await.is_err());

@@ -238,14 +238,14 @@ async fn apply_with_lost_response_is_resent_without_a_read() {
         widget(&api, name, 2);
         sleep(Duration::from_secs(60)).await;
         // A quiet server is probed.
-        let asked: Vec<String> =
+        let requests: Vec<String> =
             api.seen().into_iter().map(|seen| seen.what).filter(|what| what != "GET /livez").collect();
         let (child, status) = (
             format!("PATCH /api/v1/namespaces/ns/configmaps/{name}"),
             format!("PATCH /apis/example.com/v1/namespaces/ns/widgets/{name}/status"),
         );
         let expected: Vec<String> = std::iter::repeat_n(child, times).chain([status]).collect();
-        assert_eq!((asked, size_of(&api, name).unwrap().as_str()), (expected, "2"));
+        assert_eq!((requests, size_of(&api, name).unwrap().as_str()), (expected, "2"));
     }
 }
 

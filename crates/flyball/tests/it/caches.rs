@@ -12,7 +12,7 @@ use serde_json::json;
 use std::sync::{Arc, Mutex};
 
 /// Runs an operator whose widgets each request something, and returns their last answers.
-async fn asked(
+async fn stage_with(
     api: &Api,
     ask: impl for<'a> Fn(&'a Context<Widget>) -> std::pin::Pin<Box<dyn Future<Output = Result<String>> + Send + 'a>>
     + Send
@@ -20,24 +20,24 @@ async fn asked(
     + 'static,
     declare: impl FnOnce(Controller<Widgets>) -> Operator,
 ) -> (Stage, Arc<Mutex<String>>) {
-    let told = Arc::new(Mutex::new(String::new()));
-    let (tell, ask) = (told.clone(), Arc::new(ask));
+    let answer = Arc::new(Mutex::new(String::new()));
+    let (log, ask) = (answer.clone(), Arc::new(ask));
     let widgets = Widgets::new(move |_, cx| {
-        let (tell, ask) = (tell.clone(), ask.clone());
+        let (log, ask) = (log.clone(), ask.clone());
         Box::pin(async move {
             let answer = ask(cx).await;
-            *tell.lock().unwrap() = answer.as_ref().map_or_else(ToString::to_string, Clone::clone);
+            *log.lock().unwrap() = answer.as_ref().map_or_else(ToString::to_string, Clone::clone);
             answer.map(|_| Action::done()).map_err(Error::wait)
         })
     });
     let stage = Stage::operator(api, &widgets, declare(Controller::new(widgets.clone())));
     settle().await;
-    (stage, told)
+    (stage, answer)
 }
 
 /// Returns the answers since the last call.
-fn last(told: &Mutex<String>) -> String {
-    std::mem::take(&mut *told.lock().unwrap())
+fn last(answer: &Mutex<String>) -> String {
+    std::mem::take(&mut *answer.lock().unwrap())
 }
 
 /// Triggers widget `a`.
@@ -64,7 +64,7 @@ async fn cache_holds_only_selected_objects() {
     widget(&api, "a", 1);
     pod(&api, "web", "web");
     pod(&api, "db", "db");
-    let (stage, told) = asked(
+    let (stage, answer) = stage_with(
         &api,
         |cx| Box::pin(names(cx)),
         |controller| {
@@ -72,7 +72,7 @@ async fn cache_holds_only_selected_objects() {
         },
     )
     .await;
-    assert_eq!(last(&told), "web");
+    assert_eq!(last(&answer), "web");
     let queries: Vec<String> =
         api.seen().into_iter().filter(|seen| seen.what.ends_with("/pods")).map(|seen| seen.query).collect();
     assert_eq!(queries.len(), 2);
@@ -84,10 +84,10 @@ async fn cache_holds_only_selected_objects() {
     assert_eq!(stage.widgets.calls().len(), 0);
     pod(&api, "other", "web");
     settle().await;
-    assert_eq!(last(&told), "other web");
+    assert_eq!(last(&answer), "other web");
     pod(&api, "web", "db");
     settle().await;
-    assert_eq!(last(&told), "other");
+    assert_eq!(last(&answer), "other");
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +95,7 @@ async fn read_outside_the_selection_is_an_error() {
     let api = Api::default();
     widget(&api, "a", 1);
     let ask = |cx: &Context<Widget>| cx.sibling("other");
-    let (_stage, told) = asked(
+    let (_stage, answer) = stage_with(
         &api,
         move |cx| Box::pin(async move { cx.get::<Pod>(&ask(cx)).await.map(|pod| pod.is_some().to_string()) }),
         |controller| {
@@ -105,8 +105,8 @@ async fn read_outside_the_selection_is_an_error() {
     )
     .await;
     let expected = "pods ns/other cannot be in the cache, which selects metadata.name=one: extend the selection in Operator::cache";
-    assert_eq!(last(&told), expected);
-    let (_stage, told) = asked(
+    assert_eq!(last(&answer), expected);
+    let (_stage, answer) = stage_with(
         &api,
         move |cx| Box::pin(async move { cx.get::<Pod>(&ask(cx)).await.map(|pod| pod.is_some().to_string()) }),
         |controller| {
@@ -116,7 +116,7 @@ async fn read_outside_the_selection_is_an_error() {
     )
     .await;
     assert!(
-        last(&told).starts_with(r#"pods in namespace "ns" has no cache: the operator does not watch this namespace"#)
+        last(&answer).starts_with(r#"pods in namespace "ns" has no cache: the operator does not watch this namespace"#)
     );
     let watched = api.seen().into_iter().any(|seen| seen.what == "GET /api/v1/namespaces/elsewhere/pods");
     assert!(watched && api.watches("pods") > 0);
@@ -126,7 +126,7 @@ async fn read_outside_the_selection_is_an_error() {
 async fn object_outside_the_selection_is_not_applied() {
     let api = Api::default();
     widget(&api, "a", 1);
-    let (_stage, told) = asked(
+    let (_stage, answer) = stage_with(
         &api,
         |cx| Box::pin(async move { cx.apply(&config_map("a", 1)).await.map(|map| map.name_any()) }),
         |controller| {
@@ -135,11 +135,11 @@ async fn object_outside_the_selection_is_not_applied() {
     )
     .await;
     assert_eq!(
-        last(&told),
+        last(&answer),
         "configmaps ns/a cannot be in the cache, which selects app=web: extend the selection in Operator::cache"
     );
     assert_eq!(api.names("configmaps").len(), 0);
-    let (_stage, told) = asked(
+    let (_stage, answer) = stage_with(
         &api,
         |cx| {
             Box::pin(async move {
@@ -153,7 +153,7 @@ async fn object_outside_the_selection_is_not_applied() {
         },
     )
     .await;
-    assert_eq!(last(&told), "a");
+    assert_eq!(last(&answer), "a");
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,19 +191,19 @@ async fn metadata_is_requested_if_sufficient() {
         let pods = cx.caches().get::<PartialObjectMeta<Pod>>(&key);
         pods.map(|pod| pod.map(|pod| pod.labels()["app"].clone()).unwrap_or_default())
     };
-    let (stage, told) = asked(
+    let (stage, answer) = stage_with(
         &api,
         move |cx| Box::pin(std::future::ready(ask(cx))),
         |controller| operator().controller(controller.watches(for_a::<PartialObjectMeta<Pod>>)),
     )
     .await;
-    assert_eq!((last(&told), seen(&api)), ("web".to_owned(), vec![true, true]));
+    assert_eq!((last(&answer), seen(&api)), ("web".to_owned(), vec![true, true]));
     pod(&api, "web", "db");
     settle().await;
-    assert_eq!(last(&told), "db");
+    assert_eq!(last(&answer), "db");
     stage.stop().await;
     // Another controller reads complete objects: there is still one watch.
-    let (_stage, told) = asked(
+    let (_stage, answer) = stage_with(
         &api,
         move |cx| Box::pin(std::future::ready(ask(cx))),
         |controller| {
@@ -212,7 +212,7 @@ async fn metadata_is_requested_if_sufficient() {
         },
     )
     .await;
-    assert_eq!((last(&told), seen(&api)), ("db".to_owned(), vec![false, false]));
+    assert_eq!((last(&answer), seen(&api)), ("db".to_owned(), vec![false, false]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,7 +225,7 @@ async fn metadata_of_a_dynamic_kind_is_requested_if_declared() {
         let pod = cx.caches().dynamic(&Kind::new("", "v1", "Pod")).get(&cx.sibling("web"))?.unwrap();
         Ok(format!("{} {} {}", pod.types.as_ref().unwrap().kind, pod.labels()["app"], pod.data))
     };
-    let (_stage, told) = asked(
+    let (_stage, answer) = stage_with(
         &api,
         move |cx| Box::pin(std::future::ready(ask(cx))),
         |controller| {
@@ -234,10 +234,10 @@ async fn metadata_of_a_dynamic_kind_is_requested_if_declared() {
         },
     )
     .await;
-    assert_eq!(last(&told), "Pod web {}");
+    assert_eq!(last(&answer), "Pod web {}");
     pod(&api, "web", "db");
     settle().await;
-    assert_eq!(last(&told), "Pod db {}");
+    assert_eq!(last(&answer), "Pod db {}");
     let of_pods = api.seen().into_iter().filter(|seen| seen.what.ends_with("/pods"));
     assert!(of_pods.map(|seen| seen.metadata).eq([true, true]));
 
@@ -257,7 +257,7 @@ async fn dropped_fields_are_absent() {
         let (spec, phase) = (pod.spec.unwrap(), pod.status.and_then(|status| status.phase));
         Ok(format!("{:?} {:?} {phase:?}", spec.node_name, spec.containers[0].image))
     };
-    let (stage, told) = asked(
+    let (stage, answer) = stage_with(
         &api,
         move |cx| Box::pin(std::future::ready(ask(cx))),
         |controller| {
@@ -266,13 +266,13 @@ async fn dropped_fields_are_absent() {
         },
     )
     .await;
-    assert_eq!(last(&told), r#"Some("n") None None"#);
+    assert_eq!(last(&answer), r#"Some("n") None None"#);
     stage.stop().await;
     // With `declared_only`, the type determines the fields.
     let ask = |cx: &'_ Context<Widget>| -> Result<String> {
         Ok(format!("{:?}", cx.caches().get::<Phase>(&cx.sibling("web"))?.unwrap().status.phase))
     };
-    let (_stage, told) = asked(
+    let (_stage, answer) = stage_with(
         &api,
         move |cx| Box::pin(std::future::ready(ask(cx))),
         |controller| {
@@ -280,7 +280,7 @@ async fn dropped_fields_are_absent() {
         },
     )
     .await;
-    assert_eq!(last(&told), r#"Some("Running")"#);
+    assert_eq!(last(&answer), r#"Some("Running")"#);
 }
 
 #[derive(Clone, Debug, serde::Deserialize, kube::Resource)]
@@ -335,7 +335,7 @@ async fn secret_data_is_read_live_and_not_cached() {
         let known = cx.caches().get::<Secret>(&key).map(|secret| secret.is_some());
         (key, known)
     };
-    let (stage, told) = asked(
+    let (stage, answer) = stage_with(
         &api,
         move |cx| {
             Box::pin(async move {
@@ -361,23 +361,23 @@ async fn secret_data_is_read_live_and_not_cached() {
     let refused = "what is in secrets ns/key is not kept in memory: ask Context::get for it, be content with \
                    PartialObjectMeta, or have the operator keep it by Operator::cache";
     assert_eq!(
-        (last(&told), gets(&api)),
+        (last(&answer), gets(&api)),
         (format!("a key {refused}"), vec!["GET /api/v1/namespaces/ns/secrets/key".into()])
     );
     secret(&api, "key", "Yg==");
     settle().await;
-    assert_eq!(last(&told), format!("b key {refused}"));
+    assert_eq!(last(&answer), format!("b key {refused}"));
     stage.stop().await;
 
     // A controller that requests them gets them.
     gets(&api);
-    let (_stage, told) = asked(
+    let (_stage, answer) = stage_with(
         &api,
         move |cx| Box::pin(std::future::ready(get(cx).1.map(|k| k.to_string()))),
         |controller| operator().controller(controller.watches(for_a::<Secret>)).cache(Cache::<Secret>::new()),
     )
     .await;
-    assert_eq!((last(&told), gets(&api).len()), ("true".to_owned(), 0));
+    assert_eq!((last(&answer), gets(&api).len()), ("true".to_owned(), 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -385,7 +385,7 @@ async fn own_secrets_are_read_from_the_cache() {
     let api = Api::default();
     widget(&api, "a", 1);
     secret(&api, "key", "YQ==");
-    let (stage, told) = asked(
+    let (stage, answer) = stage_with(
         &api,
         |cx| {
             Box::pin(async move {
@@ -400,11 +400,11 @@ async fn own_secrets_are_read_from_the_cache() {
         |controller| operator().controller(controller.owns::<Secret>()),
     )
     .await;
-    assert_eq!(last(&told), "1 1");
+    assert_eq!(last(&answer), "1 1");
     assert_eq!(gets(&api), ["PATCH /api/v1/namespaces/ns/secrets/own"]);
     widget(&api, "a", 2);
     settle().await;
-    assert_eq!((last(&told), gets(&api).len(), stage.widgets.calls().len()), ("1 1".to_owned(), 0, 2));
+    assert_eq!((last(&answer), gets(&api).len(), stage.widgets.calls().len()), ("1 1".to_owned(), 0, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -419,7 +419,7 @@ async fn few_secrets_are_requested_individually() {
         let owner = json!([{"apiVersion": "example.com/v1", "kind": "Widget", "name": "a", "uid": uid}]);
         api.edit("secrets", "ns", name, |secret| secret["metadata"]["ownerReferences"] = owner);
     }
-    let (_stage, told) = asked(
+    let (_stage, answer) = stage_with(
         &api,
         |cx| {
             Box::pin(async move {
@@ -431,8 +431,9 @@ async fn few_secrets_are_requested_individually() {
         |controller| operator().controller(controller.owns::<Secret>()),
     )
     .await;
-    let asked: Vec<String> = api.seen().into_iter().map(|s| s.what).filter(|what| what.contains("/secrets")).collect();
+    let requests: Vec<String> =
+        api.seen().into_iter().map(|s| s.what).filter(|what| what.contains("/secrets")).collect();
     let (all, one) = ("GET /api/v1/secrets", "GET /api/v1/namespaces/ns/secrets");
     let expected = [all.to_owned(), all.to_owned(), format!("{one}/s03"), format!("{one}/s07"), one.to_owned()];
-    assert_eq!((last(&told).as_str(), asked), ("2 20", expected.to_vec()));
+    assert_eq!((last(&answer).as_str(), requests), ("2 20", expected.to_vec()));
 }

@@ -142,8 +142,8 @@ async fn failed_cleanup_is_reported_in_condition_and_event() {
     assert_eq!(condition()["type"], "CleanedUp");
     assert_eq!((&condition()["status"], &condition()["reason"]), (&json!("False"), &json!("CleanupFailed")));
     assert_eq!(condition()["message"], "the machine does not answer");
-    let told = api.writes().iter().filter(|write| write.contains("/widgets/a/status")).count();
-    assert_eq!(told, 1, "the same failure is reported once");
+    let writes = api.writes().iter().filter(|write| write.contains("/widgets/a/status")).count();
+    assert_eq!(writes, 1, "the same failure is reported once");
     let event = api.names("events").iter().find_map(|key| api.get("events", "ns", key.split_once('/')?.1)).unwrap();
     assert_eq!((&event["reason"], &event["note"]), (&json!("CleanupFailed"), &json!("the machine does not answer")));
     assert_eq!((&event["type"], &event["regarding"]["name"]), (&json!("Warning"), &json!("a")));

@@ -175,13 +175,13 @@ async fn undecodable_object_is_reported() {
     });
     let controller = Controller::new(widgets.clone()).owns::<ConfigMap>();
     let stage = Stage::operator(&api, &widgets, metered(address).controller(controller));
-    let told = || api.names("events").iter().find_map(|key| api.get("events", "ns", key.split_once('/')?.1));
+    let find_event = || api.names("events").iter().find_map(|key| api.get("events", "ns", key.split_once('/')?.1));
     let began = Instant::now();
-    while told().is_none() {
+    while find_event().is_none() {
         assert!(began.elapsed() < Duration::from_secs(30));
         sleep(Duration::from_millis(10)).await;
     }
-    let event = told().unwrap();
+    let event = find_event().unwrap();
     assert_eq!((&event["reason"], &event["regarding"]["name"]), (&json!("DecodeFailed"), &json!("bad")));
     assert!(event["note"].as_str().unwrap().contains("invalid type: string"), "{event}");
     assert_eq!(size_of(&api, "a").as_deref(), Some("1"), "other objects are reconciled");
@@ -270,8 +270,8 @@ async fn lists_and_watches_honor_retry_after() {
     api.fail("/widgets?", 3, Fault::RefuseFor(429, 20));
     let _stage = Stage::start(&api, &widgets).await;
     sleep(Duration::from_secs(55)).await;
-    let asked = api.seen().iter().filter(|seen| seen.what.ends_with("/widgets")).count();
-    assert!(asked <= 3 && widgets.calls().is_empty(), "asked {asked} times in 55 s");
+    let requests = api.seen().iter().filter(|seen| seen.what.ends_with("/widgets")).count();
+    assert!(requests <= 3 && widgets.calls().is_empty(), "asked {requests} times in 55 s");
     sleep(Duration::from_secs(200)).await;
     assert_eq!(size_of(&api, "a").as_deref(), Some("1"));
     assert_eq!(api.watches("widgets"), 1);

@@ -122,8 +122,8 @@ async fn empty_lines_do_not_keep_a_watch_alive() {
         api.bookmark("configmaps");
     }
     let seen = api.seen();
-    let begun = |end: &str| seen.iter().filter(|seen| seen.what.ends_with(end)).count();
-    assert_eq!((begun("/widgets"), begun("/configmaps")), (1, 0));
+    let requests = |end: &str| seen.iter().filter(|seen| seen.what.ends_with(end)).count();
+    assert_eq!((requests("/widgets"), requests("/configmaps")), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,8 +230,8 @@ async fn list_without_response_falls_back_if_the_server_is_live() {
     let probes = seen.iter().filter(|seen| seen.what.ends_with("/livez")).count();
     assert!((1..=2).contains(&probes), "{probes} probes: for the list, and for a quiet server");
     sleep(Duration::from_secs(3)).await;
-    let asked = of_widgets(&api.seen());
-    assert!(asked.len() == 1 && asked[0].contains("sendInitialEvents=true"), "by other means: {asked:?}");
+    let requests = of_widgets(&api.seen());
+    assert!(requests.len() == 1 && requests[0].contains("sendInitialEvents=true"), "by other means: {requests:?}");
     assert_eq!(widgets.calls(), ["a"]);
 }
 
@@ -257,23 +257,23 @@ async fn constant_compaction_relists_at_most_ten_times_a_minute() {
 }
 
 /// Watches widgets; returns the names of those reported as deleted.
-fn gone(api: &Api) -> (Arc<Mutex<Vec<String>>>, JoinHandle<()>) {
-    let gone: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (told, client) = (gone.clone(), api.client());
+fn deleted(api: &Api) -> (Arc<Mutex<Vec<String>>>, JoinHandle<()>) {
+    let deleted: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (log, client) = (deleted.clone(), api.client());
     let kind = Kind::new("example.com", "v1", "Widget");
-    let tell = move |seen| {
+    let record = move |seen| {
         if let flyball::WatchEvent::Deleted { key, .. } = seen {
-            told.lock().unwrap().push(key.name().to_owned());
+            log.lock().unwrap().push(key.name().to_owned());
         }
     };
-    (gone, tokio::spawn(async move { watch(client, &kind, &Rng::from_seed(1), tell).await }))
+    (deleted, tokio::spawn(async move { watch(client, &kind, &Rng::from_seed(1), record).await }))
 }
 
 #[tokio::test(start_paused = true)]
 async fn short_list_deletes_nothing_until_confirmed() {
     let api = Api::default();
     (0..100).for_each(|i| widget(&api, &format!("w{i}"), 1));
-    let (gone, following) = gone(&api);
+    let (deleted, following) = deleted(&api);
     sleep(Duration::from_secs(60)).await;
     api.seen();
     for short in [
@@ -283,7 +283,7 @@ async fn short_list_deletes_nothing_until_confirmed() {
         api.fail("/widgets?", 1, Fault::Answer(short));
         api.send("widgets", GONE);
         sleep(Duration::from_secs(40)).await;
-        assert_eq!(*gone.lock().unwrap(), [""; 0]);
+        assert_eq!(*deleted.lock().unwrap(), [""; 0]);
         assert_eq!((lists(&api.seen(), "/widgets"), api.watches("widgets")), (2, 1));
     }
     // Most of them are deleted during an interruption.
@@ -292,6 +292,6 @@ async fn short_list_deletes_nothing_until_confirmed() {
     api.compact();
     api.send("widgets", GONE);
     sleep(Duration::from_secs(40)).await;
-    assert_eq!((gone.lock().unwrap().len(), lists(&api.seen(), "/widgets")), (80, 2));
+    assert_eq!((deleted.lock().unwrap().len(), lists(&api.seen(), "/widgets")), (80, 2));
     following.abort();
 }

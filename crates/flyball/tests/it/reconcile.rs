@@ -250,9 +250,9 @@ async fn watched_objects_trigger_the_objects_they_map_to() {
     let _stage = Stage::with(&api, &widgets, |controller| {
         controller.watches::<ConfigMap>(|config, caches| {
             let widgets = caches.list::<Widget>(config.metadata.namespace.as_deref())?;
-            let wanted = config.data.as_ref().and_then(|data| data.get("for")).map_or("", String::as_str);
+            let targets = config.data.as_ref().and_then(|data| data.get("for")).map_or("", String::as_str);
             let names = widgets.iter().filter_map(|widget| widget.metadata.name.as_deref());
-            let names = names.filter(|name| wanted.contains(name)).chain(["gone"]);
+            let names = names.filter(|name| targets.contains(name)).chain(["gone"]);
             Ok(names.map(|name| flyball::ObjectKey::new(Some("ns"), name)).collect())
         })
     })

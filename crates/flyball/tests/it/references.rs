@@ -174,17 +174,17 @@ async fn objects_are_listed_by_index() {
     });
     let declare = |controller: Controller<Widgets>| controller.owns::<ConfigMap>().index::<BySize>();
     let stage = Stage::with(&api, &widgets, declare).await;
-    let told = widgets.errors().remove(0);
-    assert!(told.starts_with("b/z ns/x ns/y; b/z ns/own ns/x ns/y; b/z ns/x ns/y; "), "{told}");
-    assert!(told.ends_with("Secret> has no cache: declare it with Controller::owns, watches or reads"), "{told}");
+    let report = widgets.errors().remove(0);
+    assert!(report.starts_with("b/z ns/x ns/y; b/z ns/own ns/x ns/y; b/z ns/x ns/y; "), "{report}");
+    assert!(report.ends_with("Secret> has no cache: declare it with Controller::owns, watches or reads"), "{report}");
     // They are found by their new values.
     api.edit("configmaps", "ns", "x", |map| map["data"]["size"] = "2".into());
     api.delete("configmaps", "ns", "w");
     settle().await;
     widget(&api, "a", 2);
     settle().await;
-    let told = widgets.errors().remove(0);
-    assert!(told.starts_with("ns/x; ns/own ns/x; ns/x;"), "{told}");
+    let report = widgets.errors().remove(0);
+    assert!(report.starts_with("ns/x; ns/own ns/x; ns/x;"), "{report}");
     stage.stop().await;
 }
 
@@ -219,24 +219,24 @@ async fn dynamic_objects_are_listed_by_index() {
     settle().await;
     widget(&api, "a", 2);
     settle().await;
-    let told = widgets.errors().remove(0);
-    assert!(told.starts_with("ns/w ns/x; ns/own ns/w ns/x; ns/w ns/x;"), "{told}");
+    let report = widgets.errors().remove(0);
+    assert!(report.starts_with("ns/w ns/x; ns/own ns/w ns/x; ns/w ns/x;"), "{report}");
     stage.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn undeclared_index_is_an_error() {
-    let (api, widgets) = (Api::default(), Widgets::usual());
+    let api = Api::default();
     widget(&api, "a", 1);
-    let asked = Widgets::new(|_, cx| {
+    let widgets = Widgets::new(|_, cx| {
         Box::pin(async move {
             let found: Result<_> = cx.list_by::<BySize>(&"1".to_owned()).await;
             found.map(|_| Action::done()).map_err(Error::wait)
         })
     });
     let operator =
-        operator().cache(Cache::<ConfigMap>::new()).controller(Controller::new(asked.clone()).owns::<ConfigMap>());
+        operator().cache(Cache::<ConfigMap>::new()).controller(Controller::new(widgets.clone()).owns::<ConfigMap>());
     let _stage = Stage::operator(&api, &widgets, operator);
     settle().await;
-    assert_eq!(asked.errors(), ["no index it::references::BySize: declare it with Controller::index"]);
+    assert_eq!(widgets.errors(), ["no index it::references::BySize: declare it with Controller::index"]);
 }

@@ -92,9 +92,9 @@ async fn least_useful_pods_are_deleted_first() {
         herd(&api, replicas);
         settle().await;
         expected.remove(0);
-        let mut left: Vec<String> = expected.iter().map(|pod| all[*pod].clone()).collect();
-        left.sort();
-        assert_eq!(pods(&api), left, "with {replicas} left");
+        let mut remaining: Vec<String> = expected.iter().map(|pod| all[*pod].clone()).collect();
+        remaining.sort();
+        assert_eq!(pods(&api), remaining, "with {replicas} left");
     }
     assert_eq!(status(&api), json!({"replicas": 0, "ready": 0, "conditions": []}));
 }
@@ -124,8 +124,8 @@ async fn forbidden_creation_is_tried_once_per_reconcile() {
     stage.stop().await;
     let condition = status(&api)["conditions"][0].clone();
     assert_eq!((&condition["type"], &condition["status"]), (&json!("ReplicaFailure"), &json!("True")));
-    let asked = api.seen().iter().filter(|seen| seen.what.ends_with("/pods") && seen.is_write()).count();
-    assert!((1..12).contains(&asked), "one request in each try, not fifty: {asked}");
+    let requests = api.seen().iter().filter(|seen| seen.what.ends_with("/pods") && seen.is_write()).count();
+    assert!((1..12).contains(&requests), "one request in each try, not fifty: {requests}");
     api.heal();
     let _stage = start(&api).await;
     assert_eq!((pods(&api).len(), status(&api)["conditions"].clone()), (50, json!([])));

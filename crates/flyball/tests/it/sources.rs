@@ -68,8 +68,9 @@ async fn timer_triggers_selected_objects_with_jitter() {
 
 #[tokio::test(start_paused = true)]
 async fn changed_poll_result_triggers_its_object() {
-    let (api, world, asked) = (Api::default(), Arc::new(Mutex::new(BTreeMap::new())), Arc::new(Mutex::new(Vec::new())));
-    let (theirs, noted) = (world.clone(), asked.clone());
+    let (api, world, polled) =
+        (Api::default(), Arc::new(Mutex::new(BTreeMap::new())), Arc::new(Mutex::new(Vec::new())));
+    let (theirs, noted) = (world.clone(), polled.clone());
     let poll = Source::poll(Duration::from_secs(10), move |keys: Vec<ObjectKey>| {
         noted.lock().unwrap().push(keys.iter().map(|key| key.name().to_owned()).collect::<Vec<_>>().join(" "));
         let answers: BTreeMap<ObjectKey, i32> = theirs.lock().unwrap().clone();
@@ -109,11 +110,11 @@ async fn changed_poll_result_triggers_its_object() {
     say("b", 3);
     sleep(Duration::from_secs(320)).await;
     assert_eq!(stage.widgets.calls(), ["b"]);
-    assert!(asked.lock().unwrap().iter().all(|keys| keys == "a b"));
+    assert!(polled.lock().unwrap().iter().all(|keys| keys == "a b"));
     stage.stop().await;
-    asked.lock().unwrap().clear();
+    polled.lock().unwrap().clear();
     sleep(Duration::from_secs(100)).await;
-    assert!(asked.lock().unwrap().is_empty());
+    assert!(polled.lock().unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,13 +139,13 @@ async fn mapping_may_depend_on_the_type_of_change() {
     let widgets = Widgets::new(|_, _| Box::pin(async { Ok(Action::done()) }));
     let size = |secret: &Secret| secret.type_.clone().unwrap_or_default();
     let map = move |change: Changed<'_, Secret>, _: &Caches| {
-        let told = match change {
+        let target = match change {
             Changed::Created(_) => "created".to_owned(),
             // Without a relevant change, there is no object with that name to trigger.
             Changed::Updated { old, new } => if size(old) == size(new) { "same" } else { "updated" }.to_owned(),
             Changed::Deleted(last) => if size(last) == "2" { "deleted" } else { "unknown" }.to_owned(),
         };
-        Ok(vec![ObjectKey::new(Some("ns"), &told)])
+        Ok(vec![ObjectKey::new(Some("ns"), &target)])
     };
     let stage = Stage::with(&api, &widgets, |controller| controller.watches_changes::<Secret>(map)).await;
     widgets.calls();

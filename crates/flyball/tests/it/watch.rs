@@ -14,9 +14,9 @@ const RECONNECTED: Duration = Duration::from_millis(1100);
 fn requests(api: &Api) -> Vec<String> {
     let seen = api.seen().into_iter().filter(|seen| seen.what.ends_with("/widgets"));
     seen.map(|seen| {
-        let kept =
+        let parameters =
             seen.query.split('&').filter(|pair| !pair.starts_with("timeoutSeconds") && !pair.starts_with("allow"));
-        format!("{} {}", kept.collect::<Vec<_>>().join("&"), seen.code)
+        format!("{} {}", parameters.collect::<Vec<_>>().join("&"), seen.code)
     })
     .collect()
 }
@@ -157,8 +157,8 @@ async fn missing_kind_is_polled_until_installed() {
     let _stage = Stage::start(&api, &widgets).await;
     sleep(Duration::from_secs(600)).await;
     assert_eq!((api.watches("configmaps"), widgets.calls().len()), (1, 0));
-    let asked = requests(&api).len();
-    assert!((100..250).contains(&asked), "{asked}");
+    let attempts = requests(&api).len();
+    assert!((100..250).contains(&attempts), "{attempts}");
     api.serve("widgets", true);
     sleep(Duration::from_secs(6)).await;
     assert_eq!(widgets.calls(), ["a"]);

@@ -23,7 +23,7 @@ use tokio::time::{self, Instant, timeout};
 struct Server {
     config: kube::Config,
     /// The heads of requests, each with the number of its connection.
-    asked: Arc<Mutex<Vec<(usize, String)>>>,
+    requests: Arc<Mutex<Vec<(usize, String)>>>,
     /// The numbers of connections that were closed.
     closed: UnboundedReceiver<usize>,
 }
@@ -32,24 +32,24 @@ impl Server {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked: Arc<Mutex<Vec<_>>> = Arc::default();
-        let (tell, closed) = unbounded_channel();
-        let log = asked.clone();
+        let requests: Arc<Mutex<Vec<_>>> = Arc::default();
+        let (sender, closed) = unbounded_channel();
+        let log = requests.clone();
         tokio::spawn(async move {
             for number in 0.. {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(converse(number, stream, log.clone(), tell.clone()));
+                tokio::spawn(converse(number, stream, log.clone(), sender.clone()));
             }
         });
-        Self { config: kube::Config::new(url.parse().unwrap()), asked, closed }
+        Self { config: kube::Config::new(url.parse().unwrap()), requests, closed }
     }
 
     fn connections(&self) -> Vec<usize> {
-        self.asked.lock().iter().map(|(number, _)| *number).collect()
+        self.requests.lock().iter().map(|(number, _)| *number).collect()
     }
 
     fn last(&self) -> String {
-        self.asked.lock().last().unwrap().1.to_lowercase()
+        self.requests.lock().last().unwrap().1.to_lowercase()
     }
 }
 
@@ -199,7 +199,7 @@ async fn proxy(to: &kube::Config, answer: &'static str) -> (String, Arc<Mutex<Ve
     let address = listener.local_addr().unwrap().to_string();
     let to = to.cluster_url.authority().unwrap().to_string();
     let heads: Arc<Mutex<Vec<String>>> = Arc::default();
-    let asked = heads.clone();
+    let log = heads.clone();
     tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -207,7 +207,7 @@ async fn proxy(to: &kube::Config, answer: &'static str) -> (String, Arc<Mutex<Ve
             while !head.ends_with(b"\r\n\r\n") {
                 head.push(stream.read_u8().await.unwrap());
             }
-            asked.lock().push(String::from_utf8(head).unwrap());
+            log.lock().push(String::from_utf8(head).unwrap());
             stream.write_all(answer.as_bytes()).await.unwrap();
             let mut server = TcpStream::connect(&to).await.unwrap();
             tokio::spawn(async move { tokio::io::copy_bidirectional(&mut stream, &mut server).await });
@@ -288,13 +288,13 @@ async fn upgraded_connection_is_not_reused() {
 
 #[tokio::test(start_paused = true)]
 async fn each_established_connection_allows_another_concurrent_one() {
-    let (begun, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+    let (started, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
     let mut transport = Transport::new(&kube::Config::new("http://localhost".parse().unwrap())).unwrap();
-    let connects = (begun.clone(), gate.clone());
+    let connects = (started.clone(), gate.clone());
     transport.connect = Box::new(move || {
-        let (begun, gate) = connects.clone();
+        let (started, gate) = connects.clone();
         Box::pin(async move {
-            begun.fetch_add(1, Relaxed);
+            started.fetch_add(1, Relaxed);
             gate.acquire().await?.forget();
             // The connection gets no response.
             let (stream, other) = duplex(1024);
@@ -306,14 +306,14 @@ async fn each_established_connection_allows_another_concurrent_one() {
     let requests = join_all((0..40).map(|_| transport.exchange(Request::new(Body::empty()))));
     let check = async {
         let mut all = 0;
-        for made in [0, 1, 1, 2, 4, 8, 8] {
-            gate.add_permits(made);
+        for connected in [0, 1, 1, 2, 4, 8, 8] {
+            gate.add_permits(connected);
             // Paused time does not advance while a task is busy, so no timeout expires.
             for _ in 0..1000 {
                 yield_now().await;
             }
-            all += made;
-            assert_eq!(begun.load(Relaxed), all + (all + 1).min(8), "after {all}");
+            all += connected;
+            assert_eq!(started.load(Relaxed), all + (all + 1).min(8), "after {all}");
         }
     };
     tokio::select! {
@@ -375,8 +375,8 @@ async fn replaced_certificate_authority_is_reloaded() {
     config.root_cert_file = Some(file.clone());
     let link = Endpoint::new(config).unwrap();
     let ask = async |certified| {
-        let (asked, _) = join(begin(&link, "/a"), answer_once(&listener, certified)).await;
-        match asked {
+        let (response, _) = join(begin(&link, "/a"), answer_once(&listener, certified)).await;
+        match response {
             Ok(answer) => answer.into_body().collect().await.map(|_| ()).map_err(|error| error.to_string()),
             Err(error) => Err(chain(&error)),
         }
