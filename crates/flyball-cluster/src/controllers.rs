@@ -399,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_of_controllers_is_read() {
+    fn list_of_controllers_is_parsed() {
         let check = |text: &str, expected: Controllers| {
             let read: Controllers = text.parse().unwrap();
             assert_eq!((&read, read.to_string().parse().unwrap()), (&expected, expected.clone()), "{text}");

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_references_are_named() {
         let key = |name: &str, key: &str| json!({"name": "c", "env": [{"name": "P", "valueFrom": {"secretKeyRef": {"name": name, "key": key}}}]});
         check(key("none", "k"), Err("secret \"none\" not found"));
         check(key("s", "k"), Err("couldn't find key k in Secret ns/s"));

@@ -268,7 +268,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn delays_are_read() {
+    fn delays_are_parsed() {
         let millis = |from, to| Ok(Delay::Between(SignedDuration::from_millis(from), SignedDuration::from_millis(to)));
         let check = |text: &str, expected: Result<Delay, ()>| {
             assert_eq!(text.parse::<Delay>().map_err(drop), expected, "{text}");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_go_before_rules_and_containers_before_pods() {
+    fn annotations_override_rules_and_containers_override_pods() {
         let rule: Rule = serde_json::from_value(json!({
             "selector": {"matchLabels": {"app": "web"}},
             "fields": {"spec.nodeName": "n"},

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_what_it_writes() {
+    fn request_determines_the_written_object() {
         let object = |path: &str| place(&Method::PATCH, path).map(|place| place.object(&json!(null)));
         assert_eq!(object("/api/v1/namespaces/a/status").as_deref(), Some("/api/v1/namespaces/a"));
         let job = "/apis/batch/v1/namespaces/a/jobs/b";
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owned_by_something_expected_is_expected() {
+    fn objects_owned_by_expected_objects_are_expected() {
         let mut neighbors = Neighbors::new("home", Allowlist::default());
         let mut write = |path: &str, uid: &str, owner: &str| {
             let place = place(&Method::POST, path).expect("it writes");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_expected_about_what_the_operator_may_change_and_leases_are_not() {
+    fn events_about_permitted_objects_are_expected_and_leases_are_not() {
         let mut neighbors = Neighbors::new("home", Allowlist::default());
         let mut write = |path: &str, about: Value| {
             let answer = json!({"metadata": {"name": "e"}, "involvedObject": about});

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_test_adds_a_line() {
+    fn each_test_appends_a_line() {
         let path = std::env::temp_dir().join(format!("flyball-report-{}", std::process::id()));
         let rule = json!({"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list", "get"]});
         let rules: Vec<PolicyRule> = vec![serde_json::from_value(rule).expect("it is a rule")];

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_events_are_counted_and_there_are_not_too_many() {
+    fn equal_events_are_aggregated_and_rate_limited() {
         let events = Events::new("c");
         let mut now = Timestamp::UNIX_EPOCH;
         let take = |message: &str, now| {

@@ -127,7 +127,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn init_containers_count_if_they_need_more() {
+    fn init_containers_raise_requests() {
         let container = |cpu: &str| json!({"name": cpu, "resources": {"requests": {"cpu": cpu}}});
         let sidecar = json!({"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}});
         let check = |init: serde_json::Value, expected: i64| {

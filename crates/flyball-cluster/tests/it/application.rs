@@ -84,7 +84,7 @@ fn without_chance(mut value: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_resource_becomes_seven_objects_that_go_with_it() {
+async fn application_creates_seven_objects_and_deletes_them_with_it() {
     let cluster = cluster();
     let admin = cluster.admin();
     let apps = install(&admin).await;
@@ -219,7 +219,7 @@ fn assert_same(found: &[String], calm: &[String], when: &str) {
 }
 
 #[test]
-fn in_whatever_order_watches_tell_the_end_is_the_same() {
+fn disorder_of_watch_events_changes_nothing() {
     let seeds = std::env::var("FLYBALL_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000);
     let calm = told(0, Faults::default(), None).objects;
     assert_eq!(calm.len(), 8);
@@ -231,7 +231,7 @@ fn in_whatever_order_watches_tell_the_end_is_the_same() {
 }
 
 #[test]
-fn wherever_the_operator_is_killed_the_end_is_the_same() {
+fn crash_at_any_request_changes_nothing() {
     let calm = told(0, Faults::default(), None).objects;
     for crash in [Crash::Before as fn(u64) -> Crash, Crash::After] {
         for request in 0.. {

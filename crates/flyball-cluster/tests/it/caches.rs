@@ -56,7 +56,7 @@ fn operator(look: Look) -> Operator {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_sees_what_it_selects_of_kinds_that_come_and_go() {
+async fn operator_observes_selected_objects_of_reinstalled_kinds() {
     let look = Look::default();
     let theirs = look.clone();
     let test = Test::of(move || operator(theirs.clone())).start().await;

@@ -26,7 +26,7 @@ impl Reconcile for Stuck {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_clean_up_is_told_beside_the_conditions_of_the_operator() {
+async fn failed_cleanup_is_reported_beside_the_operators_conditions() {
     let admin = cluster().admin();
     Api::all(admin.clone()).create(&PostParams::default(), &VisitorsApp::crd()).await.unwrap();
     let sites = Api::<VisitorsApp>::namespaced(admin.clone(), "default");

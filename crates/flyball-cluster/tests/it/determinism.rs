@@ -119,7 +119,7 @@ fn assert_same(seed: u64, one: &str, other: &str) {
 }
 
 #[test]
-fn a_cluster_with_an_operator_repeats_from_a_seed() {
+fn cluster_with_an_operator_repeats_by_seed() {
     let seeds = std::env::var("FLYBALL_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(SEEDS);
     let mut before = String::new();
     for seed in 0..seeds {
@@ -175,7 +175,7 @@ async fn nodes(seed: u64) -> String {
 }
 
 #[test]
-fn simulated_nodes_repeat_from_a_seed() {
+fn simulated_nodes_repeat_by_seed() {
     let run = |seed| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(nodes(seed))

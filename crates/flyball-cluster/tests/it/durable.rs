@@ -135,7 +135,7 @@ async fn survives(folder: &Path, resource: &ApiResource, made: Value) {
 }
 
 #[tokio::test]
-async fn a_custom_resource_survives_like_a_deployment() {
+async fn custom_resource_survives_like_a_deployment() {
     let metadata = json!({"name": "x", "labels": {"app": "x"}});
     let widget =
         json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "spec": {"color": "blue"}});
@@ -154,7 +154,7 @@ async fn a_custom_resource_survives_like_a_deployment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happens_in_a_fork_stays_there() {
+async fn forks_are_isolated() {
     let cluster = cluster_of(Options::simulated(simulated_clock(), 1));
     let admin = cluster.admin();
     namespace(&admin, "ns").await;

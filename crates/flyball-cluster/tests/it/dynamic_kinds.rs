@@ -110,7 +110,7 @@ fn definitions(client: &Client) -> Api<DynamicObject> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_without_a_single_type_does_what_others_do() {
+async fn operator_with_dynamic_kinds_only_converges() {
     let pages = Pages::default();
     let theirs = pages.clone();
     let mut test = Test::of(move || operator(theirs.clone())).start().await;
@@ -179,7 +179,7 @@ async fn an_operator_without_a_single_type_does_what_others_do() {
 }
 
 #[test]
-fn the_rules_of_kinds_without_types_are_those_of_kinds_with_types() {
+fn dynamic_kinds_have_the_rules_of_typed_kinds() {
     let told = |operator: Operator| {
         let rule = |rule: k8s_openapi::api::rbac::v1::PolicyRule| {
             format!("{}/{} {}", rule.api_groups.unwrap()[0], rule.resources.unwrap()[0], rule.verbs.join(","))
@@ -199,7 +199,7 @@ fn the_rules_of_kinds_without_types_are_those_of_kinds_with_types() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_known_of_a_kind_is_asked_for() {
+async fn kind_is_discovered_from_the_server() {
     let test = Test::of(|| operator(Pages::default())).start().await;
     let client = test.client();
     let discover = async |group: &str, version: &str, kind: &str| {

@@ -139,7 +139,7 @@ fn gated(cluster: &Cluster, gate: Arc<RwLock<()>>, writes: Arc<Mutex<Vec<(Method
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_wakes_make_no_second_pod_while_the_watch_is_held_back() {
+async fn blocked_watch_causes_no_duplicate_pods() {
     let stage = Stage::start(&cluster(), 0).await;
     sleep(Duration::from_secs(1)).await;
     let held = stage.hold().await;
@@ -156,7 +156,7 @@ async fn a_hundred_wakes_make_no_second_pod_while_the_watch_is_held_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_reconciles_make_no_second_pod_when_patience_ends() {
+async fn blocked_watch_past_the_timeout_causes_no_duplicate_pods() {
     let stage = Stage::start(&cluster(), 0).await;
     sleep(Duration::from_secs(1)).await;
     let _held = stage.hold().await;
@@ -177,7 +177,7 @@ async fn a_hundred_reconciles_make_no_second_pod_when_patience_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deletions_are_waited_for_by_uid() {
+async fn deletions_are_matched_by_uid() {
     let stage = Stage::start(&cluster(), 5).await;
     eventually("five pods", || async { stage.pods().await == 5 }).await;
     sleep(Duration::from_secs(1)).await;

@@ -225,7 +225,7 @@ async fn steps(api_version: &str, kind: &str, controllers: &str, spec: Value, co
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_billion_pods_are_made_step_by_step() {
+async fn two_billion_pods_are_created_in_steps() {
     let replicated = json!({"selector": selector(), "template": template(), "replicas": i32::MAX});
     let mut set = replicated.clone();
     (set["serviceName"], set["podManagementPolicy"]) = ("s".into(), "Parallel".into());
@@ -247,7 +247,7 @@ async fn two_billion_pods_are_made_step_by_step() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_of_two_billion_indexes_runs_those_that_are_left() {
+async fn job_of_two_billion_indexes_runs_the_remaining_ones() {
     let client = cluster().admin();
     namespace(&client, NAMESPACE).await;
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});

@@ -238,7 +238,7 @@ fn is_lost(ended: &Result<(), RunError>) -> bool {
 }
 
 #[test]
-fn of_replicas_started_at_once_one_acts_and_another_follows_when_it_is_killed() {
+fn one_of_concurrently_started_replicas_leads_and_a_crash_hands_over() {
     play(10, |seed| async move {
         let stage = Stage::new(seed, FAULTS).await;
         let names = ["one", "two", "three"];
@@ -266,7 +266,7 @@ fn of_replicas_started_at_once_one_acts_and_another_follows_when_it_is_killed() 
 }
 
 #[test]
-fn a_clean_stop_drains_and_lets_another_lead_within_a_second() {
+fn graceful_stop_drains_and_releases_the_lease_within_a_second() {
     play(8, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let (first, second) = stage.leader_and_successor().await;
@@ -292,7 +292,7 @@ fn a_clean_stop_drains_and_lets_another_lead_within_a_second() {
 }
 
 #[test]
-fn who_waits_has_filled_caches() {
+fn followers_have_synced_caches() {
     play(4, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let (first, second) = stage.leader_and_successor().await;
@@ -306,7 +306,7 @@ fn who_waits_has_filled_caches() {
 }
 
 #[test]
-fn a_leader_that_cannot_renew_writes_nothing_more_and_ends() {
+fn leader_that_cannot_renew_stops_writing_and_ends() {
     play(8, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let (first, _second) = stage.leader_and_successor().await;
@@ -323,7 +323,7 @@ fn a_leader_that_cannot_renew_writes_nothing_more_and_ends() {
 }
 
 #[test]
-fn a_leader_that_was_paused_beyond_its_lease_writes_nothing_when_it_wakes() {
+fn leader_paused_beyond_its_lease_writes_nothing_on_resume() {
     play(8, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let first = stage.start("one");
@@ -339,7 +339,7 @@ fn a_leader_that_was_paused_beyond_its_lease_writes_nothing_when_it_wakes() {
 }
 
 #[test]
-fn an_outage_longer_than_the_renew_deadline_ends_the_leader_and_nobody_else() {
+fn outage_past_the_renew_deadline_ends_only_the_leader() {
     play(8, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let (first, second) = (stage.start("one"), stage.start("two"));
@@ -367,7 +367,7 @@ fn an_outage_longer_than_the_renew_deadline_ends_the_leader_and_nobody_else() {
 }
 
 #[test]
-fn the_time_of_day_plays_no_part() {
+fn wall_clock_does_not_affect_leadership() {
     play(10, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let (first, second) = stage.leader_and_successor().await;
@@ -386,7 +386,7 @@ fn the_time_of_day_plays_no_part() {
 }
 
 #[test]
-fn what_others_do_to_the_lease_makes_no_second_leader() {
+fn foreign_changes_of_the_lease_cause_no_second_leader() {
     play(10, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let (first, second) = stage.leader_and_successor().await;
@@ -422,7 +422,7 @@ fn what_others_do_to_the_lease_makes_no_second_leader() {
 }
 
 #[test]
-fn some_things_need_no_leader() {
+fn tasks_may_run_without_leadership() {
     play(3, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let told = Arc::new(Mutex::new(Vec::new()));
@@ -482,7 +482,7 @@ fn some_things_need_no_leader() {
 }
 
 #[test]
-fn the_roles_in_the_manifests_are_enough() {
+fn roles_of_the_manifests_suffice() {
     play(1, |seed| async move {
         let mut stage = Stage::new(seed, Faults::default()).await;
         stage.groups = &[];

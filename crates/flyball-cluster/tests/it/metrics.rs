@@ -53,7 +53,7 @@ fn binding(role: &str, subject: Value) -> Value {
 }
 
 #[tokio::test]
-async fn protected_metrics_are_shown_to_those_whom_the_cluster_lets_read_them() {
+async fn protected_metrics_require_a_permitted_token() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let cluster = Cluster::new(Options::system().unwrap());
     let (admin, server) = (cluster.admin(), cluster.clone());

@@ -63,7 +63,7 @@ async fn endpoints_of_a_service_without_selector_are_mirrored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn endpoints_that_say_so_are_not_mirrored() {
+async fn endpoints_with_skip_mirror_label_are_not_mirrored() {
     let client = cluster().admin();
     namespace(&client, "ns").await;
     let service = json!({"metadata": {"name": "db"}, "spec": {"ports": [{"port": 5432}]}});

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::pin::pin;
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_has_its_service_account_and_gets_it_back() {
+async fn namespace_has_a_default_service_account_that_is_recreated() {
     let client = cluster().admin();
     namespace(&client, "a").await;
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "a");
@@ -20,7 +20,7 @@ async fn a_namespace_has_its_service_account_and_gets_it_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_a_namespace_goes_with_it() {
+async fn namespace_deletion_deletes_its_content() {
     let client = cluster().admin();
     namespace(&client, "a").await;
     let (maps, namespaces) = (Api::<ConfigMap>::namespaced(client.clone(), "a"), Api::<Namespace>::all(client.clone()));
@@ -48,7 +48,7 @@ async fn what_is_in_a_namespace_goes_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_empty_namespace_says_that_it_is_empty_before_it_goes() {
+async fn empty_namespace_reports_its_conditions_before_deletion() {
     let client = cluster().admin();
     namespace(&client, "a").await;
     let namespaces = Api::<Namespace>::all(client.clone());

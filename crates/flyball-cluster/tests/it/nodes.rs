@@ -74,7 +74,7 @@ async fn reasons(client: &Client, about: &str) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_introduce_themselves() {
+async fn nodes_register_with_labels_and_capacity() {
     let client = client_of(cluster()).await;
     let names = Nodes::new("n", 2).capacity("cpu", "4").label("zone", "a").add_to(&client).await.unwrap();
     assert_eq!(names, ["n-1", "n-2"]);
@@ -98,7 +98,7 @@ async fn nodes_introduce_themselves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_nodes_nothing_is_said_of_pods() {
+async fn pods_have_no_conditions_without_nodes() {
     let client = client_of(cluster()).await;
     run(&client, "p", json!({}), json!({})).await;
     sleep(Duration::from_secs(60)).await;
@@ -109,7 +109,7 @@ async fn without_nodes_nothing_is_said_of_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_whose_image_is_changed_starts_again() {
+async fn container_restarts_after_image_change() {
     let client = client_of(cluster()).await;
     Nodes::new("n", 1).add_to(&client).await.unwrap();
     run(&client, "p", json!({}), json!({})).await;
@@ -127,7 +127,7 @@ async fn a_container_whose_image_is_changed_starts_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_tells_what_a_kubelet_tells() {
+async fn pod_status_matches_kubelet() {
     let client = client_of(cluster()).await;
     Nodes::new("n", 1).add_to(&client).await.unwrap();
     let annotations = json!({"flyball.dev/start-after": "2s", "flyball.dev/ready-after": "5s"});
@@ -170,7 +170,7 @@ async fn a_pod_tells_what_a_kubelet_tells() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_go_where_they_may() {
+async fn pods_are_scheduled_by_constraints_and_resources() {
     let client = client_of(cluster()).await;
     let taint = |effect: &str| serde_json::from_value(json!({"key": "k", "value": "v", "effect": effect})).unwrap();
     Nodes::new("small", 1).capacity("cpu", "1").add_to(&client).await.unwrap();
@@ -218,7 +218,7 @@ async fn pods_go_where_they_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_keep_to_and_off_one_another() {
+async fn pod_affinity_and_topology_spread_are_respected() {
     let client = client_of(cluster()).await;
     for zone in ["a", "b", "c"] {
         Nodes::new(zone, 2).label("zone", zone).add_to(&client).await.unwrap();
@@ -260,7 +260,7 @@ async fn pods_keep_to_and_off_one_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_loop_is_slowed_down() {
+async fn crash_loop_backs_off() {
     let client = client_of(cluster()).await;
     Nodes::new("n", 1).add_to(&client).await.unwrap();
     run(&client, "p", json!({"flyball.dev/crash-loop": "5", "flyball.dev/fail": "3"}), json!({})).await;
@@ -321,7 +321,7 @@ async fn jobs_complete_and_fail() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_missing_holds_a_pod_up() {
+async fn missing_references_block_a_pod() {
     let client = client_of(cluster()).await;
     Nodes::new("n", 1).add_to(&client).await.unwrap();
     let env = json!([{"name": "P", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]);
@@ -359,7 +359,7 @@ async fn what_is_missing_holds_a_pod_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_stopped_within_its_grace() {
+async fn pod_stops_within_its_grace_period() {
     let client = client_of(cluster()).await;
     Nodes::new("n", 1).add_to(&client).await.unwrap();
     run(&client, "quick", json!({}), json!({})).await;
@@ -378,7 +378,7 @@ async fn a_pod_is_stopped_within_its_grace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_say_what_pods_do() {
+async fn rules_script_pods() {
     let rule: Rule = serde_json::from_value(json!({
         "selector": {"matchLabels": {"app": "web"}}, "course": {"readyAfter": "20s..40s"},
     }))
@@ -403,7 +403,7 @@ async fn rules_say_what_pods_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_node_that_goes_are_replaced() {
+async fn pods_of_a_removed_node_are_replaced() {
     let client = client_of(cluster()).await;
     Nodes::new("n", 3).add_to(&client).await.unwrap();
     let labels = json!({"app": "web"});
@@ -442,7 +442,7 @@ async fn pods_of_a_node_that_goes_are_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_visitors_site_becomes_ready_and_goes() {
+async fn visitors_site_becomes_ready_and_is_deleted() {
     let client = client_of(cluster()).await;
     Nodes::new("n", 1).add_to(&client).await.unwrap();
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/visitors");
@@ -484,7 +484,7 @@ async fn the_visitors_site_becomes_ready_and_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_nodes_take_many_pods() {
+async fn thousand_nodes_run_many_pods() {
     let count = std::env::var("FLYBALL_PODS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000);
     let client = client_of(cluster()).await;
     Nodes::new("n", 1000).add_to(&client).await.unwrap();

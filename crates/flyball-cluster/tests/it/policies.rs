@@ -90,7 +90,7 @@ fn refusal(answer: kube::Result<DynamicObject>) -> (u16, String, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn defaults_are_set_and_unknown_fields_stay() {
+async fn defaults_are_set_and_unknown_fields_are_kept() {
     let widgets = widgets(&cluster()).await;
     let made = widgets.create(&PostParams::default(), &widget("a", json!({"future": {"deep": [1, {"x": "y"}]}}))).await;
     let made = made.unwrap();
@@ -108,7 +108,7 @@ async fn defaults_are_set_and_unknown_fields_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_breaks_a_rule_is_refused_with_message_and_reason() {
+async fn violation_is_rejected_with_message_and_reason() {
     let cluster = cluster();
     let widgets = widgets(&cluster).await;
     let create = async |object| refusal(widgets.create(&PostParams::default(), &object).await);
@@ -140,7 +140,7 @@ async fn what_breaks_a_rule_is_refused_with_message_and_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_rule_keeps_an_object_from_going() {
+async fn rules_do_not_block_deletion() {
     let cluster = cluster();
     let widgets = widgets(&cluster).await;
     let mut held = widget("a", json!({"size": 8}));
@@ -158,7 +158,7 @@ async fn no_rule_keeps_an_object_from_going() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_applies_them_needs_rights_on_policies_and_the_operator_none() {
+async fn policy_permissions_are_needed_to_apply_but_not_by_the_operator() {
     let policy = Policy::<ConfigMap>::new().defaults("data.a", "'b'").validates(Rule::new("true", "never"));
     let operator = Operator::new("op").policy(policy);
     assert!(operator.rules().iter().all(|rule| !json!(rule).to_string().contains("admissionregistration")));
@@ -176,7 +176,7 @@ async fn who_applies_them_needs_rights_on_policies_and_the_operator_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_volume_of_an_application_does_not_shrink() {
+async fn volume_of_an_application_cannot_shrink() {
     let operator = Operator::new("myapp-operator").crd(MyApp::crd()).policy(myapp::controllers::myapp::policy());
     let admin = cluster().admin();
     apply(&admin, &operator.manifests()).await.unwrap();
@@ -195,7 +195,7 @@ async fn the_volume_of_an_application_does_not_shrink() {
 
 /// The warnings in a real server's status for these expressions.
 #[tokio::test(start_paused = true)]
-async fn expressions_are_checked_against_the_kinds_that_they_are_about() {
+async fn expressions_are_type_checked_against_their_kinds() {
     let cluster = cluster();
     let (admin, api) = (cluster.admin(), "admissionregistration.k8s.io/v1");
     let pods = "/v1, Kind=Pod: ERROR: <input>:1:12: undefined field 'replicas'\n | object.spec.replicas == 'a'\n | ...........^\n";

@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 
 #[tokio::test(start_paused = true)]
-async fn an_aggregated_role_has_the_rules_of_those_that_lend_to_it() {
+async fn aggregated_role_has_the_rules_of_selected_roles() {
     let client = cluster().admin();
     let roles: Api<ClusterRole> = Api::all(client);
     let create = async |role: Value| {

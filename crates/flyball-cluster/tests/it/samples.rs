@@ -31,7 +31,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_demo_volume_has_a_bound_claim_of_its_size() {
+async fn demo_volume_has_a_bound_claim_of_its_size() {
     let operator = || Operator::new("sample").crd(DemoVolume::crd()).controller(controller());
     let mut test = Test::of(operator).nodes(1).start().await;
     sleep(Duration::from_secs(5)).await; // the newest default class applies
@@ -62,7 +62,7 @@ async fn a_demo_volume_has_a_bound_claim_of_its_size() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_visitors_site_comes_in_order_rolls_and_scales() {
+async fn visitors_site_starts_in_order_and_rolls_and_scales() {
     let mut test = Test::of(visitors).nodes(1).start().await;
     let (sites, deployments) = (test.api::<VisitorsApp>(), test.api::<Deployment>());
     let site = json!({"metadata": {"name": "s"}, "spec": {"size": 1, "title": "Hello"}});

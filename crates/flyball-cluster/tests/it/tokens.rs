@@ -29,7 +29,7 @@ async fn secret(client: &Client, name: &str, account: &str, uid: Option<&str>) -
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_secret_is_filled_and_goes_with_its_account() {
+async fn token_secret_is_filled_and_deleted_with_its_account() {
     let cluster = cluster();
     let client = cluster.admin();
     namespace(&client, "ns").await;
@@ -57,7 +57,7 @@ async fn a_token_secret_is_filled_and_goes_with_its_account() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn token_secrets_of_accounts_that_are_not_there_are_deleted() {
+async fn token_secrets_of_missing_accounts_are_deleted() {
     let client = cluster().admin();
     namespace(&client, "ns").await;
     account(&client, "robot").await;

@@ -48,7 +48,7 @@ impl Vcenter {
 }
 
 #[tokio::test(start_paused = true)]
-async fn chaos_crashes_leak_no_machine_and_make_none_twice() {
+async fn chaos_crashes_leak_and_duplicate_no_machine() {
     let vcenter = Vcenter::new();
     let crashes = explore_crashes(
         || vcenter.setup(),

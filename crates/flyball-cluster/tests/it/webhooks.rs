@@ -155,7 +155,7 @@ fn refusal<T: std::fmt::Debug>(answer: kube::Result<T>) -> (u16, String, String)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_reaches_the_client_with_code_reason_and_causes() {
+async fn rejection_reaches_the_client_with_code_reason_and_causes() {
     let widgets: Api<Widget> = Api::namespaced(simulated().await, "default");
     let make = async |name: &str, size| widgets.create(&PostParams::default(), &widget(name, size)).await;
     let says = |text: &str| format!("admission webhook \"validate.widgets.example.com\" denied the request: {text}");
@@ -179,7 +179,7 @@ async fn a_refusal_reaches_the_client_with_code_reason_and_causes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deletions_are_asked_about_but_never_the_loss_of_a_finalizer() {
+async fn deletions_are_reviewed_but_finalizer_removals_are_not() {
     let widgets: Api<Widget> = Api::namespaced(simulated().await, "default");
     let mut held = widget("held", 8);
     held.metadata.finalizers = Some(vec!["example.com/hold".into()]);
@@ -194,7 +194,7 @@ async fn deletions_are_asked_about_but_never_the_loss_of_a_finalizer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn defaults_are_set_and_unknown_fields_stay() {
+async fn defaults_are_set_and_unknown_fields_are_kept() {
     // A kind whose Rust type has only a part of the fields.
     let webhooks = LocalWebhooks::default();
     let options = Options { webhooks: Arc::new(webhooks.clone()), ..Options::simulated(simulated_clock(), 1) };
@@ -229,7 +229,7 @@ async fn defaults_are_set_and_unknown_fields_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_written_in_one_version_is_read_in_the_other() {
+async fn objects_are_converted_between_versions() {
     let client = simulated().await;
     let (new, old): (Api<Widget>, Api<v1beta1::Widget>) =
         (Api::namespaced(client.clone(), "default"), Api::namespaced(client, "default"));
@@ -293,7 +293,7 @@ async fn answered_late(seed: u64, optional: bool) -> Vec<(u64, u64, String)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_webhook_that_answers_too_late_is_as_none() {
+async fn late_webhook_response_counts_as_failure() {
     let message = "Internal error occurred: failed calling webhook \"validate.configmaps.core.k8s.io\": failed to call webhook: Post \
                    \"https://op-webhook.default.svc:443/validate--v1-configmap?timeout=1s\": context deadline exceeded";
     let refused = format!("{:?}", (500, "InternalError", message));
@@ -312,7 +312,7 @@ async fn a_webhook_that_answers_too_late_is_as_none() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn no_conversion_loses_anything(size in 0i64..13, mode in proptest::option::of("[a-z]{0,8}"), label in "[a-z]{1,8}") {
+    fn conversions_round_trip(size in 0i64..13, mode in proptest::option::of("[a-z]{0,8}"), label in "[a-z]{1,8}") {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         let (before, after) = runtime.block_on(async {
             let client = simulated().await;
@@ -374,7 +374,7 @@ async fn bundles(client: &Client) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn certificates_change_without_a_call_that_fails() {
+async fn certificates_are_rotated_without_failed_calls() {
     // Two replicas; the server calls one after the other.
     let sockets = [0, 1].map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
     let addresses = sockets.each_ref().map(|socket| socket.local_addr().unwrap());
@@ -424,7 +424,7 @@ async fn certificates_change_without_a_call_that_fails() {
 }
 
 #[tokio::test]
-async fn an_overwritten_bundle_is_restored_within_seconds() {
+async fn overwritten_bundle_is_restored_within_seconds() {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     drop(socket);

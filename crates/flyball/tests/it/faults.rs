@@ -7,13 +7,13 @@
 //! | only bookmarks | `watch::bookmarks_advance_the_resource_version`, [`bookmarks_trigger_no_reconcile`] |
 //! | an object that does not decode | `reconcile::undecodable_object_does_not_affect_others`, [`undecodable_object_is_reported`] |
 //! | a CRD removed and recreated | `kinds::recreated_crd_is_watched_again`, `kinds::uninstalled_kind_loses_its_objects_and_may_be_reinstalled`; on a whole server: `dynamic_kinds`, `caches` |
-//! | a clock that jumps | [`clock_jump_moves_no_timer`]; of the leader: `leader_election::the_time_of_day_plays_no_part` |
+//! | a clock that jumps | [`clock_jump_moves_no_timer`]; of the leader: `leader_election::wall_clock_does_not_affect_leadership` |
 //! | 429 with Retry-After | `reconcile::retry_after_is_honored`, [`lists_and_watches_honor_retry_after`] |
 //! | an outage of the server, or incomplete responses | [`outage`](crate::outage) |
 //! | five minutes of outage | `reconcile::outage_ends_without_a_request_storm`, [`outage_without_response_ends_without_a_request_storm`] |
-//! | a leader paused beyond its lease | `leader_election::a_leader_that_was_paused_beyond_its_lease_writes_nothing_when_it_wakes` |
-//! | two replicas started at once | `leader_election::of_replicas_started_at_once_one_acts_and_another_follows_when_it_is_killed` |
-//! | a webhook that times out | [`hanging_webhook_times_out_before_the_api_server`]; to the client: `webhooks::a_webhook_that_answers_too_late_is_as_none` |
+//! | a leader paused beyond its lease | `leader_election::leader_paused_beyond_its_lease_writes_nothing_on_resume` |
+//! | two replicas started at once | `leader_election::one_of_concurrently_started_replicas_leads_and_a_crash_hands_over` |
+//! | a webhook that times out | [`hanging_webhook_times_out_before_the_api_server`]; to the client: `webhooks::late_webhook_response_counts_as_failure` |
 //! | a status that another writer changes too | [`conflicting_status_write_is_retried`], `apply::conflicting_writer_retries` |
 //! | a child edited and deleted | `reconcile::drift_is_repaired_at_once`, [`child_edited_and_deleted_at_any_moment_is_restored`] |
 //! | an owner deleted in the middle of a reconcile | `deletion::an_object_deleted_at_any_moment_leaks_nothing`, [`deleted_owner_gets_no_further_writes`] |

@@ -76,7 +76,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_due_is_found() {
+    fn due_time_is_found() {
         let check = |schedule: &str, now: &str, deadline: Option<i64>, expect: Option<&str>, missed: i64| {
             let made = json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:30Z"}});
             let cron_job: CronJob = serde_json::from_value(made).unwrap();

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_new_set_grows_into_the_room_that_there_is() {
+    fn new_set_grows_within_the_surge() {
         let check = |new, all, wanted, surge, expect| assert_eq!(grown(new, all, wanted, surge), expect);
         check(0, 10, 10, 3, 3);
         check(3, 13, 10, 3, 3);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn old_sets_shrink_as_far_as_is_safe() {
+    fn old_sets_shrink_within_the_unavailable_limit() {
         let size = |replicas, available| Size { replicas, available, max: None };
         let check = |old: &[Size], new, wanted, unavailable, expect: &[i32]| {
             assert_eq!(shrunk(old, new, wanted, unavailable), expect, "{old:?} {new:?}");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_the_wanted_number_is_spread() {
+    fn scaling_is_distributed_over_sets() {
         let size = |replicas, max| Size { replicas, available: 0, max: Some(max) };
         let check = |sets: &[Size], wanted, surge, expect: &[i32]| {
             assert_eq!(spread(sets, wanted, surge, 0), expect, "{sets:?} to {wanted}");

@@ -111,7 +111,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn lists_are_read_and_written() {
+    fn lists_round_trip() {
         let check = |text, expect| assert_eq!(Indexes::parse(text, 10).print(), expect, "{text}");
         check("", "");
         check("0,2-4", "0,2-4");
@@ -134,7 +134,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn they_are_a_set(
+        fn indexes_match_a_set(
             some in proptest::collection::vec(0..20_i32, 0..15),
             others in proptest::collection::vec(0..20_i32, 0..15),
         ) {

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_is_met_decides() {
+    fn first_matching_rule_decides() {
         let codes = |values: &[i32]| json!({"operator": "In", "values": values});
         let rules = json!([
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn some_indexes_may_be_enough() {
+    fn success_policy_needs_some_indexes() {
         let check = |rules: Value, succeeded: &[i32], expect: Option<&str>| {
             let found = has_succeeded(&spec(json!([]), rules), &succeeded.iter().copied().collect());
             assert_eq!(found.as_deref(), expect, "{succeeded:?}");

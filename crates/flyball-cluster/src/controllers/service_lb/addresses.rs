@@ -68,7 +68,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn addresses_are_given_once_and_given_back() {
+    fn addresses_are_unique_and_released() {
         let addresses = Addresses::default();
         let service = |uid: &str, spec: serde_json::Value| -> Service {
             serde_json::from_value(json!({"metadata": {"uid": uid}, "spec": spec})).unwrap()
