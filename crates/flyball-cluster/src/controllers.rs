@@ -389,8 +389,8 @@ async fn run_all(controllers: &Controllers, environment: Environment<'_>) {
 
 fn run_operator(operator: Operator, client: kube::Client) -> Running {
     Box::pin(async move {
-        let ended = operator.run(client, pending()).await;
-        ended.expect("the operator has a valid name and no listeners");
+        let result = operator.run(client, pending()).await;
+        result.expect("the operator has a valid name and no listeners");
     })
 }
 

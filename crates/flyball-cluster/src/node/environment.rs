@@ -281,9 +281,9 @@ mod tests {
             "spec": {"nodeName": "n", "containers": [container]},
         }))
         .unwrap();
-        let made = material.environment(&pod, &pod.spec.as_ref().unwrap().containers[0]);
+        let found = material.environment(&pod, &pod.spec.as_ref().unwrap().containers[0]);
         let expected = expected.map(|all| all.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect());
-        assert_eq!(made, expected.map_err(str::to_owned));
+        assert_eq!(found, expected.map_err(str::to_owned));
     }
 
     #[test]

@@ -178,13 +178,13 @@ impl Rules {
     pub(super) fn script(&self, pod: &Pod, container: &str) -> ResolvedScript {
         let mut script = annotated(pod, container);
         for rule in self.0.iter().filter(|rule| rule.is_about(pod, container)) {
-            let said = &rule.script;
-            script.start_after = script.start_after.or(said.start_after);
-            script.ready_after = script.ready_after.or(said.ready_after);
-            script.complete_after = script.complete_after.or(said.complete_after);
-            script.exit_code = script.exit_code.or(said.exit_code);
-            script.crashes = script.crashes.or(said.crashes);
-            script.stop_after = script.stop_after.or(said.stop_after);
+            let override_script = &rule.script;
+            script.start_after = script.start_after.or(override_script.start_after);
+            script.ready_after = script.ready_after.or(override_script.ready_after);
+            script.complete_after = script.complete_after.or(override_script.complete_after);
+            script.exit_code = script.exit_code.or(override_script.exit_code);
+            script.crashes = script.crashes.or(override_script.crashes);
+            script.stop_after = script.stop_after.or(override_script.stop_after);
         }
         let at_once = Delay::of(SignedDuration::ZERO);
         ResolvedScript {

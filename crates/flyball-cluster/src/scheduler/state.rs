@@ -141,8 +141,8 @@ impl State {
     fn leave(&mut self, key: &ObjectKey) -> bool {
         let Some(name) = self.places.remove(key) else { return false };
         if let Some(node) = self.nodes.get_mut(&name) {
-            let gone = node.remove(key);
-            self.repelling -= usize::from(gone.is_some_and(|pod| !pod.repels.is_empty()));
+            let removed = node.remove(key);
+            self.repelling -= usize::from(removed.is_some_and(|pod| !pod.repels.is_empty()));
             if node.facts.is_none() && node.pods.is_empty() {
                 self.nodes.remove(&name);
             }

@@ -160,8 +160,8 @@ impl Placeholders {
     fn settle(&self, value: &mut Value, created: Option<Timestamp>) {
         match value {
             Value::Object(fields) => {
-                let kept = std::mem::take(fields).into_iter().filter(|(name, _)| !RANDOM.contains(&&**name));
-                *fields = kept.map(|(name, field)| (self.replace(name), field)).collect();
+                let stable = std::mem::take(fields).into_iter().filter(|(name, _)| !RANDOM.contains(&&**name));
+                *fields = stable.map(|(name, field)| (self.replace(name), field)).collect();
                 if fields.get("type").is_some_and(|kind| kind == REVISIONS) {
                     fields.remove("data");
                     let metadata = &mut fields.entry("metadata").or_insert_with(|| json!({}));

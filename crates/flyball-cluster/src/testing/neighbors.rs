@@ -175,9 +175,9 @@ mod tests {
         for query in ["fieldManager=dryRun=All", "notdryRun=All", "dryRun="] {
             assert_eq!(object(&format!("{job}?{query}")).as_deref(), Some(job), "{query} is no dry run");
         }
-        let made =
+        let created =
             place(&Method::POST, "/apis/a.b/v1/widgets").map(|it| it.object(&json!({"metadata": {"name": "w"}})));
-        assert_eq!(made.as_deref(), Some("/apis/a.b/v1/widgets/w"));
+        assert_eq!(created.as_deref(), Some("/apis/a.b/v1/widgets/w"));
     }
 
     #[test]

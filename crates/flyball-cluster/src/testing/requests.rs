@@ -371,7 +371,7 @@ impl Log {
     }
 
     /// Counts a request.
-    pub(super) fn asked(&self, method: &Method, uri: &Uri) -> Option<Permission> {
+    pub(super) fn count(&self, method: &Method, uri: &Uri) -> Option<Permission> {
         let permission = Permission::of(method, uri)?;
         let mut state = self.lock();
         state.requests.total += 1;

@@ -92,7 +92,7 @@ async fn operator_observes_selected_objects_of_reinstalled_kinds() {
         sees(&format!("; {round}; other")).await;
         definitions.delete(MyApp::crd_name(), &DeleteParams::default()).await.unwrap();
         sees("; ; other").await;
-        let gone = async || definitions.get_opt(MyApp::crd_name()).await.unwrap().is_none();
-        test.eventually("the kind is gone", gone).await;
+        let is_deleted = async || definitions.get_opt(MyApp::crd_name()).await.unwrap().is_none();
+        test.eventually("the kind is gone", is_deleted).await;
     }
 }

@@ -40,8 +40,8 @@ async fn failed_cleanup_is_reported_beside_the_operators_conditions() {
 
     let conditions = async || {
         let status = sites.get("a").await.unwrap().status.unwrap_or_default();
-        let told = |condition: Condition| (condition.kind, condition.status, condition.message);
-        status.conditions.into_iter().map(told).collect::<Vec<_>>()
+        let summary = |condition: Condition| (condition.kind, condition.status, condition.message);
+        status.conditions.into_iter().map(summary).collect::<Vec<_>>()
     };
     let ready = ("Ready".to_owned(), "True".to_owned(), String::new());
     eventually("it is ready", || async { conditions().await == [ready.clone()] }).await;

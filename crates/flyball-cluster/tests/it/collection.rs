@@ -143,9 +143,9 @@ async fn deletion_of_short_lived_kinds_is_not_delayed() {
         }
         definitions.delete("brief.example.com", &DeleteParams::default()).await.unwrap();
         config_map(&client, "child", &[("owner", "0e6e2d1b-0000-4000-8000-000000000000", false)]).await;
-        let begun = Instant::now();
+        let start = Instant::now();
         gone(&client, "child").await;
-        assert!(begun.elapsed() < Duration::from_secs(1), "after {wait} turns it took {:?}", begun.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(1), "after {wait} turns it took {:?}", start.elapsed());
     }
 }
 

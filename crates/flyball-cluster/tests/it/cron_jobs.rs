@@ -118,9 +118,9 @@ async fn finished_jobs_are_deleted_after_their_ttl() {
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
     let spec = json!({"ttlSecondsAfterFinished": 100, "suspend": true, "template": template});
     create::<Job>(&client, json!({"metadata": {"name": "j"}, "spec": spec})).await;
-    let ended = json!([{"type": "FailureTarget", "status": "True"},
+    let conditions = json!([{"type": "FailureTarget", "status": "True"},
         {"type": "Failed", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
-    let patch = Patch::Merge(json!({"status": {"conditions": ended, "startTime": "2026-01-01T00:00:00Z"}}));
+    let patch = Patch::Merge(json!({"status": {"conditions": conditions, "startTime": "2026-01-01T00:00:00Z"}}));
     api::<Job>(&client).patch_status("j", &PatchParams::default(), &patch).await.unwrap();
     sleep(Duration::from_secs(90)).await;
     assert_eq!(jobs(&client).await, ["j"]);

@@ -77,8 +77,8 @@ async fn story(seed: u64) -> String {
     };
     tokio::select! {
         biased;
-        ended = timeout(Duration::from_secs(24 * 3600), story) => ended.expect("the story comes to its end within a day"),
-        ended = operator.run(client, pending()) => panic!("the operator ended: {ended:?}"),
+        end = timeout(Duration::from_secs(24 * 3600), story) => end.expect("the story comes to its end within a day"),
+        result = operator.run(client, pending()) => panic!("the operator ended: {result:?}"),
         () = cluster.run(&controllers) => unreachable!("controllers run for ever"),
     }
     assert!(simulator.vms().is_empty(), "no machine is left behind");

@@ -59,24 +59,24 @@ fn mute() -> Predicate<Secret> {
 #[derive(Default)]
 struct Wire {
     /// Requests whose path contains this are blocked.
-    held: Mutex<Option<&'static str>>,
+    blocked: Mutex<Option<&'static str>>,
     released: Notify,
 }
 
 impl Wire {
     fn hold(&self, part: &'static str) {
-        *self.held.lock().unwrap() = Some(part);
+        *self.blocked.lock().unwrap() = Some(part);
     }
 
     fn release(&self) {
-        *self.held.lock().unwrap() = None;
+        *self.blocked.lock().unwrap() = None;
         self.released.notify_waiters();
     }
 
     async fn pass(&self, path: &str) {
         loop {
             let released = self.released.notified();
-            if self.held.lock().unwrap().is_none_or(|part| !path.contains(part)) {
+            if self.blocked.lock().unwrap().is_none_or(|part| !path.contains(part)) {
                 return;
             }
             released.await;
@@ -233,8 +233,8 @@ fn play<F: Future<Output = ()>>(seeds: u64, story: impl Fn(u64) -> F) {
 const FAULTS: Faults =
     Faults { conflict: 0.05, refused: 0.05, lost: 0.05, cut: 0.05, late: 0.05, repeated: 0.05, ..Faults::NONE };
 
-fn is_lost(ended: &Result<(), RunError>) -> bool {
-    matches!(ended, Err(RunError::LeadershipLost { lease, .. }) if lease == "default/beats")
+fn is_lost(result: &Result<(), RunError>) -> bool {
+    matches!(result, Err(RunError::LeadershipLost { lease, .. }) if lease == "default/beats")
 }
 
 #[test]
@@ -313,10 +313,10 @@ fn leader_that_cannot_renew_stops_writing_and_ends() {
         sleep(20 * SECOND).await;
         // Its other requests pass: only the write gate blocks its writes.
         first.wire.hold("/leases");
-        let held = Instant::now();
-        let ended = first.running.await.unwrap();
-        assert!(is_lost(&ended), "{ended:?}");
-        let after = held.elapsed();
+        let start = Instant::now();
+        let result = first.running.await.unwrap();
+        assert!(is_lost(&result), "{result:?}");
+        let after = start.elapsed();
         assert!(after > 7 * SECOND && after <= 10 * SECOND, "{after:?}");
         assert!(stage.taken_over("two").await + after < 16 * SECOND);
     });
@@ -332,8 +332,8 @@ fn leader_paused_beyond_its_lease_writes_nothing_on_resume() {
         // Time stands still for the paused process, while another one acquires the lease.
         stage.patch(json!({"holderIdentity": "another", "leaseTransitions": 1})).await;
         advance(20 * SECOND).await;
-        let ended = first.running.await.unwrap();
-        assert!(is_lost(&ended), "{ended:?}");
+        let result = first.running.await.unwrap();
+        assert!(is_lost(&result), "{result:?}");
         assert_eq!(stage.writers(), [""; 0]);
     });
 }
@@ -411,9 +411,9 @@ fn foreign_changes_of_the_lease_cause_no_second_leader() {
 
         // If another holder is set, the leader ends at once, and all others wait for that holder.
         stage.patch(json!({"holderIdentity": "nobody"})).await;
-        let given = Instant::now();
+        let start = Instant::now();
         assert!(is_lost(&first.running.await.unwrap()));
-        assert!(given.elapsed() < SECOND);
+        assert!(start.elapsed() < SECOND);
         stage.writes.lock().unwrap().clear();
         let took = stage.taken_over("two").await;
         assert!(took > 14 * SECOND && took < 16 * SECOND, "{took:?}");
@@ -425,22 +425,22 @@ fn foreign_changes_of_the_lease_cause_no_second_leader() {
 fn tasks_may_run_without_leadership() {
     play(3, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::new(Mutex::new(Vec::new()));
         let set_up = |secret: &'static str, fails: bool| {
-            let told = told.clone();
+            let log = log.clone();
             move |operator: Operator| {
                 let free =
                     Controller::new(Beat(secret, AtomicU64::new(0))).name("free").owns::<Secret>().filter(mute());
-                let task = |who: &'static str| {
-                    let told = told.clone();
-                    Task::new(who, move |cx| async move {
-                        told.lock().unwrap().push(format!("{who} {secret} begins"));
+                let task = |role: &'static str| {
+                    let log = log.clone();
+                    Task::new(role, move |cx| async move {
+                        log.lock().unwrap().push(format!("{role} {secret} begins"));
                         cx.stopped().await;
                         // Both may write until the end.
-                        let map = json!({"metadata": {"name": format!("{who}-{secret}")}});
+                        let map = json!({"metadata": {"name": format!("{role}-{secret}")}});
                         let maps: Api<ConfigMap> = Api::default_namespaced(cx.client().clone());
                         maps.create(&PostParams::default(), &serde_json::from_value(map)?).await?;
-                        told.lock().unwrap().push(format!("{who} {secret} ends"));
+                        log.lock().unwrap().push(format!("{role} {secret} ends"));
                         Ok(())
                     })
                 };
@@ -464,18 +464,18 @@ fn tasks_may_run_without_leadership() {
             writes.iter().any(|write| write.by == by && write.path.ends_with(&format!("/secrets/{secret}")))
         };
         assert!(wrote("one", "beat") && !wrote("two", "beat") && wrote("one", "free-1") && wrote("two", "free-2"));
-        let begun = ["everyone free-1 begins", "leader free-1 begins", "everyone free-2 begins"];
-        assert_eq!(std::mem::take(&mut *told.lock().unwrap()), begun);
+        let started = ["everyone free-1 begins", "leader free-1 begins", "everyone free-2 begins"];
+        assert_eq!(std::mem::take(&mut *log.lock().unwrap()), started);
 
         // A task that fails ends its operator, and the other tasks in order.
-        let ended = second.running.await.unwrap();
+        let end = second.running.await.unwrap();
         assert!(
-            matches!(&ended, Err(RunError::Task { name, source }) if name == "late" && source.to_string() == "disk full"),
-            "{ended:?}"
+            matches!(&end, Err(RunError::Task { name, source }) if name == "late" && source.to_string() == "disk full"),
+            "{end:?}"
         );
-        assert_eq!(std::mem::take(&mut *told.lock().unwrap()), ["everyone free-2 ends"]);
+        assert_eq!(std::mem::take(&mut *log.lock().unwrap()), ["everyone free-2 ends"]);
         first.stop().await.unwrap();
-        assert_eq!(std::mem::take(&mut *told.lock().unwrap()).len(), 2);
+        assert_eq!(std::mem::take(&mut *log.lock().unwrap()).len(), 2);
         let maps: Api<ConfigMap> = Api::default_namespaced(stage.admin.clone());
         assert!(maps.get_opt("leader-free-1").await.unwrap().is_some());
     });
@@ -513,16 +513,16 @@ fn roles_of_the_manifests_suffice() {
         sleep(5 * SECOND).await;
         // The watch of the lease reports the new holder at once.
         stage.patch(json!({"holderIdentity": "another"})).await;
-        let given = Instant::now();
-        assert!(is_lost(&replica.running.await.unwrap()) && given.elapsed() < SECOND / 2);
+        let start = Instant::now();
+        assert!(is_lost(&replica.running.await.unwrap()) && start.elapsed() < SECOND / 2);
         let events: Api<Event> = Api::default_namespaced(stage.admin.clone());
-        let told = events.list(&Default::default()).await.unwrap().items.into_iter();
-        let mut told: Vec<_> = told
+        let published = events.list(&Default::default()).await.unwrap().items.into_iter();
+        let mut published: Vec<_> = published
             .filter(|event| event.regarding.as_ref().unwrap().kind.as_deref() == Some("Lease"))
             .map(|event| (event.reason.unwrap(), event.note.unwrap()))
             .collect();
-        told.sort();
-        let [(became, who), (lost, by)] = <[_; 2]>::try_from(told).unwrap();
+        published.sort();
+        let [(became, who), (lost, by)] = <[_; 2]>::try_from(published).unwrap();
         assert_eq!((became.as_str(), lost.as_str()), ("BecameLeader", "LostLeadership"));
         assert!(who.starts_with("one_") && who.ends_with(" became leader") && by.ends_with(" stopped leading"));
     });

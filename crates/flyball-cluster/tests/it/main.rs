@@ -78,9 +78,9 @@ async fn config_map(client: &Client, name: &str, owners: &[(&str, &str, bool)]) 
         .collect();
     let object: ConfigMap =
         serde_json::from_value(json!({"metadata": {"name": name, "ownerReferences": owners}})).unwrap();
-    let made: ConfigMap =
+    let map: ConfigMap =
         Api::namespaced(client.clone(), "default").create(&PostParams::default(), &object).await.unwrap();
-    made.metadata.uid.unwrap()
+    map.metadata.uid.unwrap()
 }
 
 /// Waits for a condition, for up to a minute of simulated time.

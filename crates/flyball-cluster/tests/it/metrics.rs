@@ -39,8 +39,8 @@ async fn account(client: &Client, name: &str) -> String {
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}}),
     )
     .await;
-    let asked = accounts.create_token_request(name, &PostParams::default(), &TokenRequest::default()).await.unwrap();
-    asked.status.unwrap().token.unwrap()
+    let response = accounts.create_token_request(name, &PostParams::default(), &TokenRequest::default()).await.unwrap();
+    response.status.unwrap().token.unwrap()
 }
 
 fn binding(role: &str, subject: Value) -> Value {

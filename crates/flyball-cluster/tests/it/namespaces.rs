@@ -24,18 +24,18 @@ async fn namespace_deletion_deletes_its_content() {
     let client = cluster().admin();
     namespace(&client, "a").await;
     let (maps, namespaces) = (Api::<ConfigMap>::namespaced(client.clone(), "a"), Api::<Namespace>::all(client.clone()));
-    let held: ConfigMap =
+    let blocked: ConfigMap =
         serde_json::from_value(json!({"metadata": {"name": "held", "finalizers": ["example.com/hold"]}})).unwrap();
-    maps.create(&PostParams::default(), &held).await.unwrap();
+    maps.create(&PostParams::default(), &blocked).await.unwrap();
     namespaces.delete("a", &DeleteParams::default()).await.unwrap();
     eventually("the reason for the wait", || async {
         let conditions = namespaces.get("a").await.unwrap().status.and_then(|status| status.conditions);
         let conditions = conditions.unwrap_or_default();
-        let told = |kind: &str, text: &str| {
+        let has_condition = |kind: &str, text: &str| {
             conditions.iter().any(|c| c.type_ == kind && c.status == "True" && c.message.as_deref() == Some(text))
         };
-        told("NamespaceContentRemaining", "Some resources are remaining: configmaps. has 1 resource instances")
-            && told(
+        has_condition("NamespaceContentRemaining", "Some resources are remaining: configmaps. has 1 resource instances")
+            && has_condition(
                 "NamespaceFinalizersRemaining",
                 "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances",
             )
@@ -65,7 +65,7 @@ async fn empty_namespace_reports_its_conditions_before_deletion() {
         }
     }
     let conditions = last.unwrap().status.and_then(|status| status.conditions).unwrap_or_default();
-    let told: Vec<(&str, &str)> = conditions.iter().map(|known| (&*known.type_, &*known.status)).collect();
+    let statuses: Vec<(&str, &str)> = conditions.iter().map(|known| (&*known.type_, &*known.status)).collect();
     let expected = [
         "NamespaceDeletionDiscoveryFailure",
         "NamespaceDeletionGroupVersionParsingFailure",
@@ -73,5 +73,5 @@ async fn empty_namespace_reports_its_conditions_before_deletion() {
         "NamespaceContentRemaining",
         "NamespaceFinalizersRemaining",
     ];
-    assert_eq!(told, expected.map(|kind| (kind, "False")));
+    assert_eq!(statuses, expected.map(|kind| (kind, "False")));
 }

@@ -87,10 +87,10 @@ async fn pods_are_deleted_in_rank_order() {
     let adopted = || async { pods(&client).await.iter().all(|pod| !pod.owner_references().is_empty()) };
     eventually("adoption", adopted).await;
     let mut order = Vec::new();
-    for left in (2..12).rev() {
+    for remaining in (2..12).rev() {
         let before: Vec<String> = pods(&client).await.iter().map(ResourceExt::name_any).collect();
-        scale(&client, left).await;
-        eventually("one less", || async { pods(&client).await.len() == usize::try_from(left).unwrap() }).await;
+        scale(&client, remaining).await;
+        eventually("one less", || async { pods(&client).await.len() == usize::try_from(remaining).unwrap() }).await;
         let after: Vec<String> = pods(&client).await.iter().map(ResourceExt::name_any).collect();
         order.extend(before.into_iter().filter(|name| !after.contains(name)));
     }

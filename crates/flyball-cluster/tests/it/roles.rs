@@ -24,10 +24,10 @@ async fn aggregated_role_has_the_rules_of_selected_roles() {
     create(json!({"metadata": {"name": "all"}, "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"lend": "yes"}}]}}))
         .await;
     create(part("a")).await;
-    let has = async |wanted: &[&str]| {
+    let has = async |expected: &[&str]| {
         let rules = roles.get("all").await.unwrap().rules.unwrap_or_default();
         let found: Vec<String> = rules.into_iter().filter_map(|rule| rule.resources).flatten().collect();
-        found == wanted
+        found == expected
     };
     eventually("both parts", || has(&["a", "b"])).await;
     roles.delete("a", &DeleteParams::default()).await.unwrap();

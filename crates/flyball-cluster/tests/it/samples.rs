@@ -71,9 +71,9 @@ async fn visitors_site_starts_in_order_and_rolls_and_scales() {
     test.eventually("a ready site", async || ready(&sites).await).await;
     // Services are not changed after their creation, so their versions have the order of creation.
     let services = async || test.api::<Service>().list(&ListParams::default()).await.unwrap().items;
-    let made = |service: &Service| service.resource_version().and_then(|version| version.parse::<u64>().ok());
+    let version_of = |service: &Service| service.resource_version().and_then(|version| version.parse::<u64>().ok());
     let mut order = services().await;
-    order.sort_by_key(made);
+    order.sort_by_key(version_of);
     let order: Vec<String> = order.iter().map(ResourceExt::name_any).collect();
     assert_eq!(order, ["s-mysql", "s-backend", "s-frontend"]);
 

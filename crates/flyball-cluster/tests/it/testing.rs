@@ -104,8 +104,8 @@ async fn test_runs_unchanged_on_an_external_cluster() {
     let test = "testing::sample_operator_converges_idempotently_with_declared_permissions";
     let named = kubeconfig.clone();
     let ran = tokio::task::spawn_blocking(move || run(test, "FLYBALL_TEST_KUBECONFIG", &named)).await.unwrap();
-    let told = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success() && told.contains("1 passed"), "{told}\n{}", String::from_utf8_lossy(&ran.stderr));
+    let output = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && output.contains("1 passed"), "{output}\n{}", String::from_utf8_lossy(&ran.stderr));
     std::fs::remove_file(&kubeconfig).unwrap();
     // The definition existed before, and is kept.
     let definitions: Api<CustomResourceDefinition> = Api::all(admin);
@@ -330,10 +330,10 @@ fn chaos_results_are_reported() {
         let ran = run(&test, "FLYBALL_TEST_CHAOS", &file);
         assert!(ran.status.success(), "{test}: {ran:?}");
     }
-    let told = std::fs::read_to_string(&file).unwrap();
+    let report = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
-    let lines: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(lines[0]["done"]["crashes"].as_u64().is_some_and(|crashes| crashes >= 8), "{told}");
+    let lines: Vec<Value> = report.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines[0]["done"]["crashes"].as_u64().is_some_and(|crashes| crashes >= 8), "{report}");
     let outage = |operator: &str, pods: usize, passed: bool| json!({"operator": operator, "done": {"outage": {"seconds": 600, "pods": pods}}, "passed": passed});
     assert_eq!(lines[1..], [outage("volumes", 0, true), outage("op", 0, false), outage("sample", 3, true)]);
 }
@@ -471,8 +471,8 @@ async fn account_has_its_rules_in_the_namespace_of_the_test() {
     maps.create(&PostParams::default(), &map).await.unwrap();
     assert_eq!(maps.get("a").await.unwrap().name_any(), "a");
     let refused = maps.delete("a", &DeleteParams::default()).await.unwrap_err().to_string();
-    let who = format!("User \"system:serviceaccount:{}:tenant\" cannot delete", test.namespace());
-    assert!(refused.contains(&who), "{refused}");
+    let denial = format!("User \"system:serviceaccount:{}:tenant\" cannot delete", test.namespace());
+    assert!(refused.contains(&denial), "{refused}");
     let elsewhere: Api<ConfigMap> = Api::namespaced(client, "other");
     assert!(elsewhere.create(&PostParams::default(), &map).await.is_err());
 }

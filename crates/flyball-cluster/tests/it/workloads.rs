@@ -166,8 +166,8 @@ async fn quota_counts_existing_objects_and_not_attempts() {
         eventually("the attempt is released", || async { used("configmaps").await == "2" }).await;
     }
     // Deletion by removing a finalizer, by the garbage collector, and of a kind that is not watched.
-    let held = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/held"]}}));
-    maps.patch("m", &PatchParams::default(), &held).await.unwrap();
+    let add_finalizer = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/held"]}}));
+    maps.patch("m", &PatchParams::default(), &add_finalizer).await.unwrap();
     maps.delete("m", &DeleteParams::default()).await.unwrap();
     sleep(Duration::from_secs(1)).await;
     assert_eq!(used("configmaps").await, "2");

@@ -162,14 +162,16 @@ async fn check_isolation(sample: Sample) {
     for kind in &kinds {
         suite.api(kind).delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
     }
-    let begun = Instant::now();
+    let start = Instant::now();
     for kind in &kinds {
         let api = suite.api(kind);
         // One was created with a finalizer that is never removed.
         let is_held = |object: &DynamicObject| object.finalizers().iter().any(|finalizer| finalizer == "example.com/a");
-        while let Some(left) = api.list(&ListParams::default()).await.unwrap().iter().find(|object| !is_held(object)) {
-            let finalizers = left.finalizers();
-            assert!(begun.elapsed() < MAX_DELETION, "{} {} is left: {finalizers:?}", kind.kind, left.name_any());
+        while let Some(remaining) =
+            api.list(&ListParams::default()).await.unwrap().iter().find(|object| !is_held(object))
+        {
+            let finalizers = remaining.finalizers();
+            assert!(start.elapsed() < MAX_DELETION, "{} {} is left: {finalizers:?}", kind.kind, remaining.name_any());
             tokio::time::sleep(MAX_DELETION / 60).await;
         }
     }

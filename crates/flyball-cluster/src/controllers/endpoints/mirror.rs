@@ -52,16 +52,16 @@ impl Reconcile for Mirror {
             let same = |slice: &EndpointSlice| {
                 slice.address_type == content.family && slice.ports.clone().unwrap_or_default() == content.ports
             };
-            let wanted = slice(endpoints, content.clone());
+            let desired = slice(endpoints, content.clone());
             let Some(at) = known.iter().position(same) else {
-                cx.create(&wanted).await?;
+                cx.create(&desired).await?;
                 continue;
             };
             let mut changed = known.remove(at);
             let before = changed.clone();
-            changed.endpoints = wanted.endpoints;
-            changed.metadata.labels = wanted.metadata.labels;
-            changed.metadata.annotations = wanted.metadata.annotations;
+            changed.endpoints = desired.endpoints;
+            changed.metadata.labels = desired.metadata.labels;
+            changed.metadata.annotations = desired.metadata.annotations;
             if changed != before {
                 cx.replace(&changed).await?;
             }

@@ -91,10 +91,10 @@ pub(super) fn has_succeeded(spec: &JobSpec, succeeded: &Indexes) -> Option<Strin
     let rules = &spec.success_policy.as_ref().filter(|_| !succeeded.is_empty())?.rules;
     let enough = |count: Option<i32>, of: i32| count.is_some_and(|count| of >= count);
     let holds = rules.iter().position(|rule| match &rule.succeeded_indexes {
-        Some(wanted) => {
-            let wanted = Indexes::parse(wanted, spec.completions.unwrap_or(i32::MAX));
-            let there = wanted.common(succeeded);
-            there == wanted.len() || enough(rule.succeeded_count, there)
+        Some(indexes) => {
+            let indexes = Indexes::parse(indexes, spec.completions.unwrap_or(i32::MAX));
+            let matching = indexes.common(succeeded);
+            matching == indexes.len() || enough(rule.succeeded_count, matching)
         }
         None => enough(rule.succeeded_count, succeeded.len()),
     });
