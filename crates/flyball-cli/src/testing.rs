@@ -324,7 +324,7 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 ";
 
     #[test]
-    fn what_cargo_says_becomes_data() {
+    fn cargo_output_is_parsed() {
         let mut report = Report::default();
         SAID.lines().for_each(|line| report.hear(line));
         report.end();

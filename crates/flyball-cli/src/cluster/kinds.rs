@@ -184,7 +184,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_kind_is_found_by_each_of_its_names() {
+    fn kind_is_found_by_each_of_its_names() {
         let resource = |plural: &str, kind: &str, short: &str| {
             json!({"resource": plural, "responseKind": {"kind": kind}, "singularResource": kind.to_lowercase(),
                 "shortNames": [short], "categories": ["all"], "scope": "Namespaced", "verbs": ["get", "list"]})
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(kinds.find("deploy").map(|kind| kind.object_name("web")).as_deref(), Some("deployment.apps/web"));
     }
     #[test]
-    fn letters_that_differ_are_counted() {
+    fn distance_counts_edits() {
         for (one, other, expected) in [("pods", "pods", 0), ("pods", "pds", 1), ("", "ab", 2), ("kitten", "sitting", 3)]
         {
             assert_eq!(distance(one, other), expected, "{one} {other}");

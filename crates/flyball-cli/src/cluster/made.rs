@@ -146,7 +146,7 @@ mod tests {
     use crate::files::private::PrivateFolder;
 
     #[test]
-    fn what_a_killed_command_made_is_taken_over_once() {
+    fn objects_of_a_killed_command_are_adopted_once() {
         let folder = PrivateFolder::new("flyball-made").unwrap();
         let object = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": null}, "spec": {"a": 1}});
         let begin = |pid| Made::within(folder.path(), pid, "https://a").unwrap();

@@ -295,7 +295,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn copies_have_names_of_their_own() {
+    fn copies_have_unique_names() {
         let samples = [json!({"metadata": {"name": "a"}}), json!({"metadata": {"name": "b", "namespace": "n"}})];
         let copies = copies(&samples, 2).expect("there are samples");
         let names: Vec<&str> = copies.iter().filter_map(|copy| copy["metadata"]["name"].as_str()).collect();

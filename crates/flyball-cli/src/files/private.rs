@@ -85,7 +85,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn what_a_killed_process_left_goes_with_the_next_one() {
+    fn folders_of_killed_processes_are_removed() {
         let outer = PrivateFolder::new("flyball-abandoned").unwrap();
         let place = outer.path();
         // As a process leaves it that was killed: locks end with it.

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_goes_by_several_names() {
+    fn registry_has_several_names() {
         let auth = |key: &str| format!(r#"{{"auths": {{"{key}": {{"auth": "{}"}}}}}}"#, STANDARD.encode("me:se:cret"));
         for (key, registry) in [
             ("r.example.com", "r.example.com"),

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_builds_or_tests_a_program_is_no_part_of_it() {
+    fn build_and_dev_dependencies_are_excluded() {
         let parts = project().parts("op").unwrap();
         let told: Vec<(&str, Vec<&str>, Option<&str>)> = parts
             .iter()

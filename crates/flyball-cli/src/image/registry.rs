@@ -356,7 +356,7 @@ mod tests {
     use super::{Challenge, is_related, may_be_asked};
 
     #[test]
-    fn passwords_go_to_another_host_over_tls_only() {
+    fn credentials_are_sent_to_another_host_over_tls_only() {
         for (registry, address, with, without) in [
             ("https://r.example.com", "https://auth.example.com/token", true, true),
             ("https://r.example.com", "http://r.example.com/token", false, false),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_of_another_domain_is_known() {
+    fn unrelated_hosts_are_detected() {
         for (one, other, expected) in [
             ("auth.docker.io", "registry-1.docker.io", true),
             ("gitlab.com", "registry.gitlab.com", true),
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn challenges_are_read() {
+    fn challenges_are_parsed() {
         let read = Challenge::parse(r#"Bearer realm="https://a.example.com/token?x=1",service="r, s" , scope=plain"#);
         assert_eq!(
             (read.scheme.as_str(), read.of("realm"), read.of("service"), read.of("scope"), read.of("other")),

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_payload_of_that_manifest_is_accepted() {
+    fn only_the_payload_of_the_manifest_is_accepted() {
         let random = SystemRandom::new();
         let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).unwrap();
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, document.as_ref(), &random).unwrap();

@@ -632,7 +632,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_somebody_chose_is_kept() {
+    fn chosen_address_is_detected() {
         let chosen = |args: &[&str], variables: &[(&str, &str)]| {
             let args: Vec<String> = args.iter().map(ToString::to_string).collect();
             let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

@@ -85,7 +85,7 @@ mod tests {
     use super::Metrics;
 
     #[test]
-    fn series_are_summed_up_by_name_and_label() {
+    fn series_are_summed_by_name_and_label() {
         let metrics = Metrics::from(
             "# HELP calls Calls\ncalls{code=\"200\",method=\"GET\"} 1\ncalls{code=\"404\",method=\"GET\"} 2\n\
              calls{code=\"200\",method=\"PUT\"} 4\ncalls_else{method=\"GET\"} 9\nplain 3\nbroken{} x\n\

@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_looks_like_a_secret_is_kept_from_plugins() {
+    fn secret_files_are_hidden_from_plugins() {
         for name in [
             ".env",
             ".env.local",
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn no_path_leads_out_of_the_project() {
+    fn paths_outside_the_project_are_rejected() {
         let root = std::env::temp_dir().join(format!("flyball-plugins-{}", std::process::id()));
         fs::create_dir_all(root.join("src")).unwrap();
         std::os::unix::fs::symlink("/tmp", root.join("link")).unwrap();

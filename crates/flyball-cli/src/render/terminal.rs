@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colors_take_no_columns() {
+    fn colors_have_no_width() {
         for (line, expected) in [("", 0), ("plain", 5), ("\x1b[1;31mred\x1b[0m and more", 12), ("\x1b[0m", 0)] {
             assert_eq!(width(line), expected, "{line:?}");
         }

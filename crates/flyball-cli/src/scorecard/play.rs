@@ -339,7 +339,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_status_tells_of_the_object_as_it_is() {
+    fn status_must_reflect_the_current_generation() {
         let object = |status: Value| json!({"metadata": {"generation": 2}, "status": status});
         let conditions =
             |generation: Value| json!({"conditions": [{"type": "Ready", "observedGeneration": generation}]});

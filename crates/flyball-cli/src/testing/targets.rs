@@ -71,7 +71,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_this_folder_is_not_about_is_left_out() {
+    fn targets_of_other_packages_are_excluded() {
         let target = |name: &str, kind: &str| json!({"name": name, "kind": [kind]});
         let package = |id: &str, uses: &str, targets: &[serde_json::Value]| json!({"id": id, "dependencies": [{"name": uses}], "targets": targets});
         let told = json!({"workspace_default_members": ["a", "b"], "packages": [

@@ -59,7 +59,7 @@ fn attackers() {
 }
 
 #[test]
-fn neither_an_account_without_rights_nor_an_ordinary_one_harms_the_others() {
+fn attackers_do_not_affect_other_clients() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let cluster = Cluster::start().await;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fs;
 
 #[test]
-fn an_operator_is_measured_and_held_to_its_budget() {
+fn operator_is_measured_against_its_budget() {
     let home = Home::new("bench");
     let operator = operator();
     fs::create_dir(home.0.join("samples")).unwrap();

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::TcpListener;
 
 #[test]
-fn a_cluster_comes_up_and_goes_down() {
+fn cluster_starts_and_stops() {
     let home = Home::new("up");
     let config = home.0.join(".kube/config");
     home.run(&["cluster", "status"]).fails_with(&["not running", "flyball cluster up"]);
@@ -46,7 +46,7 @@ fn clusters_are_listed() {
 }
 
 #[test]
-fn a_number_that_is_none_is_named_with_its_flag() {
+fn invalid_number_is_reported_with_its_flag() {
     let home = Home::new("number");
     for (line, told) in [
         ("cluster up --nodes many", "invalid value 'many' for '--nodes <N>': expected a whole number, such as 3\n"),
@@ -59,7 +59,7 @@ fn a_number_that_is_none_is_named_with_its_flag() {
 }
 
 #[test]
-fn a_kubeconfig_that_is_named_is_the_only_one_touched() {
+fn only_the_given_kubeconfig_is_changed() {
     let home = Home::new("named");
     home.run(&["cluster", "up", "--kubeconfig", "here.yaml", "--quiet"]).ok();
     assert!(fs::read_to_string(home.0.join("here.yaml")).unwrap().contains("current-context: flyball"));
@@ -70,7 +70,7 @@ fn a_kubeconfig_that_is_named_is_the_only_one_touched() {
 }
 
 #[test]
-fn a_port_in_use_is_named() {
+fn port_in_use_is_named() {
     let home = Home::new("port");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
@@ -80,7 +80,7 @@ fn a_port_in_use_is_named() {
 }
 
 #[test]
-fn a_kubeconfig_that_is_none_is_not_overwritten() {
+fn invalid_kubeconfig_is_not_overwritten() {
     let home = Home::new("broken");
     fs::create_dir(home.0.join(".kube")).unwrap();
     fs::write(home.0.join(".kube/config"), "}{").unwrap();
@@ -89,7 +89,7 @@ fn a_kubeconfig_that_is_none_is_not_overwritten() {
 }
 
 #[test]
-fn a_cluster_that_was_killed_leaves_nothing_that_matters() {
+fn killed_cluster_can_be_cleaned_up() {
     let home = Home::new("killed");
     home.run(&["cluster", "up"]).ok();
     let status: serde_json::Value =
@@ -104,7 +104,7 @@ fn a_cluster_that_was_killed_leaves_nothing_that_matters() {
 }
 
 #[test]
-fn controllers_can_be_left_out() {
+fn controllers_can_be_excluded() {
     let home = Home::new("controllers");
     let bad = home.run(&["cluster", "up", "--controllers", "*,-nobody"]);
     assert_eq!(bad.code, Some(2));

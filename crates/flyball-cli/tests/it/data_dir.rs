@@ -39,7 +39,7 @@ fn kill(home: &Home) {
 }
 
 #[tokio::test]
-async fn a_cluster_goes_on_where_it_ended() {
+async fn cluster_resumes_from_its_data_directory() {
     let home = Home::new("data");
     let up = ["cluster", "up", "--data-dir", "state"];
     let said = home.run(&up).ok();
@@ -89,7 +89,7 @@ async fn a_cluster_goes_on_where_it_ended() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_used_is_left_alone() {
+fn unusable_data_directory_is_not_changed() {
     let home = Home::new("unusable");
     let up = |path: &str| home.run(&["cluster", "up", "--data-dir", path]);
     fs::create_dir(home.0.join("mine")).unwrap();
@@ -115,7 +115,7 @@ fn a_directory_that_cannot_be_used_is_left_alone() {
 }
 
 #[test]
-fn a_directory_that_others_may_have_written_to_is_refused() {
+fn data_directory_writable_by_others_is_rejected() {
     let home = Home::new("planted");
     let up = |path: &str| home.run(&["cluster", "up", "--data-dir", path]);
     let mode = |path: &str, mode| fs::set_permissions(home.0.join(path), fs::Permissions::from_mode(mode)).unwrap();
@@ -171,7 +171,7 @@ async fn until(what: &str, holds: impl AsyncFn() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_goes_on_when_its_cluster_is_killed() {
+async fn operator_resumes_after_its_cluster_is_killed() {
     let home = Home::new("operator");
     let up = ["cluster", "up", "--data-dir", "state", "--quiet"];
     home.run(&up).ok();

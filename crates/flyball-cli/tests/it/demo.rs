@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 
 #[test]
-fn the_demo_comes_to_pass() {
+fn demo_completes() {
     let home = Home::new("demo");
     let said = home.run(&["demo"]).ok();
     let at = |text: &str| said.out.find(text).unwrap_or_else(|| panic!("{text:?} is missing from {}", said.out));
@@ -40,7 +40,7 @@ fn the_demo_comes_to_pass() {
 }
 
 #[test]
-fn other_operators_have_shows_of_their_own() {
+fn other_operators_have_demos() {
     let stories: [(&str, &[&str]); 2] = [
         ("demovolume", &["demovolumes.demo.flyball.dev", "the claim is bound", "a new claim is bound"]),
         (
@@ -64,7 +64,7 @@ fn other_operators_have_shows_of_their_own() {
 }
 
 #[test]
-fn a_kept_demo_goes_on_until_it_is_told_to_stop() {
+fn kept_demo_runs_until_interrupted() {
     let home = Home::new("keep");
     let mut child = home.spawn(&["demo", "--keep"]);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -79,7 +79,7 @@ fn a_kept_demo_goes_on_until_it_is_told_to_stop() {
 }
 
 #[test]
-fn a_step_that_does_not_come_to_pass_is_explained() {
+fn failed_demo_step_is_explained() {
     let home = Home::new("nonodes");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let demo = || home.run(&["demo", "visitors", "--kubeconfig", ".kube/config"]);
@@ -103,7 +103,7 @@ fn a_step_that_does_not_come_to_pass_is_explained() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn unusable_kubeconfig_is_named() {
     let home = Home::new("unusable");
     home.run(&["demo", "--kubeconfig", "nowhere"]).fails_with(&["nowhere"]);
     fs::write(home.0.join("broken"), "}{").unwrap();

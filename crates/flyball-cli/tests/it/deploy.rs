@@ -76,7 +76,7 @@ fn without_progress(said: &Said) -> String {
 }
 
 #[test]
-fn an_operator_is_deployed_once_and_taken_out_again() {
+fn operator_is_deployed_once_and_undeployed() {
     let home = Home::new("deploy");
     home.run(&["cluster", "up", "--nodes", "1", "--quiet"]).ok();
     let program = example("operator");
@@ -161,7 +161,7 @@ fn an_operator_is_deployed_once_and_taken_out_again() {
 }
 
 #[test]
-fn what_keeps_an_operator_is_told() {
+fn reasons_for_an_unready_deployment_are_reported() {
     let home = Home::new("refused");
     let program = example("operator");
     let deploy = |flags: &[&str]| home.run(&[&["deploy", "--program", &program, "--image", "a"], flags].concat());
@@ -200,7 +200,7 @@ fn what_keeps_an_operator_is_told() {
 }
 
 #[test]
-fn who_may_not_look_is_not_told_that_nothing_is_there() {
+fn forbidden_reads_are_not_reported_as_absence() {
     let home = Home::new("blind");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let program = example("operator");
@@ -227,7 +227,7 @@ fn who_may_not_look_is_not_told_that_nothing_is_there() {
 }
 
 #[test]
-fn the_namespace_is_taken_where_it_means_something() {
+fn namespace_flag_is_accepted_only_where_applicable() {
     let home = Home::new("namespaceless");
     for command in ["install", "uninstall", "crd migrate sites.example.com", "doctor"] {
         let words: Vec<&str> = command.split(' ').chain(["-n", "a"]).collect();
@@ -243,7 +243,7 @@ fn the_namespace_is_taken_where_it_means_something() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "another process is given its time")]
-fn an_operator_that_judges_pods_gets_its_own_and_judges_the_others() {
+fn operator_with_pod_webhook_starts_and_reviews_other_pods() {
     let home = Home::new("pod-gate");
     home.run(&["cluster", "up", "--nodes", "1", "--quiet"]).ok();
     let gate = example("pod_gate");
@@ -358,7 +358,7 @@ fn asked_for(home: &Home, program: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_deployed_operator_runs_as_its_account_with_what_its_role_grants() {
+fn deployed_operator_runs_with_the_permissions_of_its_role() {
     let home = Home::new("account");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let (program, gate) = (example("operator"), example("gate"));
@@ -469,7 +469,7 @@ fn sites(spec: &Value) -> Value {
 }
 
 #[test]
-fn definitions_that_would_do_harm_are_refused() {
+fn harmful_definitions_are_rejected() {
     let home = Home::new("safety");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let install = |definition: &Value, flags: &[&str]| {
@@ -541,7 +541,7 @@ hint: change the objects first, or add the schema as a new version; override wit
 }
 
 #[test]
-fn the_columns_are_those_that_the_talk_shows() {
+fn columns_match_the_talk() {
     let home = Home::new("columns");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let program = manifests::program(&home, &vm_operator());

@@ -69,7 +69,7 @@ fn write(home: &Home, greeting: &str) {
 }
 
 #[test]
-fn an_operator_is_developed() {
+fn dev_rebuilds_and_restarts_the_operator() {
     let home = Home::new("dev");
     fs::create_dir_all(home.0.join("config/samples")).unwrap();
     let sample = home.0.join("config/samples/shop.yaml");
@@ -113,7 +113,7 @@ fn an_operator_is_developed() {
 }
 
 #[test]
-fn while_a_project_does_not_build_the_program_before_goes_on() {
+fn failed_build_keeps_the_previous_program_running() {
     let home = Home::new("devbuild");
     write(&home, "hello");
     fs::create_dir(home.0.join("src")).unwrap();
@@ -152,7 +152,7 @@ fn while_a_project_does_not_build_the_program_before_goes_on() {
 }
 
 #[test]
-fn a_cluster_that_goes_on_is_left_as_it_was() {
+fn dev_restores_an_existing_cluster() {
     let home = Home::new("develsewhere");
     home.run(&["cluster", "up", "--quiet"]).ok();
     fs::create_dir(home.0.join("samples")).unwrap();
@@ -191,7 +191,7 @@ fn a_cluster_that_goes_on_is_left_as_it_was() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn what_a_killed_dev_left_goes_with_the_next_one() {
+fn leftovers_of_a_killed_dev_are_removed() {
     let home = Home::new("devkilled");
     home.run(&["cluster", "up", "--quiet"]).ok();
     fs::create_dir(home.0.join("samples")).unwrap();
@@ -223,7 +223,7 @@ fn what_a_killed_dev_left_goes_with_the_next_one() {
 }
 
 #[test]
-fn an_operator_runs_anew_when_it_is_saved() {
+fn run_watch_restarts_the_operator_on_change() {
     let home = Home::new("runwatch");
     home.run(&["cluster", "up", "--quiet"]).ok();
     write(&home, "first");
@@ -241,7 +241,7 @@ fn an_operator_runs_anew_when_it_is_saved() {
 #[test]
 #[cfg(target_os = "linux")]
 #[expect(clippy::disallowed_methods, reason = "another process is given its time")]
-fn an_operator_does_not_outlive_what_runs_it() {
+fn operator_ends_with_its_parent() {
     let home = Home::new("leash");
     home.run(&["cluster", "up", "--quiet"]).ok();
     write(&home, "hello");
@@ -268,7 +268,7 @@ fn an_operator_does_not_outlive_what_runs_it() {
 }
 
 #[test]
-fn two_operators_with_the_same_ports_are_told_apart() {
+fn port_conflict_of_two_operators_is_explained() {
     let home = Home::new("ports");
     home.run(&["cluster", "up", "--quiet"]).ok();
     write(&home, "hello");
@@ -279,7 +279,7 @@ fn two_operators_with_the_same_ports_are_told_apart() {
 }
 
 #[test]
-fn what_cannot_be_developed_is_named() {
+fn unusable_projects_are_named() {
     let home = Home::new("nodev");
     home.run(&["dev"]).fails_with(&["no Cargo.toml or watches.yaml found in", "--program FILE"]);
     home.run(&["dev", "--no-cluster"]).fails_with(&["no cluster to connect to", "flyball cluster up"]);

@@ -55,7 +55,7 @@ impl Home {
 }
 
 #[test]
-fn an_api_server_finds_what_helm_lets_pass() {
+fn lint_reports_errors_that_helm_accepts() {
     let home = Home::new("lint");
     home.chart(&[
         ("crds/page.yaml", CRD),
@@ -88,7 +88,7 @@ fn an_api_server_finds_what_helm_lets_pass() {
 }
 
 #[test]
-fn findings_are_json_for_scripts() {
+fn findings_are_printed_as_json() {
     let home = Home::new("lint-json");
     let required = object("v1", "ConfigMap", "data: {a: '{{ required \"name it\" .Values.name }}'}\n");
     home.chart(&[("templates/a.yaml", &required)]);

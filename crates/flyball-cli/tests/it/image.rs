@@ -42,7 +42,7 @@ fn json_at(folder: &Path, digest: &Value) -> Value {
 }
 
 #[test]
-fn a_project_without_a_program_has_no_image() {
+fn project_without_a_program_has_no_image() {
     let home = prepared("charts");
     fs::write(home.0.join("watches.yaml"), "- {group: a.io, version: v1, kind: Site, chart: .}\n").unwrap();
     for command in ["build", "sbom"] {
@@ -55,7 +55,7 @@ fn a_project_without_a_program_has_no_image() {
 }
 
 #[test]
-fn an_image_is_the_same_each_time_and_holds_nothing_else() {
+fn image_is_reproducible_and_minimal() {
     let home = prepared("image");
     let said = build(&home, &["--tag=registry.example.com/team/op:1.0"]).ok();
     assert!(said.out.starts_with("image registry.example.com/team/op:1.0\n  digest      sha256:"), "{said:?}");
@@ -129,7 +129,7 @@ fn an_image_is_the_same_each_time_and_holds_nothing_else() {
 }
 
 #[test]
-fn what_makes_no_image_is_named() {
+fn invalid_image_inputs_are_named() {
     let home = prepared("noimage");
     fs::write(home.0.join("script"), "#!/bin/sh\n").unwrap();
     fs::create_dir(home.0.join("full")).unwrap();
@@ -157,7 +157,7 @@ fn push(home: &Home, registry: &Registry) -> Said {
 }
 
 #[test]
-fn an_image_is_pushed_with_what_is_attached() {
+fn image_is_pushed_with_its_attachments() {
     let home = prepared("push");
     let made: Value = serde_json::from_str(&build(&home, &["--program=arm64/op", "-o=json"]).ok().out).unwrap();
     for manner in [Manner::Open, Manner::Old] {
@@ -191,7 +191,7 @@ fn an_image_is_pushed_with_what_is_attached() {
 }
 
 #[test]
-fn a_registry_is_told_who_one_is() {
+fn push_authenticates_at_the_registry() {
     let home = prepared("auth");
     build(&home, &[]).ok();
     fs::create_dir(home.0.join(".docker")).unwrap();
@@ -255,7 +255,7 @@ fn key_pair(home: &Home, name: &str) {
 }
 
 #[test]
-fn an_image_is_verified_by_the_key_that_signed_it() {
+fn image_is_verified_with_its_signing_key() {
     let home = prepared("signed");
     let made: Value = serde_json::from_str(&build(&home, &["--tag=op:1", "-o=json"]).ok().out).unwrap();
     let registry = Registry::start(Manner::Open);
@@ -307,7 +307,7 @@ fn an_image_is_verified_by_the_key_that_signed_it() {
 }
 
 #[test]
-fn a_registry_that_does_not_do_its_part_is_named() {
+fn failing_registry_is_named() {
     let home = prepared("refused");
     build(&home, &[]).ok();
     let refusing = Registry::start(Manner::Refuses);
@@ -330,7 +330,7 @@ fn a_registry_that_does_not_do_its_part_is_named() {
 }
 
 #[test]
-fn a_registry_is_reached_through_the_proxy_of_the_environment() {
+fn registry_is_reached_through_the_proxy_of_the_environment() {
     let home = prepared("push-proxy");
     build(&home, &[]).ok();
     let (registry, proxy) = (Registry::start(Manner::Open), Proxy::start());
@@ -356,7 +356,7 @@ fn a_registry_is_reached_through_the_proxy_of_the_environment() {
 }
 
 #[test]
-fn an_image_is_noted_on_simulated_nodes() {
+fn image_is_loaded_to_simulated_nodes() {
     let home = prepared("load");
     build(&home, &["--tag=op:1"]).ok();
     home.run(&["image", "load", "--cluster=other"]).fails_with(&[

@@ -50,7 +50,7 @@ fn said(mut command: Command) -> Said {
 }
 
 #[test]
-fn a_level_is_reached_by_proofs_that_pass() {
+fn level_is_reached_by_passing_proofs() {
     let home = Home::new("levels");
     project(&home);
     let table = said(levels(&home, &["project"])).ok().out;
@@ -80,7 +80,7 @@ fn a_level_is_reached_by_proofs_that_pass() {
 }
 
 #[test]
-fn what_has_no_level_is_told_why() {
+fn missing_level_is_explained() {
     let home = Home::new("nolevels");
     said(levels(&home, &[])).fails_with(&["no project found at .", "flyball levels PATH"]);
     project(&home);

@@ -91,7 +91,7 @@ impl Said {
 }
 
 #[test]
-fn a_command_that_makes_no_sense_ends_with_2() {
+fn usage_errors_exit_with_2() {
     let home = Home::new("usage");
     assert_eq!(home.run(&["cluster", "sideways"]).code, Some(2));
     assert_eq!(home.run(&["demo", "--context", "a"]).code, Some(2));

@@ -73,7 +73,7 @@ impl Home {
 }
 
 #[test]
-fn the_certificate_of_the_metrics_is_verified_as_the_guide_says() {
+fn metrics_certificate_is_verified_as_documented() {
     let home = Home::new("metrics-certificate");
     let vm = program(&home, &vm_operator());
     home.manifests(&vm, &[]).ok();
@@ -100,7 +100,7 @@ fn the_certificate_of_the_metrics_is_verified_as_the_guide_says() {
 }
 
 #[test]
-fn files_are_what_the_program_says_and_stay_so() {
+fn manifests_match_the_program_and_are_stable() {
     let home = Home::new("manifests");
     let vm = program(&home, &vm_operator());
     let said = home.manifests(&vm, &[]).ok();
@@ -233,7 +233,7 @@ spec:
 }
 
 #[test]
-fn a_changed_file_is_written_again_and_a_needless_one_goes() {
+fn changed_files_are_rewritten_and_obsolete_ones_removed() {
     let home = Home::new("drift");
     let vm = program(&home, &vm_operator());
     home.manifests(&vm, &["--out", "deploy"]).ok();
@@ -282,7 +282,7 @@ fn bare(mut definition: Value) -> Value {
 }
 
 #[test]
-fn the_definition_is_the_one_that_controller_gen_made() {
+fn definition_matches_controller_gen() {
     let home = Home::new("golden");
     let vm = program(&home, &vm_operator());
     home.manifests(&vm, &[]).ok();
@@ -292,7 +292,7 @@ fn the_definition_is_the_one_that_controller_gen_made() {
 }
 
 #[test]
-fn the_role_is_the_one_that_the_markers_made() {
+fn role_matches_the_markers() {
     let home = Home::new("role");
     let rule = |resource: &str, verbs: &[&str]| PolicyRule {
         api_groups: Some(vec!["vm.codeconnect.vmworld.com".into()]),
@@ -362,7 +362,7 @@ fn converted(mut items: Vec<Value>, name: &str) -> Vec<Value> {
 }
 
 #[test]
-fn kustomize_builds_what_is_rendered() {
+fn kustomize_build_matches_render() {
     let home = Home::new("kustomize");
     let webhook = || {
         Webhook::<ConfigMap>::new()
@@ -396,7 +396,7 @@ fn kustomize_builds_what_is_rendered() {
 }
 
 #[test]
-fn what_is_rendered_follows_the_flags() {
+fn rendered_objects_follow_the_flags() {
     let home = Home::new("render");
     let vm = program(&home, &vm_operator());
     let find = |objects: &[Value], kind: &str, name: &str| {
@@ -481,7 +481,7 @@ spec: {selector: null, jobLabel: app}
 }
 
 #[test]
-fn the_rules_of_operators_that_do_well_are_checked() {
+fn lint_checks_the_rules_for_operators() {
     let home = Home::new("lint");
     let vm = program(&home, &vm_operator());
     let lint = |flags: &[&str]| home.run(&[&["lint", "--program", &vm], flags].concat());
@@ -511,7 +511,7 @@ an outage of ten minutes changes nothing   not checked   --program has no tests;
 }
 
 #[test]
-fn a_chaos_suite_counts_by_what_it_did() {
+fn chaos_suite_is_judged_by_its_report() {
     let home = Home::new("chaos");
     let vm = program(&home, &vm_operator());
     fs::write(home.0.join("Cargo.toml"), "").unwrap();

@@ -27,7 +27,7 @@ impl Home {
 }
 
 #[test]
-fn nodes_come_and_go() {
+fn nodes_are_added_and_removed() {
     let home = Home::new("nodes");
     let up = home.run(&["cluster", "up", "--nodes", "1"]).ok();
     assert!(!up.out.contains("node add"), "{up:?}");
@@ -50,7 +50,7 @@ fn nodes_come_and_go() {
 }
 
 #[test]
-fn a_node_is_what_was_asked_for() {
+fn node_has_the_requested_properties() {
     let home = Home::new("node");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let asked = ["--cpu", "500m", "--memory", "1Gi", "--pods", "1", "--resource", "example.com/gpu=2", "-o", "json"];
@@ -89,7 +89,7 @@ fn a_node_is_what_was_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_done_to_nodes_is_said() {
+fn invalid_node_operations_are_reported() {
     let home = Home::new("nonode");
     for command in [&["add"][..], &["list"], &["remove", "--all"]] {
         home.run(&[&["cluster", "node"], command].concat())

@@ -45,7 +45,7 @@ impl Home {
 }
 
 #[test]
-fn files_are_applied_and_objects_shown() {
+fn files_are_applied_and_objects_listed() {
     let home = Home::new("objects");
     home.run(&["cluster", "up", "--quiet"]).ok();
     // The definition follows its objects in the file, but is applied first.
@@ -201,7 +201,7 @@ fn changes_are_watched() {
 }
 
 #[test]
-fn what_cannot_be_applied_or_found_is_named() {
+fn invalid_or_missing_objects_are_named() {
     let home = Home::new("objects-wrong");
     home.run(&["get", "pods"]).fails_with(&["no cluster to connect to", "flyball cluster up"]);
     home.run(&["cluster", "up", "--quiet"]).ok();
@@ -239,7 +239,7 @@ fn what_cannot_be_applied_or_found_is_named() {
 }
 
 #[test]
-fn shells_complete_commands() {
+fn completion_scripts_are_printed() {
     let home = Home::new("completion");
     for shell in ["bash", "zsh", "fish"] {
         let script = home.run(&["completion", shell]).ok().out;

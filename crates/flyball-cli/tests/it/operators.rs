@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use vmgroup::api::vmgroup_v1alpha1::VmGroup;
 
 #[test]
-fn an_operator_is_described_by_its_program() {
+fn operator_is_described_by_its_program() {
     let home = Home::new("describe");
     let operator = Operator::new("vm-operator").version("1.2.3").crd(VmGroup::crd()).policy(policy());
     let described = operator.leader_election(LeaderElection::default()).describe();
@@ -59,7 +59,7 @@ pub(crate) fn on_cluster<T>(home: &Home, work: impl AsyncFnOnce(Client) -> T) ->
 }
 
 #[test]
-fn a_role_is_found_by_its_name_and_by_its_path_from_the_file() {
+fn role_is_found_by_name_and_by_relative_path() {
     let home = Home::new("role-path");
     fs::create_dir_all(home.0.join("p/roles/site/tasks")).unwrap();
     fs::write(home.0.join("p/roles/site/tasks/main.yml"), "- debug: {msg: hello}\n").unwrap();
@@ -89,7 +89,7 @@ fn definition(storage: &str) -> CustomResourceDefinition {
 }
 
 #[test]
-fn what_is_stored_in_an_old_version_is_stored_anew() {
+fn objects_in_old_versions_are_migrated() {
     let home = Home::new("migrate");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Gear"));
@@ -128,7 +128,7 @@ fn what_is_stored_in_an_old_version_is_stored_anew() {
 }
 
 #[test]
-fn a_trace_leads_from_an_object_to_all_that_it_caused() {
+fn trace_shows_all_effects_of_an_object() {
     let home = Home::new("trace");
     home.run(&["cluster", "up", "--quiet"]).ok();
     on_cluster(&home, async |client| {

@@ -45,7 +45,7 @@ fn text(home: &Home, path: &str) -> String {
 }
 
 #[test]
-fn plugins_add_files_and_change_them() {
+fn plugins_add_and_change_files() {
     let home = Home::new("plugins");
     let number = json!([{"name": "number", "type": "int", "default": "1", "usage": "How many licenses"}]);
     home.plugin(
@@ -99,7 +99,7 @@ fn plugins_add_files_and_change_them() {
 }
 
 #[test]
-fn a_plugin_is_given_no_secrets_and_no_more_than_its_time() {
+fn plugin_gets_no_secrets_and_a_deadline() {
     let home = Home::new("plugins-secrets");
     home.plugin(
         "licenses/v1/licenses",
@@ -127,7 +127,7 @@ fn a_plugin_is_given_no_secrets_and_no_more_than_its_time() {
 }
 
 #[test]
-fn a_plugin_that_does_wrong_changes_nothing() {
+fn failing_plugin_changes_nothing() {
     let home = Home::new("plugins-wrong");
     let init = || home.run(&INIT.split(' ').collect::<Vec<_>>());
     init().fails_with(&["plugin licenses/v1 not found", ".config/flyball/plugins/licenses/v1/licenses"]);

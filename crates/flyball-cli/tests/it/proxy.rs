@@ -56,7 +56,7 @@ fn lead(mut stream: TcpStream, log: &Mutex<Vec<String>>) {
 }
 
 #[test]
-fn a_cluster_is_reached_through_the_proxy_that_is_meant_for_it() {
+fn cluster_is_reached_through_its_proxy() {
     let home = Home::new("proxy");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let proxy = Proxy::start();

@@ -44,7 +44,7 @@ items:
 ";
 
 #[test]
-fn an_operator_whose_usual_ports_are_taken_gets_others() {
+fn operator_gets_other_ports_if_the_default_ones_are_in_use() {
     let home = Home::new("run-ports");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let program = home.0.join("op");
@@ -64,7 +64,7 @@ fn an_operator_whose_usual_ports_are_taken_gets_others() {
 }
 
 #[test]
-fn what_does_not_describe_itself_gets_a_hint_that_fits_it() {
+fn failing_description_has_a_fitting_hint() {
     let home = Home::new("run-hint");
     let cases = [
         (
@@ -92,7 +92,7 @@ fn what_does_not_describe_itself_gets_a_hint_that_fits_it() {
 }
 
 #[test]
-fn an_operator_prints_its_own_help_without_a_cluster() {
+fn operator_prints_its_own_help_without_a_cluster() {
     let home = Home::new("run-help");
     for command in ["run", "dev"] {
         let said = home.run(&[command, "--program", &operator(), "--", "--help"]).ok();
@@ -105,7 +105,7 @@ fn an_operator_prints_its_own_help_without_a_cluster() {
 }
 
 #[test]
-fn the_output_of_a_program_that_fails_is_part_of_the_error() {
+fn output_of_a_failing_program_is_part_of_the_error() {
     let home = Home::new("run-failing");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let program = home.0.join("op");
@@ -137,7 +137,7 @@ fn the_output_of_a_program_that_fails_is_part_of_the_error() {
 }
 
 #[test]
-fn an_operator_runs_with_its_samples() {
+fn operator_runs_with_its_samples() {
     let home = Home::new("run");
     home.run(&["cluster", "up", "--quiet"]).ok();
     fs::create_dir(home.0.join("samples")).unwrap();
@@ -189,7 +189,7 @@ fn until_pods(home: &Home, words: &str) {
 }
 
 #[test]
-fn webhooks_are_called_no_longer_than_the_operator_runs() {
+fn webhooks_are_removed_when_the_operator_ends() {
     let home = Home::new("run-webhooks");
     home.run(&["cluster", "up", "--nodes=1", "--quiet"]).ok();
     let flags = ["run", "--program", &example("pod_gate"), "--", "--metrics-addr=0", "--health-addr=0"];
@@ -233,7 +233,7 @@ fn webhooks_are_called_no_longer_than_the_operator_runs() {
 }
 
 #[test]
-fn definitions_are_converted_no_longer_than_the_operator_runs() {
+fn conversion_webhooks_are_removed_when_the_operator_ends() {
     let home = Home::new("run-conversion");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let version = |name: &str, storage: bool| {
@@ -278,7 +278,7 @@ fn definitions_are_converted_no_longer_than_the_operator_runs() {
 }
 
 #[test]
-fn a_kind_that_the_cluster_does_not_have_is_named() {
+fn missing_kind_is_named() {
     let home = Home::new("run-no-kind");
     home.run(&["cluster", "up", "--quiet"]).ok();
     fs::create_dir_all(home.0.join("roles/site/tasks")).unwrap();
@@ -295,7 +295,7 @@ fn a_kind_that_the_cluster_does_not_have_is_named() {
 }
 
 #[test]
-fn what_cannot_be_run_is_named() {
+fn unusable_programs_are_named() {
     let home = Home::new("norun");
     let said = home.run(&["run", "--program", "nothing"]);
     said.fails_with(&["no cluster to connect to: cannot read kubeconfig /", "flyball cluster up"]);

@@ -23,7 +23,7 @@ fn operators_of_charts_and_roles_pass_the_scorecard() {
 }
 
 #[test]
-fn operators_of_charts_and_roles_say_what_they_are() {
+fn operators_of_charts_and_roles_describe_themselves() {
     let home = Home::new("describesamples");
     for (sample, owned) in [("memcached-helm", "statefulsets.v1.apps"), ("memcached-ansible", "deployments.v1.apps")] {
         let said = run_in(&home, sample, &["describe", "operator", "watches.yaml"]).ok().out;
@@ -34,7 +34,7 @@ fn operators_of_charts_and_roles_say_what_they_are() {
 }
 
 #[test]
-fn mistakes_in_watches_are_named() {
+fn errors_in_watches_are_named() {
     let home = Home::new("badwatches");
     let says = |text: &str, words: &[&str]| {
         fs::write(home.0.join("watches.yaml"), text).unwrap();
@@ -56,7 +56,7 @@ fn mistakes_in_watches_are_named() {
 }
 
 #[test]
-fn a_chart_is_rendered_as_helm_does() {
+fn chart_is_rendered_as_by_helm() {
     let home = Home::new("helm");
     let args = ["helm", "template", "site", "./helm-charts/memcached", "--set", "replicaCount=4"];
     let said = run_in(&home, "memcached-helm", &args).ok().out;

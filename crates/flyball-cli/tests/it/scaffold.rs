@@ -43,7 +43,7 @@ fn edit(path: &Path, from: &str, to: &str) {
 const REDIS: &str = "--group cache --version v1alpha1 --kind Redis";
 
 #[test]
-fn a_project_begins_in_an_empty_folder() {
+fn project_is_created_in_an_empty_folder() {
     let home = Home::new("init");
     let folder = home.0.join("redis-operator");
     fs::create_dir_all(folder.join(".git")).unwrap();
@@ -87,7 +87,7 @@ repo: github.com/acme/redis-operator
 }
 
 #[test]
-fn the_library_comes_from_where_it_is_said_to() {
+fn library_dependency_follows_the_flags() {
     let home = Home::new("init-library");
     let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     std::os::unix::fs::symlink(&tree, home.0.join("flyball")).unwrap();
@@ -130,7 +130,7 @@ fn sources(folder: &Path, end: &str, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn conditions_of_all_kinds_are_lists_that_several_may_add_to() {
+fn conditions_of_all_kinds_are_map_lists() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut files = Vec::new();
     for folder in ["../operators", "flyball-cli/templates", "flyball-cli/examples", "flyball/examples"] {
@@ -151,7 +151,7 @@ fn conditions_of_all_kinds_are_lists_that_several_may_add_to() {
 }
 
 #[test]
-fn libraries_leave_the_version_of_kubernetes_to_programs() {
+fn libraries_do_not_select_the_kubernetes_version() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
     let table = |text: &str, name: &str| {
@@ -171,7 +171,7 @@ fn libraries_leave_the_version_of_kubernetes_to_programs() {
 }
 
 #[test]
-fn what_no_project_can_be_called_is_named() {
+fn invalid_project_names_are_rejected() {
     let home = Home::new("init-bad");
     for (line, words) in [
         ("init", "--domain"),
@@ -204,7 +204,7 @@ fn what_no_project_can_be_called_is_named() {
 }
 
 #[test]
-fn a_project_in_a_workspace_takes_what_that_shares() {
+fn project_in_a_workspace_inherits_shared_settings() {
     let home = Home::new("init-member");
     let shared = "[workspace]\nmembers = [\"a\"]\n\n[workspace.package]\nedition = \"2024\"\n\n[workspace.dependencies]\nkube = \"5\"\n\n[workspace.lints.rust]\n";
     fs::write(home.0.join("Cargo.toml"), shared).unwrap();
@@ -226,7 +226,7 @@ fn a_project_in_a_workspace_takes_what_that_shares() {
 }
 
 #[test]
-fn kinds_are_added_and_edits_stay() {
+fn kinds_are_added_and_edits_kept() {
     let home = Home::new("create");
     let folder = home.project();
     let said = home.within(&folder, &format!("create api {REDIS}")).ok();
@@ -306,7 +306,7 @@ pub fn operator() -> Operator {
 }
 
 #[test]
-fn a_place_that_is_gone_is_named_and_nothing_is_written() {
+fn missing_marker_is_named_and_nothing_is_written() {
     let home = Home::new("anchors");
     let folder = home.project();
     edit(&folder.join("src/lib.rs"), "    // +flyball:api\n", "");
@@ -334,7 +334,7 @@ fn a_place_that_is_gone_is_named_and_nothing_is_written() {
 }
 
 #[test]
-fn files_that_are_there_or_in_the_way_stay() {
+fn existing_files_are_kept() {
     let home = Home::new("in-the-way");
     let folder = home.project();
     fs::create_dir(folder.join("tests")).unwrap();
@@ -353,7 +353,7 @@ fn files_that_are_there_or_in_the_way_stay() {
 }
 
 #[test]
-fn what_is_not_understood_ends_with_2_and_the_rest_with_1() {
+fn usage_errors_exit_with_2_and_others_with_1() {
     let home = Home::new("create-bad");
     home.within(&home.0, &format!("create api {REDIS}")).fails_with(&["no Flyball project found", "flyball init"]);
     let folder = home.project();
@@ -398,7 +398,7 @@ fn what_is_not_understood_ends_with_2_and_the_rest_with_1() {
 }
 
 #[test]
-fn webhooks_are_written_for_kinds_of_others() {
+fn webhooks_are_created_for_foreign_kinds() {
     let home = Home::new("webhooks-of-others");
     let folder = home.project();
     let run = |line: &str| home.within(&folder, line);
@@ -445,7 +445,7 @@ fn webhooks_are_written_for_kinds_of_others() {
 }
 
 #[test]
-fn types_of_others_follow_from_their_definition() {
+fn types_of_foreign_kinds_follow_their_definition() {
     let home = Home::new("foreign");
     let folder = home.project();
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/crontab/definition.yaml");
@@ -494,7 +494,7 @@ created tests/crontab.rs
 }
 
 #[test]
-fn a_project_without_rust_code_needs_no_compiler() {
+fn project_without_rust_code_needs_no_compiler() {
     let home = Home::new("doctor-watches");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let folder = home.0.join("site");

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
-fn an_operator_that_does_well_passes_all_checks() {
+fn good_operator_passes_all_checks() {
     let home = Home::new("scorecard");
     fs::create_dir(home.0.join("samples")).unwrap();
     fs::write(home.0.join("samples/shop.yaml"), SAMPLE).unwrap();
@@ -47,7 +47,7 @@ spec: {size: 0}
 ";
 
 #[test]
-fn an_operator_that_does_all_wrong_fails_all_checks() {
+fn bad_operator_fails_all_checks() {
     let home = Home::new("worstscorecard");
     fs::write(home.0.join("gadgets.yaml"), GADGETS).unwrap();
     let program = example("bad");
@@ -81,7 +81,7 @@ fn an_operator_that_does_all_wrong_fails_all_checks() {
 }
 
 #[test]
-fn what_an_operator_lacks_is_named_with_its_remedy() {
+fn failed_checks_are_named_with_their_remedy() {
     let home = Home::new("badscorecard");
     let program = home.0.join("op");
     // It has no permission for its owned objects, and its fields have no descriptions.

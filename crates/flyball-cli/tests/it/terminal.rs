@@ -38,7 +38,7 @@ fn answered(mut command: Command, keys: &str) -> Said {
 }
 
 #[test]
-fn what_is_not_given_is_asked() {
+fn missing_arguments_are_prompted() {
     let home = Home::new("ask");
     home.run(&["init", "--domain", "acme.io", "--name", "redis-operator"]).ok();
     assert_eq!(home.run(&["create", "api"]).code, Some(2));
@@ -65,7 +65,7 @@ fn what_is_not_given_is_asked() {
 }
 
 #[test]
-fn what_is_removed_is_asked_about() {
+fn removal_is_confirmed() {
     let home = Home::new("ask-undeploy");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let program = operator();
@@ -84,7 +84,7 @@ fn what_is_removed_is_asked_about() {
 }
 
 #[test]
-fn colors_are_for_terminals_that_want_them() {
+fn colors_are_for_terminals_that_support_them() {
     let home = Home::new("colors");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let line = format!("install --program {}", operator());
@@ -105,7 +105,7 @@ fn colors_are_for_terminals_that_want_them() {
 }
 
 #[test]
-fn the_last_line_tells_how_an_operator_is() {
+fn status_line_shows_the_state_of_the_operator() {
     let home = Home::new("status-line");
     fs::create_dir(home.0.join("samples")).unwrap();
     fs::write(home.0.join("samples/shop.yaml"), SAMPLE).unwrap();

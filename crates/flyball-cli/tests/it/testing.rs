@@ -21,7 +21,7 @@ echo 'running 2 tests'; echo 'test scale ... ok'; echo 'test heal ... ignored'; 
 echo 'test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.50s'";
 
 #[test]
-fn tests_are_told_as_junit_and_json() {
+fn tests_are_reported_as_junit_and_json() {
     let home = Home::new("test");
     let said = test(&home, GOOD, &["--junit", "out/junit.xml", "--", "scale"]).ok();
     assert!(said.out.starts_with("args: test --no-fail-fast scale\n     Running tests/it.rs"), "{said:?}");
@@ -50,7 +50,7 @@ fn tests_are_told_as_junit_and_json() {
 }
 
 #[test]
-fn a_project_without_rust_code_has_the_scorecard_alone() {
+fn project_without_rust_code_has_only_the_scorecard() {
     let home = Home::new("test-watches");
     let watches = |text: &str| fs::write(home.0.join("watches.yaml"), text).unwrap();
     watches("- {group: a.io, version: v1, kind: Site, role: site}\n");
@@ -89,7 +89,7 @@ spec:
 ";
 
 #[test]
-fn suites_are_chosen() {
+fn suites_are_selected() {
     let home = Home::new("suites");
     let cargo = |kinds: &[&str]| {
         let targets: Vec<Value> = kinds.iter().map(|kind| json!({"name": "op", "kind": [kind]})).collect();
@@ -138,7 +138,7 @@ fn the_scorecard_is_one_of_the_suites() {
 }
 
 #[test]
-fn permissions_are_summed_up_over_all_tests() {
+fn permissions_are_summed_over_all_tests() {
     let home = Home::new("rbac");
     let line = |used: &str, places: &str| {
         format!(
@@ -157,7 +157,7 @@ fn permissions_are_summed_up_over_all_tests() {
 }
 
 #[test]
-fn there_is_a_manual_page_for_each_command() {
+fn each_command_has_a_manual_page() {
     let home = Home::new("man");
     assert!(home.run(&["man"]).ok().out.contains(".TH flyball 1"), "it is a manual page");
     home.run(&["man", "--out", "pages"]).ok();

@@ -184,7 +184,7 @@ fn play(test: impl Future<Output = ()>) {
 }
 
 #[test]
-fn an_operator_of_a_chart_withstands_bombs() {
+fn chart_operator_withstands_bombs() {
     const WATCHES: &str =
         "- {group: attack.example.com, version: v1, kind: Note, chart: charts/note, evaluateTemplates: true}\n";
     const PAGE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}'}\ndata:\n  note: {{ tpl .Values.note . | quote }}\n";
@@ -211,7 +211,7 @@ fn an_operator_of_a_chart_withstands_bombs() {
 }
 
 #[test]
-fn an_operator_of_a_role_withstands_long_loops() {
+fn role_operator_withstands_long_loops() {
     const TASKS: &str = "- k8s:\n    definition:\n      apiVersion: v1\n      kind: ConfigMap\n      metadata: {name: '{{ ansible_operator_meta.name }}'}\n      \
                          data: {count: '{{ items | default([]) | length | string }}'}\n\
                          - debug: {msg: '{{ item }} {{ items | difference([item]) | length }}'}\n  loop: '{{ items | default([]) }}'\n  ignore_errors: true\n";

@@ -51,7 +51,7 @@ mod tests {
     use super::level;
 
     #[test]
-    fn a_level_stands_behind_the_time() {
+    fn level_is_parsed_after_the_timestamp() {
         let line = "2026-11-21T21:00:00.1Z  WARN reconcile{controller=site}: failed: no such page";
         assert_eq!(level(line), Some(("WARN", "reconcile{controller=site}: failed: no such page")));
         assert_eq!(level("2026-11-21T21:00:00.1Z ERROR x"), Some(("ERROR", "x")));

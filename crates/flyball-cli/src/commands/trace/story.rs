@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_told_of_below_what_caused_it() {
+    fn pod_is_listed_below_its_owner_with_its_steps() {
         let pod = json!({
             "spec": {"nodeName": "n1", "schedulerName": "default-scheduler"},
             "status": {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_within_a_second_is_told_in_order() {
+    fn steps_within_a_second_are_ordered_by_resource_version() {
         let second = "2026-01-01T00:00:01Z";
         let classic = |reason: &str, version: &str| {
             json!({"metadata": {"resourceVersion": version}, "involvedObject": {"uid": "p"}, "reason": reason,
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_in_a_circle_end() {
+    fn cycle_of_owners_terminates() {
         let objects = BTreeMap::from([object("A", "a", Some("b"), json!({})), object("A", "b", Some("a"), json!({}))]);
         let tree = tree_of(&objects["a"], &objects, &[]);
         assert_eq!((tree.children.len(), tree.children[0].children.len()), (1, 1));

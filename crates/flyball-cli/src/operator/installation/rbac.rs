@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_of_one_resource_become_one() {
+    fn rules_of_one_resource_are_merged() {
         let rule = |resource: &str, verbs: Value| json!({"apiGroups": ["a"], "resources": [resource], "verbs": verbs});
         let named = json!({"apiGroups": ["a"], "resources": ["x"], "resourceNames": ["n"], "verbs": ["get"]});
         let rules =

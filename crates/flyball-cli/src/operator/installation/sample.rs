@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_is_the_least_that_is_right() {
+    fn sample_is_minimal_and_valid() {
         let check = |spec: Value, expected: Option<Value>| {
             let schema = json!({"type": "object", "properties": {"spec": spec}, "required": ["spec"]});
             let version = json!({"name": "v1", "storage": true, "schema": {"openAPIV3Schema": schema}});

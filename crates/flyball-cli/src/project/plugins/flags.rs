@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_of_the_types_that_are_declared() {
+    fn flag_values_are_checked_against_their_types() {
         let flag =
             |kind: &str| Flag { name: kind.into(), kind: kind.into(), default: String::new(), usage: String::new() };
         let flags = ["string", "bool", "int", "float", "duration"].map(flag);

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_checkout_of_cargo_says_the_commit() {
+    fn cargo_checkout_contains_the_commit() {
         let checkout = "/home/me/.cargo/git/checkouts/flyball-0a1b2c/51ca79d/crates/flyball-cli";
         assert_eq!(revision_of(checkout), Some("51ca79d"));
         let unknown = option_env!("FLYBALL_REVISION");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_from_a_project_to_the_library_goes_up_and_down() {
+    fn relative_path_leads_from_project_to_library() {
         for (to, folder, expected) in [
             ("/src/flyball", "/src/redis-operator", "../flyball"),
             ("/src/flyball", "/src/ops/redis", "../../flyball"),

@@ -271,7 +271,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn names_of_fields_are_rusts_and_lead_back() {
+    fn field_names_convert_to_snake_case_and_back() {
         for (property, field, back) in [
             ("cronSpec", "cron_spec", "cronSpec"),
             ("type", "type_", "type"),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shape_of_a_schema_has_a_type() {
+    fn every_schema_maps_to_a_type() {
         let mut types = Types { taken: BTreeSet::new(), text: String::new() };
         for (schema, expected) in [
             (json!({"type": "string", "enum": ["a"]}), "String"),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_definition_is_named() {
+    fn invalid_definitions_are_named() {
         let definition = json!({"kind": "CustomResourceDefinition", "metadata": {"name": "crontabs.stable.example.com"},
             "spec": {"group": "stable.example.com", "names": {"kind": "CronTab", "plural": "crontabs"}, "scope": "Namespaced",
                 "versions": [{"name": "v1", "storage": true, "schema": {"openAPISchema": {"type": "object"}}}]}});
