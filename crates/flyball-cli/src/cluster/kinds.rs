@@ -74,8 +74,8 @@ impl Kinds {
         for path in ["/api", "/apis"] {
             let what = || "cannot discover the kinds of the cluster";
             let request = Request::get(path).header(ACCEPT, AGGREGATED).body(Vec::new()).when(what())?;
-            let told = client.request(request).await.when(what())?;
-            read(&told, &mut kinds);
+            let response = client.request(request).await.when(what())?;
+            read(&response, &mut kinds);
         }
         Ok(Self(kinds))
     }
@@ -131,10 +131,10 @@ impl Kinds {
     }
 }
 
-fn read(told: &Value, kinds: &mut Vec<Kind>) {
+fn read(response: &Value, kinds: &mut Vec<Kind>) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    for group in list(&told["items"]) {
+    for group in list(&response["items"]) {
         // The first version is the preferred one; other versions are used for kinds that only they have.
         for version in list(&group["versions"]) {
             for resource in list(&version["resources"]) {

@@ -119,10 +119,10 @@ impl Lock {
         for _ in 0..MAX_LOCK_ATTEMPTS {
             match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock) {
                 Ok(mut file) => {
-                    let held = Self(lock);
+                    let guard = Self(lock);
                     file.write_all(format!("{LOCK_OWNER}{}\n", std::process::id()).as_bytes())
                         .when(format!("cannot lock {}", path.display()))?;
-                    return Ok(held);
+                    return Ok(guard);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                     if !remove_stale(&lock) {

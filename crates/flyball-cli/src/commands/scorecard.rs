@@ -65,11 +65,11 @@ pub(crate) fn cmd_scorecard(args: ScorecardArgs) -> Result<()> {
 pub(crate) fn run(local: LocalArgs, samples: Option<&Path>, timeout: Duration) -> Result<(Vec<Check>, Duration)> {
     block_on_threads(async {
         let stop = told_to_stop()?;
-        let begun = tokio::time::Instant::now();
+        let start = tokio::time::Instant::now();
         tokio::select! {
             biased;
             () = stop => Err(Error::new("interrupted")),
-            checks = judge(local, samples, timeout) => Ok((checks?, begun.elapsed())),
+            checks = judge(local, samples, timeout) => Ok((checks?, start.elapsed())),
         }
     })
 }

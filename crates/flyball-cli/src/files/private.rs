@@ -100,9 +100,9 @@ mod tests {
         fs::create_dir(place.join("dev-6")).unwrap();
         fs::write(place.join("dev-6/kubeconfig"), "").unwrap();
         let next = PrivateFolder::below(place, "dev", 6).unwrap();
-        let mut left: Vec<_> = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        left.sort();
-        assert_eq!(left, ["dev-4", "dev-5", "dev-6", "dev-x", "other-3"]);
+        let mut remaining: Vec<_> = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        remaining.sort();
+        assert_eq!(remaining, ["dev-4", "dev-5", "dev-6", "dev-x", "other-3"]);
         assert!(
             PrivateFolder::below(place, "dev", 5).is_err() && fs::read_dir(place.join("other-3")).unwrap().count() == 1
         );

@@ -61,10 +61,10 @@ impl Registry {
         if there.status().is_success() || there.status().is_redirection() {
             return Ok(false);
         }
-        let begun = self.send(Method::POST, &format!("/v2/{repository}/blobs/uploads/"), &[], Bytes::new()).await?;
-        let location = begun.headers().get(LOCATION).and_then(|location| location.to_str().ok());
-        let (StatusCode::ACCEPTED, Some(location)) = (begun.status(), location) else {
-            return Err(self.refused("accept an upload", &begun));
+        let response = self.send(Method::POST, &format!("/v2/{repository}/blobs/uploads/"), &[], Bytes::new()).await?;
+        let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+        let (StatusCode::ACCEPTED, Some(location)) = (response.status(), location) else {
+            return Err(self.refused("accept an upload", &response));
         };
         let mark = if location.contains('?') { '&' } else { '?' };
         let location = format!("{location}{mark}digest={digest}");
@@ -192,8 +192,8 @@ impl Registry {
 
     /// Creates the Authorization header for the registry's challenge.
     async fn authorize(&self, answer: &Response<Bytes>) -> Result<String> {
-        let asked = answer.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
-        for challenge in asked.map(Challenge::parse) {
+        let challenges = answer.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
+        for challenge in challenges.map(Challenge::parse) {
             match challenge.scheme.as_str() {
                 "basic" => {
                     let basic = self.credentials.as_ref().and_then(Credentials::basic);
@@ -280,9 +280,9 @@ impl Registry {
             let words: Vec<String> = [field("code"), field("message")].into_iter().flatten().collect();
             words.join(": ")
         };
-        let said: Vec<String> = body["errors"].as_array().into_iter().flatten().map(text).collect();
-        let said = if said.is_empty() { String::new() } else { format!(": {}", said.join("; ")) };
-        let error = Error::new(format!("{registry} did not {what} ({}){said}", answer.status()));
+        let messages: Vec<String> = body["errors"].as_array().into_iter().flatten().map(text).collect();
+        let messages = if messages.is_empty() { String::new() } else { format!(": {}", messages.join("; ")) };
+        let error = Error::new(format!("{registry} did not {what} ({}){messages}", answer.status()));
         match answer.status() {
             StatusCode::FORBIDDEN => {
                 error.hint(format!("request permission to push to {}, or use another name", self.reference.repository))

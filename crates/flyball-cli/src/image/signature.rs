@@ -109,8 +109,8 @@ impl VerifyingKey {
         if key.verify(payload, &signature).is_err() {
             return false;
         }
-        let said: Value = serde_json::from_slice(payload).unwrap_or_default();
-        let critical = &said["critical"];
+        let payload_json: Value = serde_json::from_slice(payload).unwrap_or_default();
+        let critical = &payload_json["critical"];
         critical["image"]["docker-manifest-digest"] == digest && critical["type"] == PAYLOAD_TYPE
     }
 }

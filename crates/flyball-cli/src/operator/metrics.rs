@@ -41,13 +41,13 @@ impl Metrics {
     /// Returns the requests that the embedded API server denied, without those of administrators, such as `list pods`.
     pub(crate) fn denied(&self) -> Vec<String> {
         let denied = self.series("flyball_forbidden_requests_total");
-        let told = |(labels, _): (&str, f64)| {
+        let permission = |(labels, _): (&str, f64)| {
             let part = |label| Some(value(labels, label)).filter(|value| !value.is_empty());
             let subresource = part("subresource").map(|name| format!("/{name}")).unwrap_or_default();
             let group = part("group").map(|name| format!(".{name}")).unwrap_or_default();
             format!("{} {}{subresource}{group}", value(labels, "verb").to_lowercase(), value(labels, "resource"))
         };
-        denied.map(told).collect()
+        denied.map(permission).collect()
     }
 
     /// Returns labels and value of each series of a name.

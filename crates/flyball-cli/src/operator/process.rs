@@ -93,15 +93,15 @@ impl Process {
         let again = async {
             sleep(Duration::from_secs(1)).await;
             match told_to_stop() {
-                Ok(told) => told.await,
+                Ok(signal) => signal.await,
                 Err(_) => pending().await,
             }
         };
         self.terminate();
         tokio::select! {
             biased;
-            ended = self.ended() => {
-                return Ok(Some(ended?).filter(|status| status.signal() != Some(Signal::TERM.as_raw())));
+            result = self.ended() => {
+                return Ok(Some(result?).filter(|status| status.signal() != Some(Signal::TERM.as_raw())));
             }
             () = again => {}
             () = sleep(STOP_TIMEOUT) => {}

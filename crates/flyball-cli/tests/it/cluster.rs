@@ -34,10 +34,10 @@ fn clusters_are_listed() {
     let home = Home::new("list");
     assert_eq!(home.run(&["cluster", "list"]).ok().out, "no clusters found; start one: flyball cluster up\n");
     home.run(&["cluster", "up", "--name", "two", "--nodes", "2", "--quiet", "--no-kubeconfig"]).ok();
-    let said = home.run(&["cluster", "list"]).ok().out;
+    let output = home.run(&["cluster", "list"]).ok().out;
     assert!(
-        said.starts_with("NAME   STATE     SERVER ") && said.contains("\ntwo    running   https://127.0.0.1:"),
-        "{said}"
+        output.starts_with("NAME   STATE     SERVER ") && output.contains("\ntwo    running   https://127.0.0.1:"),
+        "{output}"
     );
     let json: serde_json::Value = serde_json::from_str(&home.run(&["cluster", "list", "-o", "json"]).ok().out).unwrap();
     assert_eq!((&json[0]["name"], &json[0]["state"], &json[0]["nodes"]), (&"two".into(), &"running".into(), &2.into()));
@@ -48,13 +48,13 @@ fn clusters_are_listed() {
 #[test]
 fn invalid_number_is_reported_with_its_flag() {
     let home = Home::new("number");
-    for (line, told) in [
+    for (line, message) in [
         ("cluster up --nodes many", "invalid value 'many' for '--nodes <N>': expected a whole number, such as 3\n"),
         ("cluster up --port 70000", "invalid value '70000' for '--port <N>': expected a port from 0 to 65535\n"),
         ("dev --nodes=-1", "invalid value '-1' for '--nodes <N>': expected a whole number, such as 3\n"),
     ] {
-        let said = home.run(&line.split(' ').collect::<Vec<_>>());
-        assert!(said.code == Some(2) && said.err.contains(told), "{said:?}");
+        let output = home.run(&line.split(' ').collect::<Vec<_>>());
+        assert!(output.code == Some(2) && output.err.contains(message), "{output:?}");
     }
 }
 
@@ -72,10 +72,10 @@ fn only_the_given_kubeconfig_is_changed() {
 #[test]
 fn port_in_use_is_named() {
     let home = Home::new("port");
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port().to_string();
-    let said = home.run(&["cluster", "up", "--port", &port]);
-    said.fails_with(&[&format!("port {port} of 127.0.0.1 is in use"), "--port"]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let output = home.run(&["cluster", "up", "--port", &port]);
+    output.fails_with(&[&format!("port {port} of 127.0.0.1 is in use"), "--port"]);
     assert!(!home.0.join(".kube/config").exists(), "what failed leaves nothing behind");
 }
 

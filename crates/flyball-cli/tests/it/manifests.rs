@@ -1,6 +1,6 @@
 //! `flyball manifests` and `flyball render`.
 
-use crate::{Home, Said};
+use crate::{CommandOutput, Home};
 use flyball::policy::Policy;
 use flyball::policy::Rule;
 use flyball::webhook::{AdmissionRequest, Verdict, Webhook};
@@ -53,7 +53,7 @@ pub(crate) fn write_program(home: &Home, described: &Value, items: Vec<Value>) -
 }
 
 impl Home {
-    fn manifests(&self, program: &str, flags: &[&str]) -> Said {
+    fn manifests(&self, program: &str, flags: &[&str]) -> CommandOutput {
         self.run(&[&["manifests", "--program", program], flags].concat())
     }
 
@@ -103,8 +103,8 @@ fn metrics_certificate_is_verified_as_documented() {
 fn manifests_match_the_program_and_are_stable() {
     let home = Home::new("manifests");
     let vm = program(&home, &vm_operator());
-    let said = home.manifests(&vm, &[]).ok();
-    let files: Vec<&str> = said.out.lines().filter_map(|line| line.strip_suffix(" written")).collect();
+    let output = home.manifests(&vm, &[]).ok();
+    let files: Vec<&str> = output.out.lines().filter_map(|line| line.strip_suffix(" written")).collect();
     assert_eq!(
         files,
         [
@@ -286,9 +286,9 @@ fn definition_matches_controller_gen() {
     let home = Home::new("golden");
     let vm = program(&home, &vm_operator());
     home.manifests(&vm, &[]).ok();
-    let made = home.yaml("config/crd/vm.codeconnect.vmworld.com_vmgroups.yaml");
+    let generated = home.yaml("config/crd/vm.codeconnect.vmworld.com_vmgroups.yaml");
     let expected: Value = serde_saphyr::from_str(include_str!("data/vmgroups.yaml")).unwrap();
-    assert_eq!(bare(made), expected);
+    assert_eq!(bare(generated), expected);
 }
 
 #[test]
@@ -307,10 +307,13 @@ fn role_matches_the_markers() {
     let vm = program(&home, &operator("vm-operator").crd(VmGroup::crd()).controller(marked));
     home.manifests(&vm, &[]).ok();
     let documents: Vec<Value> = serde_saphyr::from_multiple(include_str!("data/role.yaml")).unwrap();
-    let made = home.yaml("config/rbac/role.yaml");
+    let generated = home.yaml("config/rbac/role.yaml");
     let ours = |rule: &&Value| rule["apiGroups"][0] == "vm.codeconnect.vmworld.com";
-    let rules: Vec<&Value> = made["rules"].as_array().unwrap().iter().filter(ours).collect();
-    assert_eq!((&made["kind"], &made["metadata"]["name"]), (&documents[0]["kind"], &documents[0]["metadata"]["name"]));
+    let rules: Vec<&Value> = generated["rules"].as_array().unwrap().iter().filter(ours).collect();
+    assert_eq!(
+        (&generated["kind"], &generated["metadata"]["name"]),
+        (&documents[0]["kind"], &documents[0]["metadata"]["name"])
+    );
     assert_eq!(json!(rules), documents[0]["rules"]);
     // It runs as its own service account, not as the default one.
     let binding = home.yaml("config/rbac/role_binding.yaml");
@@ -342,8 +345,8 @@ fn kustomized(home: &Home, folder: &str) -> Option<Vec<Value>> {
         return None;
     }
     let built = Command::new(kubectl).args(["kustomize", folder]).current_dir(&home.0).output().unwrap();
-    let said = Said::of(&built).ok();
-    Some(serde_saphyr::from_multiple(&said.out).unwrap())
+    let output = CommandOutput::of(&built).ok();
+    Some(serde_saphyr::from_multiple(&output.out).unwrap())
 }
 
 fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
@@ -442,9 +445,9 @@ spec: {selector: null, jobLabel: app}
     assert!(!objects.iter().any(|object| object["kind"] == "NetworkPolicy"));
     assert_eq!(find(&objects, "ServiceMonitor", "vm-operator-metrics")["spec"]["selector"], Value::Null);
 
-    let said = home.run(&["render", "--program", &vm, "--namespace", "vms", "--name-prefix", "team-a-"]).ok().out;
-    assert!(said.starts_with("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: vms\n"), "{said}");
-    let objects: Vec<Value> = serde_saphyr::from_multiple(&said).unwrap();
+    let output = home.run(&["render", "--program", &vm, "--namespace", "vms", "--name-prefix", "team-a-"]).ok().out;
+    assert!(output.starts_with("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: vms\n"), "{output}");
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&output).unwrap();
     let binding = find(&objects, "ClusterRoleBinding", "team-a-metrics-auth-rolebinding");
     assert_eq!(
         binding["subjects"][0],
@@ -502,9 +505,9 @@ an outage of ten minutes changes nothing   not checked   --program has no tests;
         "{target: {kind: Deployment}, patch: [{op: remove, path: /spec/template/spec/containers/0/livenessProbe},
         {op: replace, path: /spec/template/spec/securityContext/runAsNonRoot, value: false}]}";
     fs::write(home.0.join("patch.yaml"), patch).unwrap();
-    let said = lint(&["--patch", "patch.yaml"]);
-    said.fails_with(&["2 of 8 rules violated"]);
-    assert!(said.out.contains("violated      container manager has no livenessProbe\n"), "{said:?}");
+    let output = lint(&["--patch", "patch.yaml"]);
+    output.fails_with(&["2 of 8 rules violated"]);
+    assert!(output.out.contains("violated      container manager has no livenessProbe\n"), "{output:?}");
     let json: Value = serde_json::from_str(&lint(&["-o", "json"]).ok().out).unwrap();
     assert_eq!(json[0], json!({"rule": "one Deployment", "passed": true}));
     assert_eq!(json[6]["passed"], Value::Null);
@@ -517,18 +520,18 @@ fn chaos_suite_is_judged_by_its_report() {
     fs::write(home.0.join("Cargo.toml"), "").unwrap();
     let cargo = home.0.join("cargo");
     // Builds the program, and runs tests that report this.
-    let lint = |test: &str, told: &str, code: u8| {
+    let lint = |test: &str, report: &str, code: u8| {
         let script = format!(
             "#!/bin/sh\nif [ $1 = build ]; then echo '{{\"executable\": \"{vm}\", \"package_id\": \"vm\"}}'; exit; fi\n\
-             echo \"$*\" > args; printf '{told}' > $FLYBALL_TEST_CHAOS\n\
+             echo \"$*\" > args; printf '{report}' > $FLYBALL_TEST_CHAOS\n\
              printf 'running 1 test\\n{test}\\n\\ntest result: ok.\\n'; exit {code}\n"
         );
         fs::write(&cargo, script).unwrap();
         fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
-        let said = Said::of(&home.command(&["lint", "-o", "json"]).env("CARGO", &cargo).output().unwrap());
-        let found: Value = serde_json::from_str(&said.out).unwrap();
+        let output = CommandOutput::of(&home.command(&["lint", "-o", "json"]).env("CARGO", &cargo).output().unwrap());
+        let found: Value = serde_json::from_str(&output.out).unwrap();
         let why = |at: usize| found[at]["why"].as_str().unwrap_or_default().to_owned();
-        (said.code.unwrap(), why(6), why(7))
+        (output.code.unwrap(), why(6), why(7))
     };
     let (good, crashes) = ("test a::chaos_b ... ok", r#"{"operator": "vm", "done": {"crashes": 9}, "passed": true}"#);
     let outage = |seconds: u64, passed: bool| {
@@ -537,7 +540,7 @@ fn chaos_suite_is_judged_by_its_report() {
     };
     assert_eq!(lint(good, &outage(600, true), 0), (0, String::new(), String::new()));
     assert_eq!(home.file("args"), "test --no-fail-fast --tests -- chaos_\n");
-    for (test, told, code, missing, harmful) in [
+    for (test, report, code, missing, harmful) in [
         (good, outage(60, true), 0, "", "test is 60 s"),
         (good, crashes.into(), 0, "", "test is 0 s"),
         ("test chaos_b ... FAILED", outage(600, false), 101, "chaos_b failed", "an outage of 600 s changed objects"),
@@ -546,14 +549,14 @@ fn chaos_suite_is_judged_by_its_report() {
         (good, String::new(), 0, "inject no fault: call explore_crashes", "test is 0 s"),
         ("test a ... ok", String::new(), 101, "cannot run the tests", "test is 0 s"),
     ] {
-        let (code, found, harm) = lint(test, &told, code);
+        let (code, found, harm) = lint(test, &report, code);
         assert_eq!(
             (code, found.is_empty(), harm.is_empty()),
             (1, missing.is_empty(), harmful.is_empty()),
-            "{test} {told}"
+            "{test} {report}"
         );
-        assert!(found.contains(missing) && harm.contains(harmful), "{test} {told}: {found} {harm}");
+        assert!(found.contains(missing) && harm.contains(harmful), "{test} {report}: {found} {harm}");
     }
-    let said = Said::of(&home.command(&["lint", "--no-tests"]).env("CARGO", &cargo).output().unwrap()).ok();
-    assert!(said.out.contains("not checked   skipped by --no-tests"), "{said:?}");
+    let output = CommandOutput::of(&home.command(&["lint", "--no-tests"]).env("CARGO", &cargo).output().unwrap()).ok();
+    assert!(output.out.contains("not checked   skipped by --no-tests"), "{output:?}");
 }

@@ -53,10 +53,11 @@ fn nodes_are_added_and_removed() {
 fn node_has_the_requested_properties() {
     let home = Home::new("node");
     home.run(&["cluster", "up", "--quiet"]).ok();
-    let asked = ["--cpu", "500m", "--memory", "1Gi", "--pods", "1", "--resource", "example.com/gpu=2", "-o", "json"];
+    let properties =
+        ["--cpu", "500m", "--memory", "1Gi", "--pods", "1", "--resource", "example.com/gpu=2", "-o", "json"];
     let marks =
         ["--label", "disk=ssd", "--label", "zone=", "--taint", "gpu=yes:NoSchedule", "--taint", "old:NoExecute"];
-    let added: Value = serde_json::from_str(&home.add(&[&asked[..], &marks].concat())).unwrap();
+    let added: Value = serde_json::from_str(&home.add(&[&properties[..], &marks].concat())).unwrap();
     assert_eq!(added, json!({"nodes": ["node-1"]}));
     let taints = json!([
         {"key": "gpu", "value": "yes", "effect": "NoSchedule"}, {"key": "old", "effect": "NoExecute"},
@@ -99,9 +100,9 @@ fn invalid_node_operations_are_reported() {
         .fails_with(&["cluster other is not running", "flyball cluster up --name other"]);
 
     let makes_no_sense = |flags: &[&str], why: &str| {
-        let said = home.run(&[&["cluster", "node"], flags].concat());
-        assert_eq!(said.code, Some(2), "{said:?}");
-        assert!(said.err.contains(why), "no {why:?} in {said:?}");
+        let output = home.run(&[&["cluster", "node"], flags].concat());
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert!(output.err.contains(why), "no {why:?} in {output:?}");
     };
     makes_no_sense(&["add", "--cpu", "many"], "--cpu");
     makes_no_sense(&["add", "--memory=-1Gi"], "must not be negative");

@@ -41,7 +41,7 @@ pub(crate) enum Library {
     /// The source of the library in Cargo.toml.
     Path {
         root: PathBuf,
-        told: PathBuf,
+        dependency: PathBuf,
     },
     Git {
         url: String,
@@ -67,8 +67,8 @@ impl Library {
                 return Err(Error::new(what).hint("pass --flyball-path PATH or --flyball-git URL"));
             }
             let root = path.canonicalize().when(format!("cannot read {}", path.display()))?;
-            let told = if path.is_absolute() { root.clone() } else { relative(&root, folder) };
-            return Ok(Self::Path { root, told });
+            let dependency = if path.is_absolute() { root.clone() } else { relative(&root, folder) };
+            return Ok(Self::Path { root, dependency });
         }
         if let Some(version) = &args.flyball_version {
             return Ok(Self::Registry { version: version.clone() });
@@ -94,8 +94,8 @@ impl Library {
     /// Returns the dependency on one of its crates for Cargo.toml.
     pub(crate) fn dependency(&self, name: &str) -> String {
         match self {
-            Self::Path { told, .. } => {
-                format!("path = {}", quoted(&told.join("crates").join(name).display().to_string()))
+            Self::Path { dependency, .. } => {
+                format!("path = {}", quoted(&dependency.join("crates").join(name).display().to_string()))
             }
             Self::Git { url, revision, version } => {
                 let field = |name: &str, value: &Option<String>| {
