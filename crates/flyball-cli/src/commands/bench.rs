@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::files::private::PrivateFolder;
 use crate::operator::local::{self, LineSinks, Local, LocalArgs};
 use crate::operator::metrics::{Metrics, free_address};
-use crate::operator::process::told_to_stop;
+use crate::operator::process::stop_signal;
 use crate::project::{Budget, Project};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, paint, say};
@@ -118,7 +118,7 @@ pub(crate) fn cmd_bench(args: &BenchArgs) -> Result<()> {
 }
 
 async fn bench(args: &BenchArgs) -> Result<Cost> {
-    let mut stop = Box::pin(told_to_stop()?);
+    let mut stop = Box::pin(stop_signal()?);
     let samples = local::samples(args.samples.as_deref());
     let samples = samples
         .ok_or_else(|| Error::new("no samples or config/samples directory found").hint("pass --samples PATH"))?;

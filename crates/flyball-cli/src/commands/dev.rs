@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::files::private::PrivateFolder;
 use crate::operator::local::{self, LineSinks, Local, LocalArgs};
 use crate::operator::metrics::free_address;
-use crate::operator::process::told_to_stop;
+use crate::operator::process::stop_signal;
 use crate::render::terminal::{self, Style, complain, keep_below, paint, say};
 use clap::Args;
 use log::Log;
@@ -69,7 +69,7 @@ pub(crate) fn cmd_dev(args: DevArgs) -> Result<()> {
 }
 
 async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
-    let mut stop = Box::pin(told_to_stop()?);
+    let mut stop = Box::pin(stop_signal()?);
     let folder = PrivateFolder::new("flyball-dev-operator")?;
     let is_elsewhere =
         args.no_cluster || args.connection.cluster.kubeconfig.is_some() || args.connection.cluster.context.is_some();
@@ -108,7 +108,7 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     keep_below("");
     if let Some(created) = operator.created.take() {
         say(&paint(Style::Faint, "cleaning up"));
-        let again = told_to_stop()?;
+        let again = stop_signal()?;
         tokio::select! {
             biased;
             () = remove(&operator.connection, created.parts()) => created.end(),

@@ -447,12 +447,12 @@ impl Operator {
             self.instance = Some(host);
         }
         tracing::info!(operator = self.name, server = self.host, "starting");
-        Ok(self.run_at(config, told_to_stop()).await?)
+        Ok(self.run_at(config, stop_signal()).await?)
     }
 }
 
 /// Waits for the first termination signal; a second one then ends the process.
-async fn told_to_stop() {
+async fn stop_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     let (Ok(mut terminate), Ok(mut interrupt)) = signals else { return std::future::pending().await };
