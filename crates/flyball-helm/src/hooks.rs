@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_and_pods_are_waited_for() {
+    fn jobs_and_pods_are_awaited() {
         let check = |kind: &str, status: Value, expected: Outcome| {
             let object = json!({"metadata": {"name": "a"}, "status": status});
             let live: DynamicObject = serde_json::from_value(object).unwrap();

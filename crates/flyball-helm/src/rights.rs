@@ -57,7 +57,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn roles_are_granted_by_those_who_have_their_rights() {
+    fn rules_include_the_permissions_that_roles_grant() {
         let resource = |kind: &str, name: &str, more: Value| {
             let mut object =
                 json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}});

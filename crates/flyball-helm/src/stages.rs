@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_groups_are_refused_or_sorted_in_no_time() {
+    fn number_of_groups_is_bounded() {
         let chain = |count: usize| -> Vec<Resource> {
             let object = |at: usize| {
                 let notes = json!({GROUP: format!("{at:05}"), DEPENDS_ON: format!("[\"{:05}\"]", at + 1)});
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_wait_for_those_that_they_depend_on() {
+    fn groups_wait_for_their_dependencies() {
         check(&[("Secret", "s", "", ""), ("Deployment", "d", "", "")], Ok(&["objects: s,d"]));
         check(
             &[

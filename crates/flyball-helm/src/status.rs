@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_are_the_operator_sdks() {
+    fn conditions_match_operator_sdk() {
         let chart = json!({"metadata": {"name": "site", "version": "0.1.0"}});
         let mut revision =
             Revision { name: "a".into(), version: 1, manifest: "---\n".into(), chart, ..Revision::default() };
