@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_message_is_helms_own() {
+    fn short_message_is_unchanged() {
         let message = nested(1, "nil pointer evaluating interface {}.name");
         assert_eq!(brief(&message), message);
         let long = "a".repeat(2000);

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_of_templates_stand_below_each_other() {
+    fn template_calls_are_printed_on_separate_lines() {
         let inner = "template: a/templates/_h.tpl:1:24: executing \"h\" at <.Values.x.y>: nil pointer evaluating interface {}.y";
         let outer = format!(
             "template: a/templates/t.yaml:2:6: executing \"a/templates/t.yaml\" at <include \"h\" .>: error calling include: {inner}"
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_function_says_stays_on_one_line() {
+    fn function_errors_stay_on_one_line() {
         let message = "template: a/templates/t.yaml:2:6: executing \"a/templates/t.yaml\" at <atoi>: error calling atoi: no number";
         assert_eq!(trace(message), message);
     }

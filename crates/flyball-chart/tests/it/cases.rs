@@ -131,7 +131,7 @@ fn charts_render_as_with_helm_4() {
 }
 
 #[test]
-fn a_rendering_is_a_function_of_its_arguments() {
+fn rendering_is_deterministic() {
     for name in ["str-wrap", "dates", "real-web"] {
         let case = tests().join("cases").join(name);
         assert_eq!(play(&case), play(&case), "{name}");
