@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_annotation_sets_no_period_that_keeps_the_operator_busy() {
+    fn annotated_period_has_a_minimum() {
         for (text, seconds) in [("1ns", 1), ("999ms", 1), ("1s", 1), ("1m", 60)] {
             assert_eq!(annotated_period(text), Ok(Some(Duration::from_secs(seconds))), "{text}");
         }

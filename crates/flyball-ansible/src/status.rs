@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_ended_as_the_last_one_changes_nothing() {
+    fn equal_outcome_changes_no_status() {
         for failure in [None, Some("size must be > 1")] {
             let first = status(done(&json!({}), &outcome(0, failure), "now"));
             assert_eq!(status(done(&first, &outcome(0, failure), "later")), first);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_say_how_the_run_ended() {
+    fn conditions_report_the_outcome_of_a_run() {
         let of = |status: &Value, kind: &str| {
             let condition = condition(status, kind).unwrap();
             (condition["status"].as_str().unwrap().to_owned(), condition["message"].as_str().unwrap().to_owned())
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn that_it_runs_is_told_once_for_each_generation() {
+    fn running_condition_is_set_once_per_generation() {
         let first = running(&json!({}), 1).unwrap();
         assert_eq!(first[0]["reason"], "Running");
         let mut known = done(&json!({}), &outcome(0, None), "now");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_tasks_ask_for_are_merged() {
+    fn status_fields_of_tasks_are_merged() {
         let mut run = outcome(0, None);
         run.status = json!({"ready": {"a": 1}, "conditions": [{"type": "X"}]}).as_object().unwrap().clone();
         let before = json!({"ready": {"b": 2}});

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_connection_is_the_operators_unless_the_author_says_otherwise() {
+    fn connection_defaults_to_local() {
         let watch = Watch::default();
         assert_eq!(connection(&watch)["ansible_connection"], "local");
         let watch = Watch { vars: Map::from_iter([("ansible_connection".to_owned(), "ssh".into())]), ..watch };
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn data_has_no_keys_that_stand_for_types() {
+    fn special_keys_are_removed_from_data() {
         let data = json!({"a": [{"__ansible_vault": "x", "__ansible_unsafe": "y", "b": "{{ c }}"}]});
         assert_eq!(unsafe_texts(&data), json!({"a": [{"b": {"__ansible_unsafe": "{{ c }}"}}]}));
     }

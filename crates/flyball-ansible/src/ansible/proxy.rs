@@ -345,7 +345,7 @@ mod tests {
     use crate::reach::tests::reach;
 
     #[test]
-    fn kinds_elsewhere_are_written_if_tasks_name_them() {
+    fn kinds_in_other_namespaces_are_writable_if_tasks_name_them() {
         let kinds = [("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ("v1", "ConfigMap"), ("v1", "Secret")];
         let made: std::collections::BTreeSet<Kind> =
             kinds.iter().filter_map(|(api, kind)| kind_of(api, kind)).collect();
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_that_cannot_be_read_are_refused() {
+    fn unreadable_bodies_are_rejected() {
         let secrets = "/api/v1/namespaces/b/secrets";
         let wide: Vec<u8> =
             "\u{feff}type: kubernetes.io/service-account-token".encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_a_connection_go_no_further() {
+    fn hop_by_hop_headers_are_removed() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("connection", "X-Secret, keep-alive"),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_without_namespaces_are_known() {
+    fn cluster_scoped_resources_are_recognized() {
         assert!(is_cluster_wide("", "nodes") && is_cluster_wide("rbac.authorization.k8s.io", "clusterroles"));
         assert!(is_cluster_wide("admissionregistration.k8s.io", "validatingadmissionpolicybindings"));
         assert!(!is_cluster_wide("", "secrets") && !is_cluster_wide("example.k8s.io", "nodes"));

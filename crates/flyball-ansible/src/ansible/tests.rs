@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 #[tokio::test]
-async fn all_lines_are_read_however_long_they_are() {
+async fn long_lines_are_truncated() {
     let mut text = "x".repeat(40 << 20);
     text.push_str("\nlast\n\nend");
     let mut from = text.as_bytes();
@@ -79,7 +79,7 @@ async fn grandchildren_end_with_their_leader() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn grandchildren_end_when_a_run_is_cut_off() {
+async fn grandchildren_end_with_a_canceled_run() {
     let folder = folder("cut");
     let at = folder.display();
     let script = format!(

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_dead_processes_are_swept_and_others_stay() {
+    fn folders_of_dead_processes_are_removed() {
         let temporary = temporary("swept");
         let base = base(&temporary).unwrap();
         assert_eq!(fs::metadata(&base).unwrap().mode() & 0o777, 0o700);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_others_took_stops_no_run() {
+    fn folder_with_wrong_permissions_is_avoided() {
         let temporary = temporary("taken");
         let usual = base(&temporary).unwrap();
         fs::set_permissions(&usual, fs::Permissions::from_mode(0o755)).unwrap();

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_found_where_objects_are() {
+    fn kinds_are_found_in_objects() {
         assert_eq!(
             found(json!({"apiVersion": "v1", "kind": "Service", "spec": {"x": {"apiVersion": "v1", "kind": "Pod"}}})),
             ["services"]
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_noted_if_no_object_chooses_them() {
+    fn namespaces_and_names_are_recorded_if_literal() {
         let mut kinds = Kinds::default();
         let layers = vec![Arc::new(templates(json!({"home": "shared"}).as_object().unwrap()))];
         let mut search = Search { kinds: &mut kinds, layers, files: Arc::default() };
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_no_kind() {
+    fn invalid_names_are_no_kinds() {
         assert!(
             kind_of("v1", "{{ x }}").is_none() && kind_of("", "Pod").is_none() && kind_of("a/b/c", "Pod").is_none()
         );

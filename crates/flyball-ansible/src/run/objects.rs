@@ -213,7 +213,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_patch_that_says_nothing_new_is_recognised() {
+    fn unchanged_patch_is_recognized() {
         let live =
             json!({"a": 1, "list": [{"name": "x", "image": "i", "args": ["a"]}, {"name": "y"}], "plain": [1, 2]});
         let check = |patch: Value, by_key: bool| contains(&live, &patch, by_key);

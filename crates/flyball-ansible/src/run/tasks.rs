@@ -516,7 +516,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hidden_failure_says_nothing_and_is_tried_again_as_before() {
+    fn hidden_failure_has_no_message_and_keeps_its_retry() {
         let status = json!({"status": "Failure", "code": 403, "reason": "Forbidden", "message": "no SECRET",
             "details": {"name": "SECRET", "kind": "Secret",
                 "causes": [{"reason": "NamespaceTerminating", "message": "SECRET", "field": "SECRET"}]}});

@@ -120,7 +120,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn kinds_say_when_they_are_ready() {
+    fn readiness_depends_on_kind() {
         let deployment = |observed: i64, available: i64| {
             json!({"metadata": {"generation": 2}, "spec": {"replicas": 2},
                 "status": {"observedGeneration": observed, "replicas": 2, "updatedReplicas": 2, "availableReplicas": available}})

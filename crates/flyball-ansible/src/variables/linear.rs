@@ -60,7 +60,7 @@ fn cost(spec: &Value) -> Duration {
 }
 
 #[test]
-fn twice_as_much_takes_about_twice_as_long() {
+fn cost_is_linear() {
     let mut worst = Vec::new();
     for (name, size, spec) in SHAPES {
         // On a loaded machine, one measurement may be wrong, but hardly three.

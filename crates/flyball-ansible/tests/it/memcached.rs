@@ -32,7 +32,7 @@ async fn ready_pods(test: &Test) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_has_as_many_ready_pods_as_it_wants() {
+async fn ready_pods_follow_the_size() {
     let mut test = Test::of(operator).nodes(1).start().await;
     test.apply(SAMPLE).await;
     let objects = api(&test, &memcacheds());
@@ -56,7 +56,7 @@ async fn it_has_as_many_ready_pods_as_it_wants() {
 }
 
 #[test]
-fn its_rights_follow_from_the_role() {
+fn permissions_follow_the_role() {
     let described = operator().describe();
     assert_eq!(
         (described.name.as_str(), described.controllers[0].owns.as_slice()),
@@ -66,7 +66,7 @@ fn its_rights_follow_from_the_role() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_changed_or_deleted_is_repaired_within_a_second() {
+async fn drift_is_repaired_within_a_second() {
     let test = Test::of(operator).nodes(1).start().await;
     test.apply(SAMPLE).await;
     test.assert_converges().await;
@@ -84,7 +84,7 @@ async fn what_is_changed_or_deleted_is_repaired_within_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_remains_when_it_goes() {
+async fn deletion_leaves_nothing_behind() {
     let test = Test::of(operator).nodes(1).start().await;
     test.apply(SAMPLE).await;
     test.assert_converges().await;
@@ -97,7 +97,7 @@ async fn nothing_remains_when_it_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_users_write_is_never_a_template() {
+async fn user_text_is_never_a_template() {
     let test = Test::of(operator).start().await;
     test.apply(SAMPLE).await;
     let image = "x{{ lookup('env', 'HOME') }}";
@@ -109,7 +109,7 @@ async fn what_users_write_is_never_a_template() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_repeats_by_its_seed() {
+async fn run_repeats_by_seed() {
     let play = async || {
         let test = Test::of(operator).seed(7).nodes(1).start().await;
         test.apply(SAMPLE).await;

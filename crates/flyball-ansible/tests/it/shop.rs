@@ -25,7 +25,7 @@ spec:
 ";
 
 #[tokio::test(start_paused = true)]
-async fn a_role_runs_on_threads_of_its_own() {
+async fn role_runs_on_separate_threads() {
     let operator = || {
         flyball_ansible::operator(&Watches::read(project("shop").join("watches.yaml")).unwrap(), Executor::BuiltIn)
             .unwrap()
@@ -62,7 +62,7 @@ async fn a_role_with_loops_blocks_templates_and_includes_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_waits_for_what_it_makes_and_removes_what_is_absent() {
+async fn role_awaits_created_objects_and_removes_absent_ones() {
     let test = Test::of(operator).nodes(1).start().await;
     test.apply(SHOP).await;
     let shops = api(&test, &shops());
@@ -77,7 +77,7 @@ async fn it_waits_for_what_it_makes_and_removes_what_is_absent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn its_finalizer_is_run_before_it_goes() {
+async fn finalizer_runs_before_deletion() {
     let test = Test::of(operator).start().await;
     test.apply(SHOP).await;
     test.assert_converges().await;

@@ -89,7 +89,7 @@ fn is_successful(object: &DynamicObject) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_harms_neither_the_operator_nor_its_neighbors() {
+async fn tenant_is_isolated_from_operator_and_neighbors() {
     let payloads = payloads::all();
     let distinct: BTreeSet<String> = payloads.iter().map(Value::to_string).collect();
     assert!(distinct.len() >= 1000, "{} payloads", distinct.len());
