@@ -11,7 +11,7 @@ const DEFINITION: &str = include_str!("../config/foreign/crontabs.stable.example
 const SAMPLE: &str = include_str!("../../../samples/crontab/cron.yaml");
 
 #[tokio::test(start_paused = true)]
-async fn a_cron_tab_becomes_a_cron_job() -> kube::Result<()> {
+async fn cron_tab_becomes_a_cron_job() -> kube::Result<()> {
     let test = Test::of(operator).start().await;
     test.apply(DEFINITION).await;
     test.apply(SAMPLE).await;
@@ -27,7 +27,7 @@ async fn a_cron_tab_becomes_a_cron_job() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_converges_without_the_crd() {
+async fn operator_converges_without_the_crd() {
     Test::of(operator).start().await.assert_idempotent().await;
 }
 

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_say_how_much_is_to_follow() {
+    fn chunks_contain_the_remaining_size() {
         let read = |line: &str| piece(line.as_bytes());
         assert_eq!(read(r#"{"result":{"remaining_bytes":"7","blob":"Zm9v"}}"#), Ok(("foo".into(), 7)));
         assert_eq!(read(r#"{"result":{"blob":"YmFy"}}"#), Ok(("bar".into(), 0)));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_in_etcds_words() {
+    fn rejection_contains_the_message_of_etcd() {
         let told = |body: &str| refused("http://a", 503, body.as_bytes()).to_string();
         let unhealthy = r#"{"code":14,"message":"etcdserver: unhealthy cluster"}"#;
         assert_eq!(told(unhealthy), "etcd at http://a returned 503: etcdserver: unhealthy cluster");

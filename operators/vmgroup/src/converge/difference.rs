@@ -88,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn machines_are_made_from_the_first_number_on() {
+    fn machines_are_created_in_order_of_their_numbers() {
         check("", 2, "0 run, off, surplus, missing 0 1");
         check("1+ 3+", 4, "2 run, off, surplus, missing 0 2");
         check("2+ 1+ 0+", 3, "3 run, off, surplus, missing");
     }
 
     #[test]
-    fn the_highest_numbers_go_first() {
+    fn highest_numbers_are_deleted_first() {
         check("0+ 1+ 2+ 3+ 4+", 3, "5 run, off, surplus 4 3, missing");
         check("4+ 3+ 2+ 1+ 0+", 1, "5 run, off, surplus 4 3 2 1, missing");
         check("9+ 0+ 1+", 2, "3 run, off, surplus 9, missing");
@@ -103,20 +103,20 @@ mod tests {
     }
 
     #[test]
-    fn only_machines_that_are_kept_have_to_run() {
+    fn only_desired_machines_are_powered_on() {
         check("0- 1+", 3, "1 run, off 0, surplus, missing 2");
         check("0+ 1- 2- 3-", 2, "1 run, off 1, surplus 3 2, missing");
     }
 
     #[test]
-    fn machines_of_an_earlier_group_of_that_name_are_taken_over() {
+    fn machines_of_an_earlier_group_of_the_same_name_are_adopted() {
         check("x+ y+", 2, "2 run, off, surplus, missing");
         check("x+ y+", 3, "2 run, off, surplus, missing 0");
         check("x+ 0+", 1, "2 run, off, surplus x, missing");
     }
 
     #[test]
-    fn names_tell_whose_a_machine_is() {
+    fn names_identify_the_group_of_a_machine() {
         let all = [("g-replica-abc12", true), ("g-replica-", false), ("f-g-replica-abc12", false), ("g", false)];
         for (name, owned) in all {
             assert_eq!(group().owns(name), owned, "{name}");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stay_the_same_from_release_to_release() {
+    fn names_are_stable_across_releases() {
         let names: Vec<String> = group().vm_names().take(3).collect();
         assert_eq!(names, ["g-replica-68fjb", "g-replica-9gcfd", "g-replica-tb48p"]);
     }

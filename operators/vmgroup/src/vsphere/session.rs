@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_may_come_with_port_and_scheme() {
+    fn host_may_contain_port_and_scheme() {
         check("vc", Some(("https", "vc")));
         check("10.0.0.1:8443", Some(("https", "10.0.0.1:8443")));
         check("[::1]:8443", Some(("https", "[::1]:8443")));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_host_is_refused() {
+    fn invalid_hosts_are_rejected() {
         for host in ["", "a b", "::1", "ftp://vc", "https://user:secret@vc", "user@vc", "vc/ui", "vc/sdk?x=1", ":443"] {
             check(host, None);
         }
