@@ -210,11 +210,11 @@ mod tests {
             assert_eq!(slots.run((), quick).await.expect("the job does not panic").1, Some(Ok(())));
         }
         done.store(true, Ordering::Relaxed);
-        let mut ended = 0;
+        let mut finished = 0;
         for task in long {
-            ended += usize::from(task.await.expect("the task does not panic") == Some(Ok(())));
+            finished += usize::from(task.await.expect("the task does not panic") == Some(Ok(())));
         }
-        assert!((1..50).contains(&ended), "{ended} of 50 had a slow slot");
+        assert!((1..50).contains(&finished), "{finished} of 50 had a slow slot");
     }
 
     #[tokio::test]

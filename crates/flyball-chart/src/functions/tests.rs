@@ -70,12 +70,12 @@ fn call(world: &World<'_>, function: &Function, args: &[Value]) -> (u64, Option<
         return (world.steps() - before, None, 0);
     }
     let began = thread_time();
-    let made = (function.call)(&context, args).ok();
+    let result = (function.call)(&context, args).ok();
     let took = thread_time() - began;
-    if let Some(made) = &made {
-        world.charge_shallow(0, std::slice::from_ref(made)).unwrap();
+    if let Some(result) = &result {
+        world.charge_shallow(0, std::slice::from_ref(result)).unwrap();
     }
-    (world.steps() - before, made, took)
+    (world.steps() - before, result, took)
 }
 
 /// Returns charge and time of a call whose arguments have about this size.

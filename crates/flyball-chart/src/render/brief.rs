@@ -72,8 +72,8 @@ mod tests {
         );
         // The result is within the limit for any message.
         for reason in ["é".repeat(10_000), format!("template: {}", "x: executing y>: ".repeat(1000)), String::new()] {
-            let said = brief(&nested(1000, &reason));
-            assert!(said.len() < 1000, "{} {said}", said.len());
+            let message = brief(&nested(1000, &reason));
+            assert!(message.len() < 1000, "{} {message}", message.len());
         }
     }
 

@@ -85,8 +85,8 @@ async fn hooks_run_in_order_and_are_awaited() -> kube::Result<()> {
         .await;
     assert!(has_page().await, "no object is deleted before the hook is done");
     test.assert_converges().await;
-    let left: Vec<String> = test.state().await.into_keys().filter(|name| name.contains("blue")).collect();
-    assert_eq!(left, Vec::<String>::new());
+    let remaining: Vec<String> = test.state().await.into_keys().filter(|name| name.contains("blue")).collect();
+    assert_eq!(remaining, Vec::<String>::new());
     Ok(())
 }
 
@@ -180,8 +180,8 @@ async fn faults_do_not_change_the_result() -> kube::Result<()> {
         assert_eq!(page.data.unwrap_or_default()["title"], "Blue", "seed {seed}");
         sites(&test).delete("blue", &DeleteParams::default()).await?;
         test.assert_converges().await;
-        let left: Vec<String> = test.state().await.into_keys().filter(|name| name.contains("blue")).collect();
-        assert_eq!(left, Vec::<String>::new(), "seed {seed}");
+        let remaining: Vec<String> = test.state().await.into_keys().filter(|name| name.contains("blue")).collect();
+        assert_eq!(remaining, Vec::<String>::new(), "seed {seed}");
     }
     Ok(())
 }

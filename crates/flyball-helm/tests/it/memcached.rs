@@ -99,8 +99,8 @@ async fn memcached_becomes_a_release_with_ready_pods() -> kube::Result<()> {
 
     memcacheds(&test).delete(NAME, &DeleteParams::default()).await?;
     test.assert_converges().await;
-    let left: Vec<String> = test.state().await.into_keys().filter(|name| name.contains("memcached")).collect();
-    assert_eq!(left, Vec::<String>::new());
+    let remaining: Vec<String> = test.state().await.into_keys().filter(|name| name.contains("memcached")).collect();
+    assert_eq!(remaining, Vec::<String>::new());
     Ok(())
 }
 

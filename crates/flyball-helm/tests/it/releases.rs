@@ -130,11 +130,11 @@ async fn columns_and_events_report_releases() -> kube::Result<()> {
         let of_site = events
             .into_iter()
             .filter(|event| event.regarding.as_ref().and_then(|about| about.kind.as_deref()) == Some("Site"));
-        let mut told: Vec<String> = of_site
+        let mut messages: Vec<String> = of_site
             .map(|event| [event.type_, event.reason, event.note].map(Option::unwrap_or_default).join(" "))
             .collect();
-        told.sort();
-        told
+        messages.sort();
+        messages
     };
     apply_site(&test, "blue", "{title: Blue}").await;
     test.assert_converges().await;
@@ -152,10 +152,13 @@ async fn columns_and_events_report_releases() -> kube::Result<()> {
     test.assert_converges().await;
     assert_eq!(row().await, r#"Status="failed" Reason="ReconcileError" Chart="site-0.1.0" Revision=2"#);
     let [.., failed] = &*events().await else { panic!("there are events") };
-    for said in [failed, &condition(&sites(&test), "blue", "Irreconcilable").await] {
+    for message in [failed, &condition(&sites(&test), "blue", "Irreconcilable").await] {
         // The cause comes before the thousand nested calls.
-        assert!(said.len() < 600 && said.contains("site/templates/loop.yaml:1:"), "{} {said}", said.len());
-        assert!(said.contains("failed to get candidate release: exceeded maximum template depth (1000) (at"), "{said}");
+        assert!(message.len() < 600 && message.contains("site/templates/loop.yaml:1:"), "{} {message}", message.len());
+        assert!(
+            message.contains("failed to get candidate release: exceeded maximum template depth (1000) (at"),
+            "{message}"
+        );
     }
     // Reconciling again publishes no further event.
     patch(&sites(&test), "blue", json!({"metadata": {"annotations": {"a": "b"}}})).await;

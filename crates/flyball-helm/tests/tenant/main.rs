@@ -258,8 +258,8 @@ fn bombs_end_within_the_budget() {
         let before = memory("VmRSS");
         let error = render(bomb).map(|_| "it rendered").expect_err(bomb).to_string();
         if let (Some(before), Some(after)) = (before, memory("VmHWM")) {
-            let taken = after.saturating_sub(before) >> 20;
-            assert!(taken < 128, "{bomb} takes {taken} MiB: {error:.300}");
+            let used = after.saturating_sub(before) >> 20;
+            assert!(used < 128, "{bomb} takes {used} MiB: {error:.300}");
         }
     }
 }
