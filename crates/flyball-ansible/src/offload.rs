@@ -43,10 +43,10 @@ impl Slots {
             let slots = (acquire(&self.all).await, slow);
             let (waker, span) = (Waker::from(wakes.clone()), Span::current());
             let (poll, rest, took) = flyball::offload(QUICK_TIME.saturating_sub(computed), move || {
-                let begun = Instant::now();
+                let start = Instant::now();
                 let poll = span.in_scope(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
                 drop(slots);
-                (poll, future, begun.elapsed())
+                (poll, future, start.elapsed())
             })
             .await;
             if let Poll::Ready(value) = poll {

@@ -124,7 +124,7 @@ mod tests {
         assert!(of(&object, &watch, &names, false).vars.contains_key("replicaCount"));
     }
 
-    fn given(spec: &Value, names: &Names, snake_case: bool) -> RunVariables {
+    fn variables_of(spec: &Value, names: &Names, snake_case: bool) -> RunVariables {
         let gvk = GroupVersionKind::new("example.com", "v1", "Shop");
         let watch = Watch { gvk, snake_case, ..Watch::default() };
         let object = json!({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "a", "namespace": "b"}, "spec": spec});
@@ -136,7 +136,7 @@ mod tests {
         let spec = json!({"ansibleConnection": "ssh", "ansible_ssh_common_args": "-o ProxyCommand=x", "AnsibleUser": "root",
             "vars": {"a": 1}, "hostvars": {}, "meta": {"namespace": "kube-system"}, "Meta": {}, "_example_com_shop": 1, "ａnsible_port": 1, "size": 2});
         for snake_case in [true, false] {
-            let RunVariables { vars, refused } = given(&spec, &Names::default(), snake_case);
+            let RunVariables { vars, refused } = variables_of(&spec, &Names::default(), snake_case);
             assert_eq!(
                 vars.keys().collect::<Vec<_>>(),
                 ["_example_com_shop", "_example_com_shop_spec", "ansible_operator_meta", "meta", "size"]
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn exact_spelling_of_a_variable_takes_precedence() {
         let RunVariables { vars, refused } =
-            given(&json!({"fooBar": 1, "foo_bar": 2, "barBaz": 3, "bar-baz": 4}), &Names::default(), true);
+            variables_of(&json!({"fooBar": 1, "foo_bar": 2, "barBaz": 3, "bar-baz": 4}), &Names::default(), true);
         let value = |name: &str| match &vars[name] {
             Var::Data(value) | Var::Template(value) => (**value).clone(),
         };

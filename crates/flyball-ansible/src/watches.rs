@@ -348,14 +348,14 @@ fn expand(text: &str, variable: impl Fn(&str) -> Option<String>) -> String {
     while let Some((before, after)) = rest.split_once('$') {
         expanded.push_str(before);
         let named = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let (name, left) = match after.strip_prefix('{').and_then(|after| after.split_once('}')) {
-            Some((name, left)) => (name, left),
+        let (name, remaining) = match after.strip_prefix('{').and_then(|after| after.split_once('}')) {
+            Some((name, remaining)) => (name, remaining),
             None => after.split_at(after.find(|c: char| !named(c)).unwrap_or(after.len())),
         };
         match variable(name).filter(|_| !name.is_empty() && name.chars().all(named)) {
             Some(value) => {
                 expanded.push_str(&value);
-                rest = left;
+                rest = remaining;
             }
             None => {
                 expanded.push('$');

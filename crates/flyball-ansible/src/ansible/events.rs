@@ -25,10 +25,10 @@ impl Events {
     /// Records an event.
     pub(crate) fn record(&mut self, event: &Value) {
         let data = &event["event_data"];
-        let said = |field: &str| data["res"][field].as_str().map(str::to_owned);
+        let text = |field: &str| data["res"][field].as_str().map(str::to_owned);
         match event["event"].as_str() {
             Some("runner_on_failed" | "runner_on_unreachable") if data["ignore_errors"] != true => {
-                let message = said("msg")
+                let message = text("msg")
                     .filter(|message| !message.is_empty())
                     .unwrap_or_else(|| "unknown playbook failure".to_owned());
                 let task = data["task"].as_str().unwrap_or_default().to_owned();
@@ -37,7 +37,7 @@ impl Events {
             Some("runner_on_ok") => {
                 let action = data["task_action"].as_str().unwrap_or_default();
                 if action.rsplit('.').next() == Some("requeue_after") {
-                    self.outcome.requeue_after = said("period")
+                    self.outcome.requeue_after = text("period")
                         .and_then(|period| parse_unsigned_duration(&period))
                         .map(|period| period.max(MIN_REQUEUE));
                 }

@@ -69,8 +69,8 @@ async fn grandchildren_end_with_their_leader() {
     );
     let mut group = start(&script, &folder);
     let (mut out, _) = group.output().unwrap();
-    let mut said = Vec::new();
-    let (status, read) = tokio::join!(group.ended(), out.read_to_end(&mut said));
+    let mut output = Vec::new();
+    let (status, read) = tokio::join!(group.ended(), out.read_to_end(&mut output));
     read.unwrap();
     assert_eq!(status.unwrap().code(), Some(3));
     gone(&folder, &["a", "b"]).await;

@@ -234,9 +234,9 @@ pub(super) fn pairs(text: &str) -> Result<Map<String, Value>, String> {
             .split_once('=')
             .filter(|(key, _)| is_word(key.trim()))
             .ok_or_else(|| format!("{rest} is not an argument of the form key=value"))?;
-        let (value, left) = value(after)?;
+        let (value, remaining) = value(after)?;
         pairs.insert(key.trim().to_owned(), value.into());
-        rest = left.trim_start();
+        rest = remaining.trim_start();
     }
     Ok(pairs)
 }

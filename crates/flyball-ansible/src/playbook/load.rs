@@ -58,7 +58,7 @@ struct Loader {
     project: PathBuf,
     roles: BTreeMap<PathBuf, Role>,
     /// Task files that remain to be read, each with the folder of its role.
-    wanted: Vec<(PathBuf, PathBuf)>,
+    pending: Vec<(PathBuf, PathBuf)>,
     seen: BTreeSet<PathBuf>,
 }
 
@@ -66,16 +66,16 @@ impl Loader {
     /// Records that a role is run from one of its task files.
     fn want(&mut self, folder: &Path, tasks_from: &str) -> Result<(), String> {
         match named(&folder.join("tasks"), tasks_from) {
-            Some(file) => self.wanted.push((folder.to_owned(), file)),
+            Some(file) => self.pending.push((folder.to_owned(), file)),
             // A role may have only variables and handlers.
-            None if tasks_from == "main" && folder.is_dir() => self.wanted.push((folder.to_owned(), PathBuf::new())),
+            None if tasks_from == "main" && folder.is_dir() => self.pending.push((folder.to_owned(), PathBuf::new())),
             None => return Err(format!("role {} has no file tasks/{tasks_from}.yml", folder.display())),
         }
         Ok(())
     }
 
     fn read_wanted(&mut self) -> Result<()> {
-        while let Some((folder, file)) = self.wanted.pop() {
+        while let Some((folder, file)) = self.pending.pop() {
             if !self.roles.contains_key(&folder) {
                 let role = self.read_role(&folder)?;
                 self.roles.insert(folder.clone(), role);
@@ -222,7 +222,7 @@ impl Loader {
         let lists = ["pre_tasks", "roles", "tasks", "post_tasks", "handlers"].map(|list| (list, fields.remove(list)));
         fields.finish().map_err(refuse)?;
         let path = Arc::new(file.to_owned());
-        let mut wanted = Vec::new();
+        let mut pending = Vec::new();
         for (list, content) in lists {
             let Some(content) = content else { continue };
             if list == "roles" {
@@ -242,12 +242,12 @@ impl Loader {
                 tasks: folder.clone(),
                 file,
                 depth: 0,
-                includes: Some(&mut wanted),
+                includes: Some(&mut pending),
             };
             let tasks = read_tasks(content, &path, 0, &mut found)?;
             if list == "handlers" { play.handlers = tasks } else { play.tasks.extend(tasks) }
         }
-        while let Some(included) = wanted.pop() {
+        while let Some(included) = pending.pop() {
             if play.includes.contains_key(&included) {
                 continue;
             }
@@ -259,7 +259,7 @@ impl Loader {
                 tasks: folder.clone(),
                 file: &included,
                 depth: 0,
-                includes: Some(&mut wanted),
+                includes: Some(&mut pending),
             };
             let tasks = read_tasks(tasks, &path, 0, &mut found)?;
             play.includes.insert(included, tasks.into());
@@ -369,7 +369,7 @@ impl Resolve for Surroundings<'_> {
         };
         match &mut self.includes {
             Some(includes) => includes.extend(found),
-            None => self.loader.wanted.extend(found.into_iter().map(|file| (self.home.to_owned(), file))),
+            None => self.loader.pending.extend(found.into_iter().map(|file| (self.home.to_owned(), file))),
         }
         Ok(())
     }

@@ -84,7 +84,7 @@ impl Budget {
             self.charge(fuel).map_err(super::refuse)?;
             match evaluate(engine) {
                 Err(error) if steps.peek().is_some() && is_out_of_fuel(&error) => {}
-                ended => return ended,
+                result => return result,
             }
         }
     }

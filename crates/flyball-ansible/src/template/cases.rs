@@ -220,8 +220,8 @@ fn search_is_charged_for_the_scanned_text() {
         ("key: value\n".repeat(20_000), "regex_replace('(k[a-z]*): (.*)', '\\\\2') | length", 120_000),
         ("grüße, welt ".repeat(5), r"regex_findall('\\b\\w+\\b') | length", 10),
     ] {
-        let given = scope(text).render_text(&format!("{{{{ text | {filter} }}}}"));
-        assert_eq!(given, Ok(json!(expected)), "{filter}");
+        let found = scope(text).render_text(&format!("{{{{ text | {filter} }}}}"));
+        assert_eq!(found, Ok(json!(expected)), "{filter}");
     }
 }
 
@@ -283,8 +283,8 @@ fn evaluations_of_one_run_share_a_budget() {
         Scope::within(budget.clone(), vec![vars.clone()], Vec::new())
             .render_text("{{ items | difference([1]) | length }}")
     });
-    let ended: Vec<_> = turns.take_while(Result::is_ok).collect();
-    assert!((2..100).contains(&ended.len()), "{} turns", ended.len());
+    let completed: Vec<_> = turns.take_while(Result::is_ok).collect();
+    assert!((2..100).contains(&completed.len()), "{} turns", completed.len());
     assert!(budget.check().unwrap_err().contains("limit of 8000000 steps"));
     // Small evaluations are cheap, both successful and failing ones.
     let budget = Arc::new(Budget::default());

@@ -96,8 +96,8 @@ async fn computed_fact_name_runs_no_command() {
     }
     assert!(!canary.exists(), "a command ran");
     test.apply(&shop("good", &json!({"other": "a"})).to_string()).await;
-    let ended = async || condition(&objects.get("good").await.unwrap(), "Successful")["status"] == "True";
-    test.eventually("it is successful", ended).await;
+    let is_successful = async || condition(&objects.get("good").await.unwrap(), "Successful")["status"] == "True";
+    test.eventually("it is successful", is_successful).await;
 }
 
 /// Runs an operator for objects that refer to files outside of its project in each of the fields, and for one that
@@ -252,11 +252,11 @@ async fn tenant_payloads_run_no_command() {
                 .to_string(),
         )
         .await;
-        let ended = async || {
+        let is_finished = async || {
             let object = objects.get(&name).await.unwrap();
             ["Successful", "Failure"].iter().any(|kind| condition(&object, kind)["status"] == "True")
         };
-        test.eventually("it has ended", ended).await;
+        test.eventually("it has ended", is_finished).await;
     }
     assert!(!canary.exists(), "a command ran");
 }
@@ -286,10 +286,10 @@ async fn spec_fields_run_no_command() {
         let object =
             json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec});
         test.apply(&object.to_string()).await;
-        let ended = async || condition(&objects.get(&name).await.unwrap(), "Successful")["status"] == "True";
-        test.eventually("it is successful", ended).await;
-        let told = condition(&objects.get(&name).await.unwrap(), "VariablesAccepted");
-        assert_eq!(told["status"], "False", "{spec}");
+        let is_successful = async || condition(&objects.get(&name).await.unwrap(), "Successful")["status"] == "True";
+        test.eventually("it is successful", is_successful).await;
+        let accepted = condition(&objects.get(&name).await.unwrap(), "VariablesAccepted");
+        assert_eq!(accepted["status"], "False", "{spec}");
     }
     assert!(!canary.exists(), "a command ran");
 }

@@ -89,11 +89,11 @@ async fn deletion_leaves_nothing_behind() {
     test.apply(SAMPLE).await;
     test.assert_converges().await;
     api(&test, &memcacheds()).delete("memcached-sample", &DeleteParams::default()).await.unwrap();
-    let gone = async || {
+    let are_deleted = async || {
         let deployments = test.api::<Deployment>().list(&ListParams::default()).await.unwrap();
         deployments.items.is_empty() && test.api::<Pod>().list(&ListParams::default()).await.unwrap().items.is_empty()
     };
-    test.eventually("all is gone", gone).await;
+    test.eventually("all is gone", are_deleted).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,11 +140,11 @@ async fn chaos_faults_change_nothing() {
         let test = Test::of(operator).seed(seed).nodes(1).faults(faults).start().await;
         test.apply(SAMPLE).await;
         test.eventually("three pods are ready", async || ready_pods(&test).await == 3).await;
-        let is_told = async || {
+        let is_reported = async || {
             let object = api(&test, &memcacheds()).get("memcached-sample").await.unwrap();
             condition(&object, "Successful")["status"] == "True" && condition(&object, "Failure")["status"] == "False"
         };
-        test.eventually("it is told", is_told).await;
+        test.eventually("it is told", is_reported).await;
         assert_eq!(test.api::<Deployment>().list(&ListParams::default()).await.unwrap().items.len(), 1);
     }
 }

@@ -84,11 +84,11 @@ async fn finalizer_runs_before_deletion() {
     let shops = api(&test, &shops());
     assert_eq!(shops.get("corner").await.unwrap().metadata.finalizers.unwrap(), ["shop.example.com/farewell"]);
     shops.delete("corner", &DeleteParams::default()).await.unwrap();
-    let gone = async || {
+    let are_deleted = async || {
         let maps = test.api::<ConfigMap>().list(&ListParams::default()).await.unwrap();
         maps.items.iter().all(|map| !map.metadata.name.as_deref().unwrap_or_default().starts_with("corner"))
     };
-    test.eventually("all is gone", gone).await;
+    test.eventually("all is gone", are_deleted).await;
     assert_eq!(data(&test, "guestbook").await, json!({"corner": "bye"}));
     assert!(shops.get_opt("corner").await.unwrap().is_none());
 }

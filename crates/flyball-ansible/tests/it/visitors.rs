@@ -59,12 +59,12 @@ async fn visitors_site_is_created_changed_and_deleted() {
     assert_eq!(deployment("backend").await["status"]["readyReplicas"], 3);
     test.assert_idempotent().await;
     sites.delete("ex", &DeleteParams::default()).await.unwrap();
-    let gone = async || {
+    let are_deleted = async || {
         let all = ListParams::default();
         let services = test.api::<Service>().list(&all).await.unwrap();
         test.api::<Deployment>().list(&all).await.unwrap().items.is_empty()
             && test.api::<Secret>().list(&all).await.unwrap().items.is_empty()
             && services.items.iter().all(|service| service.metadata.name.as_deref() == Some("kubernetes"))
     };
-    test.eventually("all is gone", gone).await;
+    test.eventually("all is gone", are_deleted).await;
 }

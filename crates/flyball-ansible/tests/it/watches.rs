@@ -23,8 +23,8 @@ const PAGE: &str = "
 ";
 
 /// Creates a test of a project whose entry has these additional fields.
-fn test_of(name: &str, says: &str, tasks: &str) -> Setup {
-    let watches = format!("- {{group: shop.example.com, version: v1, kind: Shop, role: a{says}}}\n");
+fn test_of(name: &str, options: &str, tasks: &str) -> Setup {
+    let watches = format!("- {{group: shop.example.com, version: v1, kind: Shop, role: a{options}}}\n");
     let written = Project::new(name, &[("watches.yaml", &watches), ("roles/a/tasks/main.yml", tasks)]);
     let folder = written.folder().to_owned();
     Test::of(move || operator_of(&folder))
@@ -51,10 +51,10 @@ async fn rejected_names_are_reported_by_an_event_if_the_status_is_unmanaged() {
     test.assert_converges().await;
     sleep(Duration::from_secs(60)).await;
     let events = test.api::<Event>().list(&ListParams::default()).await.unwrap().items;
-    let told = |event: &Event| (event.type_.clone(), event.reason.clone(), event.note.clone());
-    let told: Vec<_> =
-        events.iter().filter(|event| event.reason.as_deref() == Some("NamesRefused")).map(told).collect();
-    let [(Some(kind), Some(_), Some(note))] = &told[..] else { panic!("{told:?}") };
+    let rejections = |event: &Event| (event.type_.clone(), event.reason.clone(), event.note.clone());
+    let rejections: Vec<_> =
+        events.iter().filter(|event| event.reason.as_deref() == Some("NamesRefused")).map(rejections).collect();
+    let [(Some(kind), Some(_), Some(note))] = &rejections[..] else { panic!("{rejections:?}") };
     assert_eq!(kind, "Warning");
     assert!(note.contains("not passed to the role as variables: hostvars ("), "{note}");
     assert_eq!(api(&test, &shops()).get("corner").await.unwrap().data.get("status"), None);
@@ -70,11 +70,11 @@ async fn snake_case_conversion_can_be_disabled() {
 
 #[tokio::test(start_paused = true)]
 async fn unwatched_dependents_are_repaired_periodically() {
-    for (name, says) in [
+    for (name, options) in [
         ("period", ", watchDependentResources: false, reconcilePeriod: 30s"),
         ("blacklist", ", blacklist: [{group: '', version: v1, kind: ConfigMap}], reconcilePeriod: 30s"),
     ] {
-        let test = test_of(name, says, PAGE).start().await;
+        let test = test_of(name, options, PAGE).start().await;
         test.apply(SHOP).await;
         sleep(Duration::from_secs(5)).await;
         drift(&test).await;
@@ -130,8 +130,8 @@ async fn unselected_objects_are_ignored() {
 
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_may_be_the_role_itself_with_other_variables() {
-    let says = ", finalizer: {name: shop.example.com/own, vars: {state: absent}}";
-    let test = test_of("own", says, PAGE).start().await;
+    let options = ", finalizer: {name: shop.example.com/own, vars: {state: absent}}";
+    let test = test_of("own", options, PAGE).start().await;
     test.apply(SHOP).await;
     test.assert_converges().await;
     api(&test, &shops()).delete("corner", &DeleteParams::default()).await.unwrap();
@@ -142,9 +142,9 @@ async fn a_finalizer_may_be_the_role_itself_with_other_variables() {
 
 #[tokio::test(start_paused = true)]
 async fn failing_finalizer_keeps_its_object_and_reports_the_reason() {
-    let says = ", finalizer: {name: shop.example.com/own, vars: {closing: true}}";
+    let options = ", finalizer: {name: shop.example.com/own, vars: {closing: true}}";
     let tasks = "- {fail: {msg: there are guests}, when: closing | default(false) and guests | default(0) > 0}\n";
-    let test = test_of("held", says, tasks).start().await;
+    let test = test_of("held", options, tasks).start().await;
     test.apply(SHOP).await;
     let objects = api(&test, &shops());
     change(&objects, "corner", json!({"spec": {"guests": 1}})).await;
@@ -169,8 +169,8 @@ async fn cluster_scoped_dependents_are_watched_if_enabled() {
       metadata: {name: shelves, labels: {word: '{{ first_word }}'}}
       provisioner: example.com/shelves
 ";
-    let says = ", watchClusterScopedResources: true, finalizer: {name: shop.example.com/own, vars: {state: absent}}";
-    let mut test = test_of("cluster", says, tasks).allows_changes_of::<StorageClass>().start().await;
+    let options = ", watchClusterScopedResources: true, finalizer: {name: shop.example.com/own, vars: {state: absent}}";
+    let mut test = test_of("cluster", options, tasks).allows_changes_of::<StorageClass>().start().await;
     test.apply(SHOP).await;
     test.assert_converges().await;
     let kind = Kind::new("storage.k8s.io", "v1", "StorageClass").cluster_scoped();
