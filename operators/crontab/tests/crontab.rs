@@ -15,8 +15,8 @@ async fn cron_tab_becomes_a_cron_job() -> kube::Result<()> {
     let test = Test::of(operator).start().await;
     test.apply(DEFINITION).await;
     test.apply(SAMPLE).await;
-    let made = async || test.api::<CronJob>().get_opt("my-new-cron-object").await.is_ok_and(|job| job.is_some());
-    test.eventually("the cron job", made).await;
+    let exists = async || test.api::<CronJob>().get_opt("my-new-cron-object").await.is_ok_and(|job| job.is_some());
+    test.eventually("the cron job", exists).await;
     let job = test.api::<CronJob>().get("my-new-cron-object").await?;
     assert_eq!(job.spec.schedule, "* * * * */5");
     // A `CronTab` without required values is ignored.

@@ -132,8 +132,8 @@ impl Etcd for Gateway {
     }
 
     async fn snapshot(&self, endpoint: &str) -> Result<Chunks> {
-        let begun = timeout(REQUEST_TIMEOUT, self.begin(endpoint, "maintenance/snapshot", &json!({}))).await;
-        let body = begun.map_err(|late| unreachable(endpoint, late))??;
+        let response = timeout(REQUEST_TIMEOUT, self.begin(endpoint, "maintenance/snapshot", &json!({}))).await;
+        let body = response.map_err(|late| unreachable(endpoint, late))??;
         let reading = Reading { endpoint: endpoint.into(), body, buffer: BytesMut::new(), is_whole: false };
         let pieces = stream::try_unfold(reading, |mut reading| async move {
             let piece = timeout(LONG_REQUEST_TIMEOUT, reading.next()).await;
@@ -207,9 +207,9 @@ mod tests {
 
     #[test]
     fn rejection_contains_the_message_of_etcd() {
-        let told = |body: &str| refused("http://a", 503, body.as_bytes()).to_string();
+        let error_of = |body: &str| refused("http://a", 503, body.as_bytes()).to_string();
         let unhealthy = r#"{"code":14,"message":"etcdserver: unhealthy cluster"}"#;
-        assert_eq!(told(unhealthy), "etcd at http://a returned 503: etcdserver: unhealthy cluster");
-        assert_eq!(told("404 page not found\n"), "etcd at http://a returned 503: 404 page not found");
+        assert_eq!(error_of(unhealthy), "etcd at http://a returned 503: etcdserver: unhealthy cluster");
+        assert_eq!(error_of("404 page not found\n"), "etcd at http://a returned 503: 404 page not found");
     }
 }

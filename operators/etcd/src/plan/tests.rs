@@ -48,14 +48,14 @@ fn view(words: &str) -> View {
 #[track_caller]
 fn check(words: &str, step: &str) {
     let next = view(words).next(&DESIRED);
-    let told = match &next {
+    let found = match &next {
         Step::Remove(member) => format!("Remove {}", pod_name(member).unwrap_or_default()),
         Step::Discard(name) | Step::Start(name) | Step::Upgrade(name) | Step::Defragment(name) => {
             format!("{} {name}", next.name())
         }
         Step::Seed | Step::Rebuild | Step::Add | Step::Wait(_) | Step::Rest => next.name().to_owned(),
     };
-    assert_eq!(told, step, "{words}: {next}");
+    assert_eq!(found, step, "{words}: {next}");
 }
 
 #[test]

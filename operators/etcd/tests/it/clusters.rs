@@ -133,8 +133,8 @@ fn backup_of_an_earlier_cluster_of_the_same_name_is_not_used() {
 fn deletion_removes_all_objects_of_the_cluster() {
     play(async |world| {
         world.create(3, json!({})).await;
-        let made = world.clusters.get(NAME_OF_SAMPLE).await.unwrap();
-        assert_eq!(made.finalizers(), &[] as &[String], "owners' references do");
+        let created = world.clusters.get(NAME_OF_SAMPLE).await.unwrap();
+        assert_eq!(created.finalizers(), &[] as &[String], "owners' references do");
         world.clusters.delete(NAME_OF_SAMPLE, &Default::default()).await.unwrap();
         sleep(Duration::from_secs(120)).await;
         assert!(world.names().await.is_empty());

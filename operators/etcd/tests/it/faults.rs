@@ -39,10 +39,10 @@ async fn story(world: &World) {
 fn faulty_run_converges_and_repeats_by_seed() {
     let seeds = std::env::var("FLYBALL_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(2);
     for seed in 0..seeds {
-        let told = play_with(seed, API, story);
+        let first = play_with(seed, API, story);
         let again = play_with(seed, API, story);
-        let differs = told.lines().zip(again.lines()).find(|(a, b)| a != b);
-        assert!(differs.is_none() && told.len() == again.len(), "seed {seed}: {differs:?}");
+        let differs = first.lines().zip(again.lines()).find(|(a, b)| a != b);
+        assert!(differs.is_none() && first.len() == again.len(), "seed {seed}: {differs:?}");
     }
 }
 

@@ -197,9 +197,9 @@ fn level_5_autopilot_backs_up_on_schedule_and_keeps_the_latest() {
         world.create(1, json!({"backupPolicy": policy})).await;
         sleep(Duration::from_secs(600)).await;
         let backups: Api<EtcdBackup> = Api::namespaced(world.admin.clone(), "default");
-        let made = backups.list(&ListParams::default()).await.unwrap().items;
-        let kept = world.model.snapshots();
-        assert!((2..=3).contains(&made.len()) && kept.len() <= made.len(), "{} {kept:?}", made.len());
+        let listed = backups.list(&ListParams::default()).await.unwrap().items;
+        let snapshots = world.model.snapshots();
+        assert!((2..=3).contains(&listed.len()) && snapshots.len() <= listed.len(), "{} {snapshots:?}", listed.len());
         assert!(world.model.calls()["snapshot"] >= 9);
 
         // Snapshots outlive the cluster, and are deleted with their objects.

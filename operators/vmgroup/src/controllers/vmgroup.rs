@@ -153,10 +153,11 @@ mod tests {
 
     #[test]
     fn status_contains_known_values() {
-        let told = |running| serde_json::to_value(status(&object(), Phase::Pending, running, "m".into())).unwrap();
+        let serialized =
+            |running| serde_json::to_value(status(&object(), Phase::Pending, running, "m".into())).unwrap();
         let known = json!({"phase": "PENDING", "currentReplicas": 2, "desiredReplicas": 3, "lastMessage": "m"});
-        assert_eq!(told(Some(2)), known);
+        assert_eq!(serialized(Some(2)), known);
         let unknown = json!({"phase": "PENDING", "desiredReplicas": 3, "lastMessage": "m"});
-        assert_eq!(told(None), unknown);
+        assert_eq!(serialized(None), unknown);
     }
 }

@@ -18,13 +18,13 @@ pub(super) struct Difference {
 impl Difference {
     /// Compares the machines of a group with the desired number. Other machines are ignored.
     pub(super) fn new(group: &Group, replicas: usize, vms: &[Vm]) -> Self {
-        let mut kept = members(group, vms);
-        let running = kept.iter().filter(|vm| vm.powered_on).count();
-        let mut surplus = kept.split_off(replicas.min(kept.len()));
+        let mut desired = members(group, vms);
+        let running = desired.iter().filter(|vm| vm.powered_on).count();
+        let mut surplus = desired.split_off(replicas.min(desired.len()));
         surplus.reverse();
-        let missing = replicas - kept.len();
-        kept.retain(|vm| !vm.powered_on);
-        Self { running, off: kept, surplus, missing }
+        let missing = replicas - desired.len();
+        desired.retain(|vm| !vm.powered_on);
+        Self { running, off: desired, surplus, missing }
     }
 }
 
@@ -40,8 +40,8 @@ fn members(group: &Group, vms: &[Vm]) -> Vec<Vm> {
 
 /// Picks the first `n` of a group's names that no machine has.
 pub(super) fn free_names(group: &Group, vms: &[Vm], n: usize) -> Vec<String> {
-    let mut taken: BTreeSet<String> = vms.iter().map(|vm| vm.name.clone()).collect();
-    group.vm_names().filter(|name| taken.insert(name.clone())).take(n).collect()
+    let mut used: BTreeSet<String> = vms.iter().map(|vm| vm.name.clone()).collect();
+    group.vm_names().filter(|name| used.insert(name.clone())).take(n).collect()
 }
 
 #[cfg(test)]
@@ -77,14 +77,14 @@ mod tests {
             |names: Vec<&String>| names.into_iter().map(|name| format!(" {}", number(name))).collect::<String>();
         let vms: Vec<Vm> = input.split_whitespace().map(vm).collect();
         let found = Difference::new(&group(), replicas, &vms);
-        let told = format!(
+        let summary = format!(
             "{} run, off{}, surplus{}, missing{}",
             found.running,
             numbers(found.off.iter().map(|vm| &vm.name).collect()),
             numbers(found.surplus.iter().map(|vm| &vm.name).collect()),
             numbers(free_names(&group(), &vms, found.missing).iter().collect()),
         );
-        assert_eq!(told, expected, "{input} to {replicas}");
+        assert_eq!(summary, expected, "{input} to {replicas}");
     }
 
     #[test]

@@ -96,8 +96,8 @@ impl Error {
             "InvalidPowerState" => Self::InvalidPowerState { state: text("existingState") },
             "TaskInProgress" => Self::TaskInProgress,
             name => {
-                let told = || fault["faultMessage"].as_array()?.iter().find_map(|m| m["message"].as_str());
-                let message = message.or_else(|| fault["faultstring"].as_str()).or_else(told).unwrap_or_default();
+                let reported = || fault["faultMessage"].as_array()?.iter().find_map(|m| m["message"].as_str());
+                let message = message.or_else(|| fault["faultstring"].as_str()).or_else(reported).unwrap_or_default();
                 Self::Fault { name: name.into(), message: message.trim_end_matches('.').into() }
             }
         })

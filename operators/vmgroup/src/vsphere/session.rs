@@ -96,11 +96,11 @@ impl Session {
 
     /// Returns the session's key. The first caller with an `ended` session replaces it; all others wait for that and
     /// use the new one.
-    async fn log_in(&self, ended: Option<&Arc<HeaderValue>>) -> Result<Arc<HeaderValue>> {
+    async fn log_in(&self, expired: Option<&Arc<HeaderValue>>) -> Result<Arc<HeaderValue>> {
         const METHOD: &str = "Login";
         let mut login = self.login.lock().await;
         if let Some(key) = &login.key
-            && ended.is_none_or(|ended| !Arc::ptr_eq(key, ended))
+            && expired.is_none_or(|expired| !Arc::ptr_eq(key, expired))
         {
             return Ok(Arc::clone(key));
         }

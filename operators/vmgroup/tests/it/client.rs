@@ -32,8 +32,8 @@ async fn rejected_credentials_are_not_disclosed() {
     let client = Client::new(wrong, Site::default(), Timing::default(), simulator.transport()).unwrap();
     let error = client.find_folder("a").await.unwrap_err();
     assert!(matches!(error, VcenterError::InvalidLogin));
-    let told = format!("{error} {error:?} {client:?}");
-    assert!(!told.contains("hunter2") && !told.contains("eve"), "{told}");
+    let text = format!("{error} {error:?} {client:?}");
+    assert!(!text.contains("hunter2") && !text.contains("eve"), "{text}");
     assert!(client.find_folder("a").await.is_err());
     assert_eq!(simulator.calls()["Login"], 1, "an account must not be locked by trying again");
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -67,9 +67,9 @@ async fn results_are_read_by_page() {
 #[tokio::test(start_paused = true)]
 async fn existing_folder_is_found_instead_of_created() {
     let client = client(Simulator::new(options()).transport());
-    let made = client.create_folder("a").await.unwrap();
-    assert_eq!(client.create_folder("a").await.unwrap(), made);
-    assert_eq!(client.find_folder("a").await.unwrap(), Some(made));
+    let created = client.create_folder("a").await.unwrap();
+    assert_eq!(client.create_folder("a").await.unwrap(), created);
+    assert_eq!(client.find_folder("a").await.unwrap(), Some(created));
     assert_eq!(client.find_folder("b").await.unwrap(), None);
 }
 
@@ -102,8 +102,8 @@ async fn missing_site_is_reported_with_the_available_ones() {
     let folder = lost.create_folder("a").await.unwrap();
     let spec = CloneSpec { folder: &folder, name: "vm", hardware: Hardware { cpus: 1, memory_mib: 1024 } };
     let error = lost.clone_vm(&ManagedObject::new("VirtualMachine", "vm-1"), &spec).await.unwrap_err();
-    let told = "name one resource pool by --resource-pool or VC_RESOURCE_POOL; vCenter has cluster-1/Resources";
-    assert_eq!(error.to_string(), told);
+    let message = "name one resource pool by --resource-pool or VC_RESOURCE_POOL; vCenter has cluster-1/Resources";
+    assert_eq!(error.to_string(), message);
 }
 
 #[tokio::test]

@@ -43,13 +43,13 @@ async fn scaling_keeps_the_machines_with_the_lowest_numbers() {
 #[tokio::test(start_paused = true)]
 async fn plans_describe_their_operations() {
     let (simulator, groups) = world();
-    let told = async |n: usize| groups.plan(&group(n)).await.unwrap().to_string();
-    assert_eq!(told(5).await, "creating 5 virtual machines");
+    let describe = async |n: usize| groups.plan(&group(n)).await.unwrap().to_string();
+    assert_eq!(describe(5).await, "creating 5 virtual machines");
     settle(&groups, &group(3), Goal::Present).await;
-    assert_eq!(told(2).await, "deleting 1 virtual machine");
+    assert_eq!(describe(2).await, "deleting 1 virtual machine");
     assert!(simulator.power_off(&group(3).vm_names().next().unwrap()));
-    assert_eq!(told(3).await, "powering on 1 virtual machine");
-    assert_eq!(told(9).await, "powering on 1 virtual machine, creating 6 virtual machines");
+    assert_eq!(describe(3).await, "powering on 1 virtual machine");
+    assert_eq!(describe(9).await, "powering on 1 virtual machine, creating 6 virtual machines");
     assert_eq!(groups.plan(&group(3)).await.unwrap().running, 2);
 }
 
@@ -111,11 +111,11 @@ async fn plan_that_waited_is_not_carried_out() {
 async fn teardown_removes_machines_then_the_folder() {
     let (simulator, groups) = world();
     settle(&groups, &group(5), Goal::Present).await;
-    let mut left = Vec::new();
+    let mut remaining = Vec::new();
     while !pass(&groups, &group(5), Goal::Absent).await.unwrap() {
-        left.push((simulator.vms().len(), simulator.folders().len()));
+        remaining.push((simulator.vms().len(), simulator.folders().len()));
     }
-    assert_eq!(left, [(2, 1), (0, 1), (0, 0)]);
+    assert_eq!(remaining, [(2, 1), (0, 1), (0, 0)]);
     assert!(pass(&groups, &group(5), Goal::Absent).await.unwrap(), "a second teardown finds nothing to do");
 }
 

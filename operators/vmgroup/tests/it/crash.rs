@@ -17,12 +17,12 @@ enum Crash {
 /// Creates a transport to a simulator that stops permanently at one call, and notifies when it does.
 fn crashing(simulator: &Simulator, crash: Crash) -> (Transport, Arc<Notify>) {
     let (calls, crashed) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
-    let (inner, told) = (simulator.transport(), Arc::clone(&crashed));
+    let (inner, notify) = (simulator.transport(), Arc::clone(&crashed));
     let transport = BoxCloneSyncService::new(service_fn(move |request: Request<Bytes>| {
-        let (inner, told, call) = (inner.clone(), Arc::clone(&told), calls.fetch_add(1, Ordering::Relaxed));
+        let (inner, notify, call) = (inner.clone(), Arc::clone(&notify), calls.fetch_add(1, Ordering::Relaxed));
         async move {
             let stop = || async {
-                told.notify_one();
+                notify.notify_one();
                 std::future::pending::<()>().await;
             };
             if matches!(crash, Crash::Before(n) if n == call) {
