@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_future_is_polled_for_each_wake() {
+    async fn future_is_polled_for_each_wake() {
         let slots = Slots::new();
         let (send, mut receive) = tokio::sync::mpsc::channel(1);
         let sender = tokio::spawn(async move {

@@ -26,8 +26,8 @@ pub(crate) fn running(before: &Value, generation: i64) -> Option<Vec<Value>> {
 /// Returns the conditions after a run.
 pub(crate) fn done(before: &Value, outcome: &Outcome, now: &str) -> Vec<Value> {
     let failed = outcome.failure.as_ref();
-    let told_by = if failed.is_some() { "Failure" } else { "Running" };
-    let result = result(condition(before, told_by), outcome, now);
+    let previous = if failed.is_some() { "Failure" } else { "Running" };
+    let result = result(condition(before, previous), outcome, now);
     let (running, successful, failure) = match failed {
         None => (
             json!({"status": "True", "reason": "Successful", "message": "Awaiting next reconciliation", "ansibleResult": result}),

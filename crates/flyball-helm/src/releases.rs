@@ -144,7 +144,7 @@ impl Reconcile for Releases {
 /// Publishes an event about a failure, unless the status already reports it: identical failures are one event.
 fn warn(cx: &Context<DynamicObject>, before: &Value, failed_operation: FailedOperation, why: &str) {
     let condition = failed_operation.condition();
-    if !status::says(before, condition, why) {
+    if !status::has_condition(before, condition, why) {
         cx.event(Event::warning(condition.1, why));
     }
 }

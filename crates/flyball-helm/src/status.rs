@@ -115,7 +115,7 @@ impl FailedOperation {
 }
 
 /// Returns true if a status already has this message in a condition of this type.
-pub(crate) fn says(status: &Value, (kind, reason): (&str, &str), message: &str) -> bool {
+pub(crate) fn has_condition(status: &Value, (kind, reason): (&str, &str), message: &str) -> bool {
     let conditions = status["conditions"].as_array().into_iter().flatten();
     let message = shortened(message);
     conditions

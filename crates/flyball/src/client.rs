@@ -140,7 +140,7 @@ impl Inner {
                     self.metrics.count(&method, status);
                     Span::current().record("status", status.map(|status| status.as_u16()));
                     let answer = answer?;
-                    match (asked_to_wait(&answer), again) {
+                    match (retry_delay(&answer), again) {
                         (Some(wait), Some(again)) if attempt <= MAX_RETRIES => {
                             request = again;
                             wait
@@ -186,7 +186,7 @@ fn copy(request: &Request<Body>) -> Option<Request<Body>> {
 }
 
 /// Returns the delay in `Retry-After`, if the server did not start to process the request.
-fn asked_to_wait<B>(answer: &Response<B>) -> Option<Duration> {
+fn retry_delay<B>(answer: &Response<B>) -> Option<Duration> {
     let after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     match answer.status() {
         StatusCode::TOO_MANY_REQUESTS => Some(Duration::from_secs(after.unwrap_or_default())),
@@ -243,7 +243,7 @@ async fn read_body(answer: Response<ResponseBody>) -> kube::Result<Vec<u8>> {
 /// Reads the `Status` of an error response; other text becomes its message.
 pub(crate) async fn refusal(answer: Response<ResponseBody>) -> Status {
     let code = answer.status().as_u16();
-    let wait = asked_to_wait(&answer);
+    let wait = retry_delay(&answer);
     let body = Limited::new(answer.into_body(), MAX_STATUS_BYTES).collect().await;
     let body = body.map(|body| body.to_bytes()).unwrap_or_default();
     let mut status: Status = serde_json::from_slice(&body)

@@ -71,7 +71,7 @@ mod tests {
     use parking_lot::Mutex;
 
     #[tokio::test]
-    async fn a_panic_is_reported_to_the_hooks_of_its_task() {
+    async fn panic_is_reported_to_the_hooks_of_its_task() {
         let reports = Arc::<Mutex<Vec<String>>>::default();
         let hook = {
             let reports = reports.clone();

@@ -117,8 +117,11 @@ impl Folder {
 /// Returns the connection variables. They are passed last, so that only `watches.yaml` can override them.
 fn connection(watch: &Watch) -> Map<String, Value> {
     let own = [("ansible_connection", "local"), ("ansible_python_interpreter", "{{ ansible_playbook_python }}")];
-    let is_said = |name: &str| watch.vars.contains_key(name) || watch.allow_variables.contains(name);
-    own.into_iter().filter(|(name, _)| !is_said(name)).map(|(name, value)| (name.to_owned(), value.into())).collect()
+    let is_overridden = |name: &str| watch.vars.contains_key(name) || watch.allow_variables.contains(name);
+    own.into_iter()
+        .filter(|(name, _)| !is_overridden(name))
+        .map(|(name, value)| (name.to_owned(), value.into()))
+        .collect()
 }
 
 /// Returns the variables of a run. Text of users is marked as unsafe, so that it is not a template.

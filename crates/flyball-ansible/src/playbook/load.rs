@@ -23,13 +23,13 @@ pub(crate) fn load(runs: &Runs, project: &Path) -> Result<Playbook> {
     let plays = match runs {
         Runs::Role(folder) => {
             let folder = normal(folder);
-            loader.want(&folder, "main").map_err(|problem| Error::file(&folder, problem))?;
+            loader.enqueue(&folder, "main").map_err(|problem| Error::file(&folder, problem))?;
             let role = RoleReference { folder: folder.clone(), vars: Arc::default(), no_log: None };
             vec![Play { tasks: vec![role_task(role)], folder, ..Play::default() }]
         }
         Runs::Playbook(file) => loader.read_plays(file)?,
     };
-    loader.read_wanted()?;
+    loader.read_pending()?;
     let roles = loader.roles.into_iter().map(|(folder, role)| (folder, Arc::new(role))).collect();
     Ok(Playbook { plays, roles })
 }
@@ -64,7 +64,7 @@ struct Loader {
 
 impl Loader {
     /// Records that a role is run from one of its task files.
-    fn want(&mut self, folder: &Path, tasks_from: &str) -> Result<(), String> {
+    fn enqueue(&mut self, folder: &Path, tasks_from: &str) -> Result<(), String> {
         match named(&folder.join("tasks"), tasks_from) {
             Some(file) => self.pending.push((folder.to_owned(), file)),
             // A role may have only variables and handlers.
@@ -74,7 +74,7 @@ impl Loader {
         Ok(())
     }
 
-    fn read_wanted(&mut self) -> Result<()> {
+    fn read_pending(&mut self) -> Result<()> {
         while let Some((folder, file)) = self.pending.pop() {
             if !self.roles.contains_key(&folder) {
                 let role = self.read_role(&folder)?;
@@ -152,7 +152,7 @@ impl Loader {
         no_log.iter().try_for_each(check_all)?;
         check_all(&Value::Object(vars.clone()))?;
         let folder = self.find_role(&name, around)?;
-        self.want(&folder, "main")?;
+        self.enqueue(&folder, "main")?;
         Ok(RoleReference { folder, vars: Arc::new(templates(&vars)), no_log })
     }
 
@@ -397,7 +397,7 @@ impl Resolve for Surroundings<'_> {
 
     fn role(&mut self, name: &str, tasks_from: &str) -> Result<PathBuf, String> {
         let folder = self.loader.find_role(name, self.home)?;
-        self.loader.want(&folder, tasks_from.trim_end_matches(".yml"))?;
+        self.loader.enqueue(&folder, tasks_from.trim_end_matches(".yml"))?;
         Ok(folder)
     }
 }

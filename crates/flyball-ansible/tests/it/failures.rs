@@ -253,7 +253,7 @@ fn roles_of_a_play_have_no_computed_names() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_playbook_with_roles_and_its_own_tasks_runs() {
+async fn playbook_with_roles_and_tasks_runs() {
     let watches =
         "- {group: shop.example.com, version: v1, kind: Shop, playbook: play.yml, snakeCaseParameters: false}\n";
     let play = "

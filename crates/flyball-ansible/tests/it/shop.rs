@@ -38,7 +38,7 @@ async fn role_runs_on_separate_threads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_role_with_loops_blocks_templates_and_includes_runs() {
+async fn role_with_loops_blocks_templates_and_includes_runs() {
     let mut test = Test::of(operator).nodes(1).start().await;
     test.apply(SHOP).await;
     test.assert_converges().await;

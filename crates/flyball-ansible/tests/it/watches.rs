@@ -129,7 +129,7 @@ async fn unselected_objects_are_ignored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_may_be_the_role_itself_with_other_variables() {
+async fn finalizer_may_be_the_role_with_other_variables() {
     let options = ", finalizer: {name: shop.example.com/own, vars: {state: absent}}";
     let test = test_of("own", options, PAGE).start().await;
     test.apply(SHOP).await;

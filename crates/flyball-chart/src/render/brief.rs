@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_of_a_deep_template_comes_first() {
+    fn reason_of_a_nested_template_comes_first() {
         let reason = "rendering template has a nested reference name: loop: unable to execute template";
         assert_eq!(
             brief(&nested(1000, reason)),

@@ -211,7 +211,7 @@ impl Registry {
         let registry = &self.reference.registry;
         let realm = challenge.of("realm");
         let address: Uri = realm.parse().when(format!("{registry} has an invalid token realm {realm:?}"))?;
-        if !may_be_asked(&self.base, &address, self.credentials.is_some()) {
+        if !may_authenticate_at(&self.base, &address, self.credentials.is_some()) {
             return Err(Error::new(format!("the token realm {realm} of {registry} has no TLS")));
         }
         let host = address.host().unwrap_or_default();
@@ -304,7 +304,7 @@ impl Registry {
 
 /// Returns true if tokens may be got at an address: over TLS, or as openly as from the registry itself, but then no
 /// other host is sent a password.
-fn may_be_asked(registry: &Uri, address: &Uri, with_credentials: bool) -> bool {
+fn may_authenticate_at(registry: &Uri, address: &Uri, with_credentials: bool) -> bool {
     let is_as_open = address.scheme() == registry.scheme();
     address.scheme_str() == Some("https") || (is_as_open && (!with_credentials || address.host() == registry.host()))
 }
@@ -353,7 +353,7 @@ fn encode(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Challenge, is_related, may_be_asked};
+    use super::{Challenge, is_related, may_authenticate_at};
 
     #[test]
     fn credentials_are_sent_to_another_host_over_tls_only() {
@@ -367,7 +367,7 @@ mod tests {
             ("http://127.0.0.1:5000", "/token", false, false),
         ] {
             let Ok(parsed) = address.parse() else { continue };
-            let may = |credentials| may_be_asked(&registry.parse().unwrap(), &parsed, credentials);
+            let may = |credentials| may_authenticate_at(&registry.parse().unwrap(), &parsed, credentials);
             assert_eq!((may(true), may(false)), (with, without), "{registry} {address}");
         }
     }

@@ -117,7 +117,7 @@ fn suites_are_selected() {
 }
 
 #[test]
-fn the_scorecard_is_one_of_the_suites() {
+fn scorecard_is_a_suite() {
     let home = Home::new("suitecard");
     let metadata = json!({"workspace_default_members": ["op"], "packages":
         [{"id": "op", "targets": [{"name": "op", "kind": ["bin"]}], "dependencies": [{"name": "flyball"}]}]});

@@ -75,7 +75,7 @@ async fn annotate_pods(client: &Client, annotation: &str, value: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_follows_the_usage_of_its_pods() {
+async fn deployment_follows_the_usage_of_its_pods() {
     let cluster: Cluster = cluster();
     let client = cluster.admin();
     deployment(&client, 2).await;

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_status_is_evicted() {
+    fn oldest_status_is_evicted() {
         let writer = StatusWriter::new("op", None).unwrap();
         let wants = |n: usize| writer.wants(&ObjectKey::new(None, &n.to_string()), &json!({}));
         // In reverse order, so that the newest has the smallest name.

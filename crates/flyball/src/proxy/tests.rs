@@ -10,7 +10,7 @@ fn chosen(variables: &[(&str, &str)], address: &str) -> Result<Option<String>, S
 }
 
 #[test]
-fn the_environment_chooses_the_proxy_of_each_address() {
+fn environment_selects_the_proxy_of_each_address() {
     let (https, http, cluster) = ("https://example.com", "http://example.com", "https://10.96.0.1");
     for (variables, address, expected) in [
         (&[][..], https, None),

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_has_no_items() {
+    fn empty_list_has_no_items() {
         for items in ["null", "[]"] {
             let body = format!(r#"{{"items":{items},"metadata":{{"resourceVersion":"7"}}}}"#);
             assert_eq!(read(body.as_bytes(), 3).unwrap(), (ListMeta { revision: 7, next: String::new() }, vec![]));

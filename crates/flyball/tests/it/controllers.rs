@@ -66,7 +66,7 @@ async fn write_of_one_controller_triggers_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_alone_keeps_the_name_of_the_operator() {
+async fn single_controller_uses_the_name_of_the_operator() {
     let (api, widgets) = (Api::default(), sets("First"));
     widget(&api, "a", 1);
     let _stage = Stage::with(&api, &widgets, |controller| controller.name("anything")).await;

@@ -275,7 +275,7 @@ async fn idempotency_key_requires_a_finalizer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_deleted_at_any_moment_leaks_nothing() {
+async fn object_deleted_at_any_moment_leaks_nothing() {
     for moment in 0..30 {
         let (api, machines) = (Api::default(), Machines::default());
         widget(&api, "a", 1);
@@ -288,7 +288,7 @@ async fn an_object_deleted_at_any_moment_leaks_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_killed_at_any_moment_leaks_nothing() {
+async fn operator_killed_at_any_moment_leaks_nothing() {
     for moment in 0..40 {
         let (api, machines) = (Api::default(), Machines::default());
         widget(&api, "a", 1);
@@ -342,7 +342,7 @@ async fn terminating_object_is_not_reconciled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_does_not_repeat_the_cleanup() {
+async fn conflict_does_not_repeat_the_cleanup() {
     let (api, machines) = (Api::default(), Machines::default());
     widget(&api, "a", 1);
     let _stage = machines.start(&api);

@@ -16,7 +16,7 @@
 //! | a webhook that times out | [`hanging_webhook_times_out_before_the_api_server`]; to the client: `webhooks::late_webhook_response_counts_as_failure` |
 //! | a status that another writer changes too | [`conflicting_status_write_is_retried`], `apply::conflicting_writer_retries` |
 //! | a child edited and deleted | `reconcile::drift_is_repaired_at_once`, [`child_edited_and_deleted_at_any_moment_is_restored`] |
-//! | an owner deleted in the middle of a reconcile | `deletion::an_object_deleted_at_any_moment_leaks_nothing`, [`deleted_owner_gets_no_further_writes`] |
+//! | an owner deleted in the middle of a reconcile | `deletion::object_deleted_at_any_moment_leaks_nothing`, [`deleted_owner_gets_no_further_writes`] |
 //! | a name reused, with another UID | `watch::object_recreated_between_lists_is_a_different_object`, `deletion::stale_cache_triggers_no_cleanup`, [`recreated_object_at_any_moment_is_a_different_object`] |
 //!
 //! `leader_election`, `webhooks`, `dynamic_kinds` and `caches` are in the tests of `flyball-cluster`.

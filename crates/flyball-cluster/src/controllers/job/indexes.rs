@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn all_indexes_of_the_largest_job_are_one_run() {
+    fn all_indexes_of_the_largest_job_form_one_range() {
         let all = Indexes::parse("0-2147483646", i32::MAX);
         assert_eq!((all.runs.len(), all.len(), all.print()), (1, i32::MAX, "0-2147483646".to_owned()));
         assert_eq!((all.free(i32::MAX).next(), all.common(&all)), (None, i32::MAX));

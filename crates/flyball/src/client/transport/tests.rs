@@ -217,7 +217,7 @@ async fn proxy(to: &kube::Config, answer: &'static str) -> (String, Arc<Mutex<Ve
 }
 
 #[tokio::test]
-async fn a_configured_proxy_carries_requests_in_one_tunnel() {
+async fn configured_proxy_carries_requests_in_one_tunnel() {
     let server = Server::start().await;
     let (address, heads) = proxy(&server.config, "HTTP/1.1 200 OK\r\n\r\n").await;
     let mut config = kube::Config::new("http://cluster.test:6443".parse().unwrap());
