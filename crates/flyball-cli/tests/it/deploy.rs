@@ -451,7 +451,7 @@ fn deployed_operator_runs_with_the_permissions_of_its_role() {
         // With the generated role it continues.
         home.run(&["deploy", "--program", &program, "--image", "myapp:1", "--timeout", "0s", "--force-conflicts"]).ok();
         for _ in 0..400 {
-            if made().await.is_some() {
+            if find_service().await.is_some() {
                 return;
             }
             sleep(Duration::from_millis(50)).await;
