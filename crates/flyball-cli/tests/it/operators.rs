@@ -137,9 +137,9 @@ fn trace_shows_all_effects_of_an_object() {
         let deployment = json!({"metadata": {"name": "web"}, "spec": {
             "replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}});
         let deployments: Api<k8s_openapi::api::apps::v1::Deployment> = Api::default_namespaced(client.clone());
-        let created_deployment =
+        let stored =
             deployments.create(&PostParams::default(), &serde_json::from_value(deployment).unwrap()).await.unwrap();
-        let owner = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": created_deployment.metadata.uid}]);
+        let owner = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": stored.metadata.uid}]);
         let map = json!({"metadata": {"name": "page", "ownerReferences": owner}});
         let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
         maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
