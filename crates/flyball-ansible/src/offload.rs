@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tracing::Span;
 
 /// The computation time after which a run counts as slow, and its priority is lowered.
-const QUICK_TIME: Duration = Duration::from_millis(10);
+const QUICK_TIME: Duration = Duration::from_millis(4);
 
 /// The slots for polls of an operator: as many as cores, assigned in order. Slow runs share half of them, so that
 /// quick runs do not wait for slow ones.

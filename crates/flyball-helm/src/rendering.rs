@@ -25,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// interrupted.
 const QUICK_STEPS: u64 = 2_500_000;
 /// The computation time after which the priority of a rendering is lowered.
-const QUICK_TIME: Duration = Duration::from_millis(10);
+const QUICK_TIME: Duration = Duration::from_millis(4);
 /// Memory limit in a quick slot, in bytes.
 const QUICK_BYTES: usize = 16 << 20;
 /// Limit of reconciles that wait for a slow slot.
