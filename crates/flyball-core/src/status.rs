@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_object_tells_every_cause() {
+    fn invalid_status_lists_every_cause() {
         let kind = GroupVersionKind::new("vm.example.com", "v1", "VmGroup");
         let status = Status::invalid(
             &kind,
