@@ -200,7 +200,7 @@ mod tests {
     use super::check;
 
     #[test]
-    fn formats_take_what_the_real_server_takes() {
+    fn formats_accept_the_same_values_as_kube_apiserver() {
         let cases: &[(&str, &[&str], &[&str])] = &[
             ("date-time", &["2026-01-01T00:00:00Z"], &["2026-01-01", "2026-01-01T00:00:00"]),
             ("date", &["2026-02-28"], &["2026-02-30", "26-01-01"]),

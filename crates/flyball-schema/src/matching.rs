@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_simulation_finds_what_the_regex_crate_finds() {
+    fn simulation_agrees_with_the_regex_crate() {
         let patterns = [
             "",
             "a",
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_whose_match_takes_too_much_work_is_too_long() {
+    fn match_beyond_its_budget_is_too_long() {
         for spelled in ["(a{1,100}){1,100}b", "^(a{1,100}){1,100}b", "(a?){9000}b", r"(\w{1,20}){1,5}\PL"] {
             let (mut matcher, text) = (Matcher { visits: MAX_VISITS / 8, ..Matcher::default() }, "a".repeat(70_000));
             assert_eq!(matcher.is_match(&pattern(spelled), &text), Err(TooLong), "{spelled}");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn many_short_texts_share_the_limits_of_a_long_one() {
+    fn short_texts_share_the_budget() {
         let (mut matcher, pattern) = (Matcher::default(), pattern("(a{1,100}){1,100}b"));
         let text = "a".repeat(20);
         let matched = (0..100_000).take_while(|_| matcher.is_match(&pattern, &text).is_ok()).count();

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn each_type_is_read_as_json_has_it() {
+    fn types_decode_to_their_json_form() {
         let cases = [
             ("0a 03 0a 01 61", json!({"metadata": {"name": "a"}})),
             ("12 0b 08 ff ff ff ff ff ff ff ff ff 01", json!({"spec": {"replicas": -1}})),
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused() {
+    fn malformed_messages_are_rejected() {
         let cases = [
             ("0a", "unexpected EOF"),
             ("0a 05 61", "unexpected EOF"),
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_without_content_take_memory() {
+    fn empty_items_count_towards_memory() {
         let thing = Library::read(&[TYPES]);
         let read = |bytes: &[u8]| read(thing.get("core/v1", "Thing").unwrap().node(), bytes, 1 << 20).map(drop);
         // Values of a map, packed numbers, and JSON in a text: few bytes each.

@@ -112,7 +112,7 @@ fn conflicts(result: Result<bool, Error>) -> String {
 }
 
 #[test]
-fn an_applier_owns_what_it_sends_and_gives_up_what_it_no_longer_does() {
+fn omitted_field_is_removed_and_released() {
     let mut w = World::new();
     w.apply("a", json!({"replicas": 1, "name": "x"}), false).unwrap();
     assert_eq!(w.owns("a"), json!({"f:replicas": {}, "f:name": {}}));
@@ -121,7 +121,7 @@ fn an_applier_owns_what_it_sends_and_gives_up_what_it_no_longer_does() {
 }
 
 #[test]
-fn another_manager_conflicts_unless_it_agrees_or_forces() {
+fn other_manager_conflicts_unless_values_agree_or_it_forces() {
     let mut w = World::new();
     w.apply("a", json!({"replicas": 1}), false).unwrap();
     assert_eq!(conflicts(w.apply("b", json!({"replicas": 2}), false)), "\"a\": .spec.replicas");
@@ -132,7 +132,7 @@ fn another_manager_conflicts_unless_it_agrees_or_forces() {
 }
 
 #[test]
-fn a_field_with_two_owners_stays_until_both_gave_it_up() {
+fn shared_field_is_removed_after_both_owners_release_it() {
     let mut w = World::new();
     w.apply("a", json!({"replicas": 1, "name": "x"}), false).unwrap();
     w.apply("b", json!({"name": "x"}), false).unwrap();
@@ -152,7 +152,7 @@ fn conflicts_name_updaters_with_their_version() {
 }
 
 #[test]
-fn items_merge_by_their_keys_with_defaults() {
+fn items_merge_by_keys_with_defaults() {
     let mut w = World::new();
     w.apply("a", json!({"ports": [{"port": 80, "name": "http"}]}), false).unwrap();
     w.apply("b", json!({"ports": [{"port": 443, "proto": "TCP", "name": "https"}]}), false).unwrap();
@@ -164,7 +164,7 @@ fn items_merge_by_their_keys_with_defaults() {
 }
 
 #[test]
-fn lists_take_the_appliers_order_and_weave_in_what_others_have() {
+fn lists_follow_the_applied_order_and_keep_items_of_others() {
     let merged = |live: Value, wanted: Value| {
         let mut w = World::new();
         w.update("u", json!({"tags": live}));
@@ -187,7 +187,7 @@ fn atomic_lists_have_one_owner() {
 }
 
 #[test]
-fn what_the_schema_does_not_know_is_refused() {
+fn patches_that_violate_the_schema_are_rejected() {
     let mut w = World::new();
     let mut misfit = |spec: Value| match w.apply("a", spec, false) {
         Err(Error::Patch(misfit)) => misfit.to_string(),
@@ -200,7 +200,7 @@ fn what_the_schema_does_not_know_is_refused() {
 }
 
 #[test]
-fn what_was_there_before_the_first_apply_has_an_owner() {
+fn unmanaged_fields_belong_to_before_first_apply() {
     let mut w = World::new();
     w.live = json!({"metadata": {"uid": "1"}, "spec": {"replicas": 1, "name": "x"}});
     let message = conflicts(w.apply("a", json!({"replicas": 2}), false));
@@ -210,7 +210,7 @@ fn what_was_there_before_the_first_apply_has_an_owner() {
 }
 
 #[test]
-fn the_oldest_updaters_are_counted_as_one() {
+fn oldest_updaters_are_merged_into_one_entry() {
     let mut w = World::new();
     for n in 0..14 {
         let labels: serde_json::Map<String, Value> = (0..=n).map(|i| (format!("l{i:02}"), json!("x"))).collect();
@@ -223,7 +223,7 @@ fn the_oldest_updaters_are_counted_as_one() {
 }
 
 #[test]
-fn the_same_value_again_changes_nothing() {
+fn repeated_apply_changes_nothing() {
     let mut w = World::new();
     assert!(w.apply("a", json!({"replicas": 1, "any": {"x": [1]}}), false).unwrap());
     let managed = w.managed.clone();

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expressions_see_what_has_a_type() {
+    fn expressions_are_checked_against_published_schemas() {
         let document = json!({"components": {"schemas": {
             "own.Widget": {
                 "type": "object",

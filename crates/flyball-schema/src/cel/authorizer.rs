@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_built_step_by_step() {
+    fn checks_are_built_by_chained_calls() {
         let cases = [
             ("authorizer.requestResource.check('get').reason()", "get pods/ a/x"),
             ("authorizer.requestResource.subresource('exec').name('y').check('get').reason()", "get pods/exec a/y"),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_checks_are_rejected() {
         let cases = [
             ("authorizer.path('').check('get').allowed()", "path must not be empty"),
             ("string(authorizer.path('').check('get').allowed())", "path must not be empty"),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_has_its_own_type() {
+    fn chained_calls_have_distinct_types() {
         let check = |text: &str| check_among(text, &[("authorizer", AUTHORIZER)]).map(|made| made.to_string());
         assert_eq!(check("authorizer.requestResource.check('get').allowed()").as_deref(), Ok("bool"));
         let cases = [

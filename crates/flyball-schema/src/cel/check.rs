@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_passes() {
+    fn well_typed_expressions_pass() {
         let cases = [
             ("self.a > 1 && self.s.startsWith('x')", "bool"),
             ("self.l.all(x, x.n != '' && self.l.exists_one(y, y.n == x.n))", "bool"),
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_pointed_at() {
+    fn type_errors_have_positions() {
         let cases = [
             ("self.b > 1", "1:5: undefined field 'b'"),
             ("self.a == 'x'", "1:8: found no matching overload for '_==_' applied to '(int, string)'"),
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cost_is_that_of_the_largest_object() {
+    fn cost_is_estimated_for_the_largest_object() {
         let schema = json!({"type": "object", "properties": {
             "l": {"type": "array", "items": {"type": "string", "maxLength": 10}, "maxItems": 20},
             "open": {"type": "array", "items": {"type": "string"}},

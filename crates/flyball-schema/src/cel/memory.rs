@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_grow_beyond_the_bound_end_the_run() {
+    fn values_beyond_the_memory_limit_stop_evaluation() {
         let object =
             json!({"s": "x".repeat(1 << 20), "l": (0..2000).collect::<Vec<_>>(), "m": {"a": "y".repeat(1 << 20)}});
         let sum = |n: usize| vec!["string(self.s)"; n].join(" + ");
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_of_many_states_are_paid_for() {
+    fn patterns_are_charged_by_their_states() {
         let patterns: Vec<String> = (0..200).map(|n| format!("(\\pL{{0,8}}){{0,9}}{n}")).collect();
         let object = json!({"p": patterns, "s": "x".repeat(100)});
         for dear in ["self.p.exists(p, self.s.matches(p))", "self.p.exists(p, self.s.find(p) == 'y')"] {

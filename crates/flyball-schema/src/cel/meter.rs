@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_worked_out_is_paid_for() {
+    fn evaluated_operations_are_charged() {
         let cases = [
             ("self.a < 10", 3),
             ("self.a > 10 && self.s.contains('x')", 3),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_too_much_ends_soon() {
+    fn expensive_expressions_are_stopped() {
         let object = json!({"l": (0..20_000).collect::<Vec<_>>()});
         for dear in [
             "self.l.all(x, self.l.all(y, y >= 0))",

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_become_json() {
+    fn objects_convert_to_json() {
         assert_eq!(
             made("Object{spec: Object.spec{a__dash__b: 1, l: [Object.spec.l{n: 'x'}], ?no: {'a': 1}.?b}}"),
             Ok(json!({"spec": {"a-b": 1, "l": [{"n": "x"}]}}))
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_many_times_over_is_bounded() {
+    fn converted_objects_are_bounded() {
         let pile = |levels: usize| (0..levels).fold(Cel::Null, |inner, _| Cel::List(vec![inner].into()));
         assert!(super::to_json(&pile(MAX_DEPTH)).is_ok());
         assert!(super::to_json(&pile(MAX_DEPTH + 1)).unwrap_err().contains("levels deep"));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_stands_where_its_name_says() {
+    fn object_types_must_match_their_field_path() {
         let why = "type mismatch: unexpected type name \"Object.spec\", expected \"Object.metadata\", which matches field name path from root Object type";
         assert_eq!(made("Object{metadata: Object.spec{a: 1}}"), Err(why.to_owned()));
     }

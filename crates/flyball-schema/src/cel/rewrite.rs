@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_interpreter_does_not_know_works() {
+    fn rewritten_macros_and_operators_evaluate() {
         for expression in [
             "{'a': {'b': 1}}.?a.?b.orValue(0) == 1",
             "{'a': {'b': 1}}.?a.b.orValue(0) == 1",
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_comes_twice_is_an_error() {
+    fn duplicate_map_keys_are_an_error() {
         let twice = "['a', 'a'].transformMapEntry(i, v, {v: i}) == {}";
         assert_eq!(holds(twice), Err("insert failed: key a already exists".to_owned()));
     }

@@ -403,21 +403,21 @@ mod tests {
     }
 
     #[test]
-    fn only_the_keys_named_are_retained() {
+    fn retain_keys_removes_other_keys() {
         let target = json!({"strategy": {"type": "RollingUpdate", "rolling": {"surge": "1"}}});
         let patch = json!({"strategy": {"$retainKeys": ["type"], "type": "Recreate"}});
         assert_eq!(patched(target, patch), Ok(json!({"strategy": {"type": "Recreate"}})));
     }
 
     #[test]
-    fn other_lists_are_replaced_and_null_removes() {
+    fn lists_without_merge_key_are_replaced_and_null_removes() {
         let target = json!({"args": ["a"], "finalizers": ["x"], "labels": {"k": "v"}});
         let patch = json!({"args": ["b"], "finalizers": ["y"], "labels": {"k": null, "n": "1", "m": null}});
         assert_eq!(patched(target, patch), Ok(json!({"args": ["b"], "finalizers": ["y", "x"], "labels": {"n": "1"}})));
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_patches_are_rejected() {
         let target = || json!({"containers": [{"name": "a"}], "labels": {}});
         assert_eq!(
             patched(target(), json!({"containers": [{"image": "i:6"}]})),
