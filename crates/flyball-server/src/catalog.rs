@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn every_built_in_kind_has_a_type() {
+    fn catalog_lists_every_built_in_kind() {
         let catalog = Catalog::built_in();
         assert_eq!(catalog.resources().count(), kinds::built_in().count());
         assert!(catalog.get("apps", "v1", "deployments").is_some());

@@ -135,7 +135,7 @@ mod tests {
     use rustls::pki_types::pem::PemObject;
 
     #[test]
-    fn a_client_is_known_for_a_year() {
+    fn client_certificates_are_valid_for_a_year() {
         // The 29th of February 2028.
         let clock = Clock::new(|| Timestamp::from_second(1_835_395_200).unwrap());
         let authority = Authority::new(&clock).unwrap();

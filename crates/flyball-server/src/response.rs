@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_in_pieces_is_as_one_that_is_written_whole() {
+    fn list_in_pieces_equals_list_in_one_piece() {
         let items = [
             json!({"a": "x\ny\n", "b": [], "c": {}, "d": ["- e", {"f": [[1, null], ["  g\n\n h"]]}]}),
             json!("k: v"),
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_does_not_grow_without_bounds() {
+    fn yaml_size_is_bounded() {
         let deep = (0..50).fold(json!(vec![1; 130_000]), |inner, _| json!({ "a": inner }));
         assert!(yaml(&deep).len() < 300_000, "it would be more than 13 MB");
         let mut out = BytesMut::new();
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_are_told_once_and_cut_as_the_real_server_cuts_them() {
+    fn warnings_are_deduplicated_and_truncated_as_in_kube_apiserver() {
         let long: Vec<String> = (0..5).map(|n| format!("{n}{}", "x".repeat(999))).collect();
         let long: Vec<&str> = long.iter().map(String::as_str).collect();
         assert_eq!(lengths(&["a", "bb", "a", ""]), [1, 2]);

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_is_told_together_of_what_comes_close_together() {
+    async fn close_events_are_sent_together_over_a_connection() {
         let server = Server::new(Options::simulated(Clock::system(), 1));
         let path = "/api/v1/configmaps?watch=1";
         let mut watch = ask(&server, Some(Link::default()), Method::GET, path, &Value::Null).await;

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_told_in_full() {
+    fn messages_list_every_exceeded_bound() {
         let limit = json!({"min": {"cpu": "100m"}, "max": {"cpu": "1"}, "maxLimitRequestRatio": {"cpu": "2"}});
         let used = |request: &str, limit: &str| [amounts(&json!({"cpu": request})), amounts(&json!({"cpu": limit}))];
         let none: [&str; 0] = [];

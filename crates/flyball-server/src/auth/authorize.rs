@@ -180,7 +180,7 @@ mod tests {
     const PODS: On<'static> = On::Resource { group: "", resource: "pods", subresource: "", namespace: "a", name: "x" };
 
     #[test]
-    fn decisions_do_not_wait_while_a_binding_is_read() {
+    fn decisions_do_not_block_on_binding_reads() {
         let store = Arc::new(Store::new(crate::storage::Limits::of(&crate::Bounds::default())));
         let put = |table: &str, object: Value| {
             let object = Object::try_from(object).expect("an object");

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_in_parts_is_held() {
+    fn rules_are_covered_by_several_rules_together() {
         let held = [
             rule(&[""], &["pods", "*/scale"], &[], &["get"]),
             rule(&["apps"], &["*"], &[], &["*"]),
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_same_as_looking_at_each_permission() {
+    fn coverage_equals_a_check_of_each_permission() {
         let texts = |all: &[&'static str], bits: usize| -> Vec<&'static str> {
             all.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, text)| *text).collect()
         };
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn few_bytes_that_say_much_are_refused_with_few() {
+    fn missing_rules_are_reported_within_a_bound() {
         let many = |letter: char, count: usize| -> Value { (0..count).map(|n| format!("{letter}{n}")).collect() };
         for count in [20, 100, 1000, 30_000] {
             let asked = Rule::read(&json!({

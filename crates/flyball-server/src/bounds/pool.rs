@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_holds_no_more_than_is_free() {
+    fn flow_holds_at_most_the_free_amount() {
         let pool = Pool::new(8, 0);
         let take = |user: &str| std::iter::from_fn(|| pool.try_take(&flow(user), 1)).collect::<Vec<_>>();
         let holds = ["ann", "bob", "cid", "dan", "eve"].map(take);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_granted_to_one_who_is_gone_is_given_back() {
+    async fn grants_of_cancelled_requests_are_released() {
         let pool = Pool::new(2, 100);
         let first = pool.try_take(&flow("ann"), 1).unwrap();
         let wait = |user: &str| Box::pin(pool.clone().wait(flow(user), 1));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_thousand_requests_of_one_do_not_delay_the_next_one() {
+    async fn requests_of_flows_alternate() {
         let pool = Pool::new(1, 2000);
         let busy = pool.try_take(&flow("ann"), 1).unwrap();
         let order = Arc::new(Mutex::new(Vec::new()));
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_flow_may_have_all_of_what_is_undivided_until_another_wants_it() {
+    async fn undivided_pool_is_shared_when_another_flow_waits() {
         let pool = Pool::undivided(2);
         let wait = |user: &str| Box::pin(pool.clone().wait(flow(user), 1));
         let (first, _second) = (wait("ann").await.unwrap(), wait("ann").await.unwrap());
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn the_accounts_of_a_namespace_are_one_flow() {
+    fn service_accounts_of_a_namespace_are_one_flow() {
         let account = |name: &str| flow(&format!("system:serviceaccount:{name}"));
         assert_eq!(account("a:x"), account("a:y"));
         assert_ne!(account("a:x"), account("b:x"));
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_little_is_not_overdrawn_whatever_others_hold() {
+    fn only_flows_beyond_their_share_are_overdrawn() {
         let pool = Pool::new(100, 0);
         let overdrawn = |users: [&str; 3]| users.map(|user| pool.is_overdrawn(&flow(user)));
         let _little = pool.try_take(&flow("bob"), 5).unwrap();
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_full_queue_of_one_leaves_room_for_another() {
+    async fn full_queue_of_a_flow_leaves_room_for_others() {
         let pool = Pool::new(1, 8);
         let _busy = pool.try_take(&flow("ann"), 1).unwrap();
         let second = Duration::from_secs(1);

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_multiply_values_end_with_the_budget() {
+    fn multiplying_steps_stop_at_the_budget() {
         let deep = (0..105).fold(json!({"z": 1}), |inner, _| json!({ "a": inner }));
         let mut budget = Budget::of_row();
         let path = JsonPath::parse("..*..*..*..*..*..*..*").unwrap();
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_charged_for_what_it_visits() {
+    fn paths_are_charged_by_visited_values() {
         let object = json!({"spec": {"a": [{"b": 1}, {"b": 2}]}});
         let visits = |path: &str| {
             let mut budget = Budget::of_row();

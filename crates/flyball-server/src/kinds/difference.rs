@@ -234,7 +234,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn json_is_indented_as_go_does() {
+    fn json_is_indented_as_in_go() {
         let json = r#"{"A":{},"B":[],"C":["x\",{","\\"],"D":{"e":1}}"#;
         let lines =
             ["{", " \"A\": {},", " \"B\": [],", " \"C\": [", "  \"x\\\",{\",", "  \"\\\\\"", " ],", " \"D\": {"];
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_wants_more_differs_in_one_line() {
+    fn resized_claim_differs_in_one_line() {
         let claim = |size: &str| {
             json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}},
                 "storageClassName": "x", "volumeMode": "Filesystem"})
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_shown_with_what_stands_around_them() {
+    fn changes_are_shown_with_their_context() {
         let diff = |before: &str, after: &str| unified(&lines(before), &lines(after)).replace('\n', "|");
         assert_eq!(diff("a b c", "a b c"), "");
         assert_eq!(diff("a b c d e f g h", "a b c d X f g h"), "@@ -2,7 +2,7 @@| b| c| d|-e|+X| f| g| h|");
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_stand_often_in_a_long_text_are_no_landmarks() {
+    fn frequent_lines_of_long_texts_are_not_matched() {
         let common = "z ".repeat(100);
         let unique: String = (0..100).map(|n| format!("u{n} ")).collect();
         let before = lines(&format!("{unique} p z q {common}"));

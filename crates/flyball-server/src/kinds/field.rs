@@ -240,7 +240,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn errors_know_where_they_are() {
+    fn errors_have_field_paths() {
         let object = Object::try_from(json!({"spec": {"a": {"b": -1}, "l": [{"n": "X"}], "m": {"k.x": 70}}})).unwrap();
         let root = Field::root(&object);
         let spec = root.at("spec");

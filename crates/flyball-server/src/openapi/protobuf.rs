@@ -242,7 +242,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_stands_in_a_schema_stands_in_its_message() {
+    fn schema_fields_are_encoded() {
         let mut out = Vec::new();
         message(
             &SCHEMA,

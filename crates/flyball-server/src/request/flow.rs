@@ -78,7 +78,7 @@ mod tests {
     use super::mistake;
 
     #[test]
-    fn brackets_that_are_not_closed_are_told_of() {
+    fn unclosed_brackets_are_reported() {
         let cases = [
             ("a: [", Some("line 1: did not find expected node content")),
             ("a: [b", Some("line 1: did not find expected ',' or ']'")),

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_make_no_sense_are_refused_by_name() {
+    fn invalid_options_are_rejected_by_name() {
         let write = |query: &str, write| message(WriteOptions::read(&Query::parse(query), write));
         assert_eq!(
             write("dryRun=Some", Write::Create),
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_of_delete_options_hides_the_query() {
+    fn delete_options_in_the_body_override_the_query() {
         let query = Query::parse("dryRun=All&propagationPolicy=Orphan");
         let options = DeleteOptions::read(&query, None).unwrap();
         assert!(options.dry_run && options.propagation == Some(Propagation::Orphan));

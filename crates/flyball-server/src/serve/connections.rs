@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_idlest_connection_goes_first() {
+    async fn idlest_connection_is_closed_first() {
         let connections = Connections::new(3);
         let tick = || advance(Duration::from_secs(1));
         let first = connections.accept();

@@ -89,7 +89,7 @@ mod tests {
     const MAX_BYTES: usize = 32 << 20;
 
     #[test]
-    fn a_connection_with_large_heads_is_refused_and_others_are_not() {
+    fn large_heads_are_rejected_per_connection() {
         let all = Heads::new(MAX_BYTES);
         let (greedy, modest) = (ConnectionHeads::new(all.clone()), ConnectionHeads::new(all.clone()));
         let taken: Vec<Head> = std::iter::from_fn(|| greedy.try_count(16 << 10)).take(1 << 20).collect();
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(all.bytes.load(Ordering::Relaxed), 0);
     }
     #[test]
-    fn what_answers_is_counted_and_a_connection_has_one_at_least() {
+    fn started_responses_are_counted_and_each_connection_may_start_one() {
         let all = Heads::new(MAX_BYTES);
         let (greedy, modest) = (ConnectionHeads::new(all.clone()), ConnectionHeads::new(all.clone()));
         let mut begun = Vec::new();

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_long_answer_may_take_long_as_long_as_each_piece_does_not() {
+    async fn slow_client_timeout_applies_to_each_piece() {
         let (shared, ann) = (shared(64 << 20), Flow::of("ann", false, true));
         let link = link(&ann);
         let body = Bytes::from(vec![7; 1_000_000]);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn answers_that_are_not_at_their_end_are_counted_even_if_nobody_is_known_to_have_asked() {
+    async fn unfinished_responses_are_counted_without_a_user() {
         const ROOM: usize = 100;
         let shared = shared(2 * ROOM * (UNFINISHED + 3));
         let mut unfinished: Vec<Outgoing> =
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_made_yet_waits_for_room() {
+    async fn lazy_pieces_wait_for_room() {
         let (shared, ann) = (shared(4 * PIECE), Flow::of("ann", false, true));
         let pieces = (0..9).map(|_| Bytes::from(vec![7; 2 * PIECE]));
         let mut outgoing = Outgoing::new(Body::lazy(pieces, true), link(&ann), &shared);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn an_answer_that_is_not_polled_keeps_no_turn() {
+    async fn unpolled_response_holds_no_thread() {
         let (shared, ann, bob) = (shared(64 << 20), Flow::of("ann", false, true), Flow::of("bob", false, true));
         let link = link(&ann);
         link.keep_room(shared.room(&ann, 3 * PIECE).await);

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn whoever_serves_definitions_reads_them_in_its_turn() {
+    async fn definitions_are_read_within_the_turn() {
         let server = Server::new(Options::system().unwrap());
         let (parts, other) = (server.0.clone(), server.0.clone());
         let turn = parts.definitions.turn();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stored_object_that_cannot_be_read_harms_itself_only() {
+    async fn undecodable_objects_do_not_affect_others() {
         let path = std::env::temp_dir().join(format!("flyball-server-{}-unreadable", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         let folder = Folder(path);

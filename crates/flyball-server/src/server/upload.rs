@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_must_arrive_at_some_rate() {
+    async fn bodies_have_a_minimum_rate() {
         let shared = Shared::new(&Bounds::default());
         let begun = Instant::now();
         assert_eq!(sent(&shared, 1000, 1, 1000).await, Err(504));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_is_counted_as_it_arrives() {
+    async fn bodies_are_counted_as_they_arrive() {
         // Half of it is hers, which is 16 bodies that have not begun.
         let shared = Shared::new(&Bounds { received_bytes: 32 * FIRST_RESERVATION_BYTES, ..Bounds::default() });
         let slow = futures_util::future::join_all((0..16).map(|_| sent(&shared, 10, 1, 100)));

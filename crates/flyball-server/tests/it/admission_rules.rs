@@ -24,7 +24,7 @@ async fn causes(server: &Server, plural: &str, object: Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_condition_that_may_make_anything_is_refused() {
+async fn conditions_must_be_boolean() {
     let server = server().await;
     let conditions = json!([
         {"name": "a", "expression": "object.spec.on"},
@@ -49,7 +49,7 @@ async fn a_condition_that_may_make_anything_is_refused() {
 }
 
 #[tokio::test]
-async fn what_uses_a_broken_variable_is_broken_as_well() {
+async fn expressions_with_an_invalid_variable_are_rejected() {
     let server = server().await;
     let policy = json!({"metadata": {"name": "x"}, "spec": {
         "matchConstraints": constraints(),
@@ -63,7 +63,7 @@ async fn what_uses_a_broken_variable_is_broken_as_well() {
 }
 
 #[tokio::test]
-async fn a_missing_parameter_is_forbidden_by_those_that_change_and_invalid_to_those_that_check() {
+async fn missing_parameter_is_forbidden_in_mutating_and_invalid_in_validating_policies() {
     let fields = json!({"expression": "Object{metadata: Object.metadata{labels: {'a': 'b'}}}"});
     let kinds = [
         (
@@ -105,7 +105,7 @@ async fn a_missing_parameter_is_forbidden_by_those_that_change_and_invalid_to_th
 }
 
 #[tokio::test]
-async fn a_job_that_wants_its_selector_made_again_is_told_of_the_selector_alone() {
+async fn disabled_manual_selector_is_reported_for_the_selector_only() {
     let server = server().await;
     let jobs = "/apis/batch/v1/namespaces/ns/jobs";
     let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
@@ -137,7 +137,7 @@ impl Caller for Answering {
 }
 
 #[tokio::test]
-async fn an_answer_with_a_field_of_the_wrong_type_is_a_failed_call() {
+async fn mistyped_webhook_response_is_a_failed_call() {
     let answers = [
         (json!({"allowed": "no"}), "string into Go struct field AdmissionResponse.response.allowed of type bool"),
         (
@@ -210,7 +210,7 @@ fn node_port_service(name: &str, node_port: u16) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_webhook_may_write_services_while_it_is_asked_about_one() {
+async fn webhook_can_write_services_during_its_call() {
     let companions = Arc::new(Companions::default());
     let webhooks = Arc::new(Shared(companions.clone()));
     let server = Server::new(Options { webhooks, ..Options::simulated(Clock::system(), 1) });

@@ -25,7 +25,7 @@ async fn closed(stream: &mut (impl AsyncReadExt + Unpin)) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_sends_no_request_is_cut_off() {
+async fn connections_without_request_are_closed() {
     let served = Served::new(Bounds::default()).await;
     let mut silent = TcpStream::connect(served.address).await.unwrap();
     assert!(closed(&mut silent).await <= 11, "before the handshake");
@@ -39,7 +39,7 @@ async fn who_sends_no_request_is_cut_off() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_closes_the_idlest() {
+async fn connection_beyond_the_limit_closes_the_idlest() {
     let served = Served::new(Bounds { connections: 3, ..Bounds::default() }).await;
     let mut silent = served.connect().await;
     let mut watch = served.connect().await;
@@ -76,7 +76,7 @@ async fn gauge(served: &Served, name: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_whose_windows_are_shut_is_cut_off_stream_by_stream() {
+async fn streams_with_closed_windows_are_reset() {
     const STREAMS: usize = 200;
     const LIMIT: u64 = 4 << 20;
     let bounds =
@@ -140,7 +140,7 @@ async fn a_client_whose_windows_are_shut_is_cut_off_stream_by_stream() {
 }
 
 #[tokio::test]
-async fn a_certificate_tells_the_user_and_the_credential() {
+async fn client_certificate_sets_user_and_credential_id() {
     let served = Served::new(Bounds::default()).await;
     let (mut sender, connection) = http1::handshake(TokioIo::new(served.connect().await)).await.unwrap();
     tokio::spawn(connection);
@@ -187,7 +187,7 @@ async fn flood(served: &Served) -> (JoinHandle<hyper::Result<()>>, Vec<JoinHandl
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_beyond_the_limit_of_all_heads_are_refused() {
+async fn requests_beyond_the_head_limit_are_rejected() {
     // Fewer than a third of the requests of a connection.
     let served = Served::new(Bounds { head_bytes: 800_000, ..Bounds::default() }).await;
     assert_eq!(get_with_header(&served, 50_000).await, 200);

@@ -37,7 +37,7 @@ async fn answer(server: &Server, method: &str, path: &str, object: &Value) -> (u
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_peoples_definitions_are_taken_and_their_objects_judged() {
+async fn published_crds_are_accepted_and_their_objects_validated() {
     let clock = Clock::new(|| Timestamp::from_second(1_800_000_000).unwrap());
     let server = Server::new(Options::simulated(clock, 1));
     let mut wrong = Vec::new();

@@ -298,7 +298,7 @@ async fn fill(server: &Server, path: &Path) {
 /// A limit on the file size simulates a full disk.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn what_does_not_fit_on_the_disk_is_refused_and_the_rest_goes_on() {
+async fn full_disk_rejects_writes_and_retains_acknowledged_ones() {
     let folder = Folder::new("full");
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' XFSZ; ulimit -f 1000; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
@@ -335,7 +335,7 @@ async fn tokens_and_uids_outlive_the_process() {
 }
 
 #[tokio::test]
-async fn default_roles_that_were_removed_or_narrowed_come_back() {
+async fn removed_or_narrowed_default_roles_are_restored() {
     let folder = Folder::new("roles");
     let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
     let (before, stays) = {

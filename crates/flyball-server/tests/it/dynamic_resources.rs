@@ -73,7 +73,7 @@ async fn discovery_names_one_version_and_no_short_names() {
 }
 
 #[tokio::test]
-async fn requests_ask_for_one_device_unless_they_say_more() {
+async fn requests_default_to_one_device() {
     let server = server().await;
     let tolerant = json!([{"key": "k", "effect": "NoSchedule"}, {"operator": "Exists"}]);
     let requests = json!([
@@ -120,7 +120,7 @@ async fn tainted_devices_are_dated_and_fields_of_disabled_features_dropped() {
 }
 
 #[tokio::test]
-async fn claims_that_make_no_sense_are_refused() {
+async fn invalid_claims_are_rejected() {
     let server = server().await;
     let exactly = |change: Value| {
         let mut request = request();
@@ -210,7 +210,7 @@ async fn claims_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn classes_and_slices_that_make_no_sense_are_refused() {
+async fn invalid_classes_and_slices_are_rejected() {
     let server = server().await;
     let selectors = vec![json!({"cel": {"expression": "true"}}); 33];
     let classes = [
@@ -329,7 +329,7 @@ async fn classes_and_slices_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn specs_of_claims_and_templates_never_change_and_slices_keep_their_place() {
+async fn claim_and_template_specs_and_slice_placement_are_immutable() {
     let server = server().await;
     assert_eq!(post(&server, CLAIMS, claim(json!([request()]))).await.0, 201);
     let (code, answer) = patch(&server, &format!("{CLAIMS}/c"), json!({"spec": {"devices": {"requests": []}}})).await;
@@ -358,7 +358,7 @@ async fn specs_of_claims_and_templates_never_change_and_slices_keep_their_place(
 }
 
 #[tokio::test]
-async fn a_claim_is_allocated_through_its_status_alone() {
+async fn claims_are_allocated_through_status_only() {
     let server = server().await;
     let (url, status) = (format!("{CLAIMS}/c"), format!("{CLAIMS}/c/status"));
     let results = json!([{"request": "gpu", "driver": "gpu.example.com", "pool": "n", "device": "gpu-0"}]);
@@ -433,7 +433,7 @@ async fn slices_are_selected_by_driver_and_node() {
 }
 
 #[tokio::test]
-async fn tables_show_the_state_of_claims_and_where_slices_are() {
+async fn tables_show_claim_state_and_slice_nodes() {
     let server = server().await;
     let cells = async |url: &str| {
         let mut request = http::Request::new(http_body_util::Full::new(bytes::Bytes::new()));
@@ -462,7 +462,7 @@ async fn tables_show_the_state_of_claims_and_where_slices_are() {
 }
 
 #[tokio::test]
-async fn consumers_are_applied_by_uid_and_requests_as_a_whole() {
+async fn consumers_merge_by_uid_and_requests_are_atomic() {
     let server = server().await;
     let apply = async |url: &str, manager: &str, mut object: Value| {
         object["apiVersion"] = "resource.k8s.io/v1".into();
@@ -484,7 +484,7 @@ async fn consumers_are_applied_by_uid_and_requests_as_a_whole() {
 }
 
 #[tokio::test]
-async fn admin_access_takes_a_label_of_the_namespace() {
+async fn admin_access_requires_a_namespace_label() {
     let server = server().await;
     let asked = claim(json!([{"name": "gpu", "exactly": {"deviceClassName": "c", "adminAccess": true}}]));
     let (code, answer) = post(&server, CLAIMS, asked.clone()).await;

@@ -51,7 +51,7 @@ async fn create(server: &Server, user: &str, name: &str) -> Response<Body> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_request_too_many_is_told_to_come_back() {
+async fn request_beyond_the_limit_gets_retry_after() {
     let bounds = Bounds { writes: 1, waiting: 1, max_wait: Duration::from_secs(2), ..Bounds::default() };
     let server = slow_server(bounds, 1, 3).await;
     let_in(&server, "ann").await;
@@ -87,7 +87,7 @@ async fn one_request_too_many_is_told_to_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_slow_requests_of_one_user_do_not_delay_another() {
+async fn slow_requests_of_a_user_do_not_delay_another() {
     let server = slow_server(Bounds { writes: 8, ..Bounds::default() }, 1, 10).await;
     let_in(&server, "ann").await;
     let_in(&server, "bob").await;
@@ -116,7 +116,7 @@ async fn a_thousand_slow_requests_of_one_user_do_not_delay_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_webhooks_of_a_request_have_34_seconds_together() {
+async fn webhooks_of_a_request_share_34_seconds() {
     let server = slow_server(Bounds::default(), 5, 30).await;
     let_in(&server, "ann").await;
     let begun = Instant::now();
@@ -129,7 +129,7 @@ async fn the_webhooks_of_a_request_have_34_seconds_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_version_waits_without_a_slot_and_until_it_is_there() {
+async fn waiting_for_a_version_holds_no_slot() {
     let server = Server::new(Options {
         bounds: Bounds { reads: 1, ..Bounds::default() },
         ..Options::simulated(Clock::system(), 1)

@@ -43,7 +43,7 @@ const VALUES: [&[u8]; 12] = [
 ];
 
 #[tokio::test]
-async fn impersonation_is_exactly_what_was_asked_for_or_refused() {
+async fn impersonation_is_exact_or_rejected() {
     let server = Server::new(Options::simulated(Clock::system(), 1));
     for value in VALUES {
         let asked = str::from_utf8(value).ok().filter(|text| !text.is_empty());
@@ -80,7 +80,7 @@ async fn impersonation_is_exactly_what_was_asked_for_or_refused() {
 }
 
 #[tokio::test]
-async fn an_identity_that_is_given_twice_or_under_no_key_is_refused() {
+async fn duplicate_or_unnamed_identity_headers_are_rejected() {
     let server = Server::new(Options::simulated(Clock::system(), 1));
     let jane: (&str, &[u8]) = ("impersonate-user", b"jane");
     for headers in [

@@ -61,7 +61,7 @@ async fn raw_json_is_one_field() {
 }
 
 #[tokio::test]
-async fn a_bound_object_of_a_token_is_owned_field_by_field() {
+async fn bound_object_reference_is_owned_by_field() {
     let server = server().await;
     for (url, object) in [
         ("/api/v1/namespaces/ns/serviceaccounts", json!({"metadata": {"name": "a"}})),

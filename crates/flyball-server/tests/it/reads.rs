@@ -10,7 +10,7 @@ async fn get(server: &Server, path: &str) -> (u16, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_version_of_a_read_counts() {
+async fn reads_honor_the_resource_version() {
     let server = server().await;
     let map = json!({"metadata": {"name": "m"}});
     let (_, made) = post(&server, "/api/v1/namespaces/ns/configmaps", map).await;
@@ -32,7 +32,7 @@ async fn the_version_of_a_read_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_with_initial_events_of_the_future_begins_and_fails() {
+async fn initial_events_of_a_future_version_fail_within_the_watch() {
     let server = server().await;
     let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=999999";
     for kind in ["configmaps", "pods"] {
@@ -43,7 +43,7 @@ async fn a_watch_with_initial_events_of_the_future_begins_and_fails() {
 }
 
 #[tokio::test]
-async fn a_full_page_is_followed_by_another_if_any_key_is_left() {
+async fn full_page_has_a_continue_token_if_keys_remain() {
     let server = server().await;
     for (name, app) in [("a", "x"), ("b", "x"), ("c", "y")] {
         let map = json!({"metadata": {"name": name, "labels": {"app": app}}});
@@ -82,7 +82,7 @@ async fn a_full_page_is_followed_by_another_if_any_key_is_left() {
 }
 
 #[tokio::test]
-async fn a_token_that_no_page_gave_is_refused() {
+async fn forged_continue_tokens_are_rejected() {
     use base64::Engine;
     let server = server().await;
     for (token, why) in [
@@ -103,7 +103,7 @@ async fn a_token_that_no_page_gave_is_refused() {
 }
 
 #[tokio::test]
-async fn finalizers_that_occur_twice_are_kept() {
+async fn duplicate_finalizers_are_retained() {
     let server = server().await;
     let twice = json!(["e.com/a", "e.com/a"]);
     let kinds = [("configmaps", json!({})), ("services", json!({"spec": {"ports": [{"port": 80}]}}))];

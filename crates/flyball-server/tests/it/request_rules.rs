@@ -32,7 +32,7 @@ async fn raw(
 }
 
 #[tokio::test]
-async fn the_first_document_of_a_body_is_taken() {
+async fn first_yaml_document_of_a_body_is_used() {
     let server = server().await;
     let head = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ";
     for (name, body) in [
@@ -51,7 +51,7 @@ async fn the_first_document_of_a_body_is_taken() {
 }
 
 #[tokio::test]
-async fn a_conflict_is_told_of_before_a_key_that_stands_twice() {
+async fn conflict_is_reported_before_duplicate_keys() {
     let server = server().await;
     let body =
         |value: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\ndata:\n  k: old\n  k: {value}\n");
@@ -68,7 +68,7 @@ async fn a_conflict_is_told_of_before_a_key_that_stands_twice() {
 }
 
 #[tokio::test]
-async fn options_of_lists_are_judged_one_after_the_other() {
+async fn list_options_report_all_errors_in_order() {
     let server = server().await;
     let cases = [
         (
@@ -107,7 +107,7 @@ async fn options_of_lists_are_judged_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn who_cannot_read_an_answer_is_told_of_all_that_there_are() {
+async fn not_acceptable_error_lists_all_media_types() {
     let server = server().await;
     let streams = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
     let all = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
@@ -129,7 +129,7 @@ async fn who_cannot_read_an_answer_is_told_of_all_that_there_are() {
 }
 
 #[tokio::test]
-async fn an_old_table_without_rows_has_none() {
+async fn empty_v1beta1_table_has_null_rows() {
     let server = server().await;
     for (version, rows) in [("v1beta1", Value::Null), ("v1", json!([]))] {
         let accept = if version == "v1" {
@@ -156,7 +156,7 @@ async fn pod(server: &Server, name: &str, node: Option<&str>) {
 }
 
 #[tokio::test]
-async fn commands_need_another_protocol_and_no_logs_are_no_text() {
+async fn commands_require_an_upgrade_and_empty_logs_have_no_content() {
     let server = server().await;
     pod(&server, "bound", Some("n")).await;
     pod(&server, "free", None).await;
@@ -170,7 +170,7 @@ async fn commands_need_another_protocol_and_no_logs_are_no_text() {
 }
 
 #[tokio::test]
-async fn logs_are_not_cut_to_what_cannot_be_whether_or_not_there_is_the_pod() {
+async fn invalid_log_options_are_rejected_before_the_pod_lookup() {
     let server = server().await;
     let invalid = |why: &str| format!("PodLogOptions \"none\" is invalid: {why}");
     for (query, code, expected) in [
@@ -197,7 +197,7 @@ async fn logs_are_not_cut_to_what_cannot_be_whether_or_not_there_is_the_pod() {
 }
 
 #[tokio::test]
-async fn evictions_of_the_old_version_are_still_read() {
+async fn v1beta1_evictions_are_accepted() {
     let server = server().await;
     pod(&server, "p", None).await;
     for (version, kind, expected) in
@@ -210,7 +210,7 @@ async fn evictions_of_the_old_version_are_still_read() {
 }
 
 #[tokio::test]
-async fn a_token_bound_to_another_object_names_its_kind() {
+async fn uid_mismatch_of_a_bound_object_names_its_kind() {
     let server = server().await;
     pod(&server, "x", None).await;
     post(&server, "/api/v1/namespaces/ns/secrets", json!({"metadata": {"name": "x"}})).await;
@@ -224,7 +224,7 @@ async fn a_token_bound_to_another_object_names_its_kind() {
 }
 
 #[tokio::test]
-async fn a_wrong_scale_is_refused_as_a_scale() {
+async fn invalid_scale_is_reported_as_a_scale() {
     let server = server().await;
     let pod = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     for (plural, kind) in
@@ -243,7 +243,7 @@ async fn a_wrong_scale_is_refused_as_a_scale() {
 }
 
 #[tokio::test]
-async fn bodies_of_other_versions_and_kinds_are_refused_in_the_words_of_the_scheme() {
+async fn bodies_of_other_versions_and_kinds_are_rejected() {
     let server = server().await;
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let other = |given: &str, wanted: &str| {
@@ -286,7 +286,7 @@ async fn bodies_of_other_versions_and_kinds_are_refused_in_the_words_of_the_sche
 }
 
 #[tokio::test]
-async fn an_order_that_is_no_list_names_the_type_given() {
+async fn non_list_element_order_names_its_type() {
     let server = server().await;
     pod(&server, "p", None).await;
     for (order, given) in [
@@ -326,7 +326,7 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 const MERGE: (&str, &str) = ("content-type", "application/merge-patch+json");
 
 #[tokio::test]
-async fn formats_that_are_not_known_are_warned_of_once() {
+async fn unknown_formats_warn_once() {
     let server = server().await;
     let spec = json!({"type": "object", "properties": {
         "a": {"type": "string", "format": "date-time"}, "b": {"type": "string", "format": "k8s-short-name"},
@@ -348,7 +348,7 @@ async fn formats_that_are_not_known_are_warned_of_once() {
 }
 
 #[tokio::test]
-async fn a_rule_that_an_unchanged_value_breaks_only_warns() {
+async fn rule_failures_of_unchanged_values_only_warn() {
     let server = server().await;
     let field = |rules: Value| json!({"type": "integer", "x-kubernetes-validations": rules});
     let spec =
@@ -373,7 +373,7 @@ async fn a_rule_that_an_unchanged_value_breaks_only_warns() {
 }
 
 #[tokio::test]
-async fn expressions_fail_in_the_words_of_go() {
+async fn expression_errors_have_gos_messages() {
     let server = server().await;
     let rules = |rule: &str| {
         let text = json!({"type": "string", "x-kubernetes-validations": [{"rule": rule}]});
@@ -422,7 +422,7 @@ async fn expressions_fail_in_the_words_of_go() {
 }
 
 #[tokio::test]
-async fn unknown_fields_of_what_is_not_kept_are_warned_of_too() {
+async fn unknown_fields_of_unstored_objects_warn() {
     let server = server().await;
     pod(&server, "p", None).await;
     let account = json!({"metadata": {"name": "a"}});

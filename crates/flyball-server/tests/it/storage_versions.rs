@@ -60,7 +60,7 @@ fn state(object: &Value) -> (i64, u64) {
 }
 
 #[tokio::test]
-async fn reads_add_the_defaults_of_the_version_in_storage_alone() {
+async fn reads_add_defaults_of_the_storage_version_only() {
     let server = server().await;
     define(&server, json!([version("v1", true, None), version("v2", false, None)])).await;
     make(&server, "v1", "x").await;
@@ -84,7 +84,7 @@ async fn reads_add_the_defaults_of_the_version_in_storage_alone() {
 }
 
 #[tokio::test]
-async fn an_empty_patch_adds_defaults_and_moves_an_object_to_the_storage_version() {
+async fn empty_patch_adds_defaults_and_migrates_the_storage_version() {
     let server = server().await;
     define(&server, json!([version("v1", true, None), version("v2", false, None)])).await;
     let before = state(&make(&server, "v1", "x").await);
@@ -100,7 +100,7 @@ async fn an_empty_patch_adds_defaults_and_moves_an_object_to_the_storage_version
 }
 
 #[tokio::test]
-async fn what_is_written_through_another_version_gets_the_defaults_of_the_stored_one_when_read() {
+async fn writes_in_another_version_are_defaulted_on_read() {
     let server = server().await;
     define(&server, json!([version("v1", false, Some("a")), version("v2", true, Some("b"))])).await;
     let made = make(&server, "v1", "x").await;
@@ -116,7 +116,7 @@ async fn what_is_written_through_another_version_gets_the_defaults_of_the_stored
 }
 
 #[tokio::test]
-async fn an_update_of_what_no_longer_fits_its_schema_drops_managed_fields() {
+async fn updates_that_violate_a_new_schema_drop_managed_fields() {
     let server = server().await;
     define(&server, json!([version("v1", true, None)])).await;
     make(&server, "v1", "x").await;
@@ -130,7 +130,7 @@ async fn an_update_of_what_no_longer_fits_its_schema_drops_managed_fields() {
 }
 
 #[tokio::test]
-async fn custom_resources_keep_finalizers_that_occur_twice() {
+async fn custom_resources_retain_duplicate_finalizers() {
     let server = server().await;
     define(&server, json!([version("v1", true, None)])).await;
     let twice = json!(["e.com/a", "e.com/a"]);
@@ -167,7 +167,7 @@ impl Caller for Converter {
 }
 
 #[tokio::test]
-async fn lists_show_what_was_converted_before_the_webhook_began_to_refuse() {
+async fn lists_use_conversions_from_before_the_webhook_failed() {
     let converter = Arc::new(Converter::default());
     let clock = Clock::new(|| Timestamp::from_second(1_800_000_000).unwrap());
     let server = Server::new(Options { webhooks: converter.clone(), ..Options::simulated(clock, 1) });

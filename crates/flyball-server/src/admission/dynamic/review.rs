@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_of_another_type_is_told_of_as_go_does() {
+    fn mistyped_responses_are_rejected_with_gos_messages() {
         let fine = json!({"uid": "u", "allowed": true, "status": null, "warnings": ["w", null], "unknown": 1});
         assert_eq!(mistyped(&json!({"response": fine})), None);
         assert_eq!(mistyped(&json!({"response": null})), None);

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_hold_what_their_type_says() {
+    fn secrets_require_the_data_of_their_type() {
         check(json!({"type": "Opaque"}), None, &[]);
         check(
             json!({"type": "kubernetes.io/tls", "data": {"tls.crt": "YQ=="}}),

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn backends_are_one_thing() {
+    fn backends_require_a_service_or_resource() {
         let service = |port: Value| json!({"service": {"name": "s", "port": port}});
         check(service(json!({"number": 80})), &[]);
         check(service(json!({})), &["x: Required value: port name or number is required"]);

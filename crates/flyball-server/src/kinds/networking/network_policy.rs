@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_lie_within_their_block() {
+    fn exceptions_must_be_within_their_block() {
         check(json!({"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}), &[]);
         check(
             json!({"cidr": "10.0.0.0/8", "except": ["11.0.0.0/16"]}),

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_a_domain_or_none() {
+    fn names_have_an_optional_domain() {
         let said = |name: &str| {
             let errors = qualified(&Path::new("a"), name);
             errors.into_iter().map(|error| error.to_string()).collect::<Vec<String>>().join("; ")
@@ -142,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn long_keys_are_shown_without_their_middle() {
+    fn long_keys_are_shortened_in_the_middle() {
         assert_eq!(shortened("a/b"), "a/b");
         let shown = shortened(&format!("{}{}", "a".repeat(60), "b".repeat(60)));
         assert_eq!((shown.len(), shown.contains("aaa...bbb")), (96, true));
     }
 
     #[test]
-    fn uids_are_written_in_one_way() {
+    fn uids_must_be_in_canonical_form() {
         let said = |uid: &str| {
             let value = Value::from(uid);
             super::uid(&Field::new(Path::new("u"), &value)).map(|error| error.detail).unwrap_or_default()

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_told_from_what_is_none() {
+    fn invalid_addresses_are_rejected() {
         let none: [&str; 0] = [];
         for good in ["10.0.0.1", "::1", "2001:db8::ffff"] {
             assert_eq!(said(check, good), none, "{good}");
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_have_no_bits_beyond_their_length() {
+    fn block_bits_beyond_the_prefix_are_rejected() {
         let none: [&str; 0] = [];
         for good in ["10.0.0.0/8", "0.0.0.0/0", "::/0", "2001:db8::/32", "10.1.2.3/32"] {
             assert_eq!(said(check_block, good), none, "{good}");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_not_on_the_machine_itself() {
+    fn local_addresses_are_not_endpoints() {
         let kinds = |text: &str| said(check_endpoint, text).len();
         assert_eq!((kinds("10.0.0.1"), kinds("127.0.0.1"), kinds("0.0.0.0")), (0, 1, 1));
         assert_eq!(
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_hold_their_addresses() {
+    fn blocks_contain_their_addresses() {
         let block = parse_block("10.96.0.0/12").unwrap();
         assert!(block.contains(parse("10.111.255.255").unwrap()) && !block.contains(parse("10.112.0.0").unwrap()));
         assert!(!block.contains(parse("::1").unwrap()));

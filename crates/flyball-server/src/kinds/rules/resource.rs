@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_fit_limits() {
+    fn requests_must_fit_limits() {
         let check = |value: Value, expected: &[&str]| assert_eq!(said(&value), expected, "{value}");
         check(
             json!({"limits": {"cpu": "1", "example.com/gpu": "2"}, "requests": {"cpu": "500m", "example.com/gpu": "2"}}),

@@ -480,7 +480,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test measures time")]
-    fn patterns_have_a_budget_for_each_definition() {
+    fn patterns_share_a_budget_per_definition() {
         let began = Instant::now();
         let word = "a".repeat(196);
         let large = (0..2000).map(|n| format!("({word}){{0,99}}{n}$"));

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_asked_for() {
+    fn requests_default_to_limits() {
         let mut object = Object::try_from(json!({"spec": {"containers": [
             {"name": "a", "image": "b:1", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "100m"}}}
         ]}})).unwrap();

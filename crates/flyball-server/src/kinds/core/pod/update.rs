@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_in_order() {
+    fn errors_are_reported_in_order() {
         check(json!({"containers": [{"name": "c", "image": "i"}]}), None, &[]);
         check(json!({"containers": []}), None, &["spec.containers: Required value"]);
         check(
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn images_may_change_and_little_else() {
+    fn updates_may_change_images_only() {
         let one =
             |image: &str| json!({"containers": [{"name": "c", "image": image}], "terminationGracePeriodSeconds": 5});
         check(one("i:2"), Some(one("i:1")), &[]);
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn quality_is_what_is_promised() {
+    fn qos_class_follows_requests_and_limits() {
         let of = |resources: Value| {
             quality(&pod(json!({"containers": [{"name": "c", "image": "i", "resources": resources}]})))
         };

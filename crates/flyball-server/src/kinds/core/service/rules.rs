@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn types_have_what_they_need() {
+    fn types_require_their_fields() {
         check(json!({"ports": [{"port": 80}]}), None, &[]);
         check(json!({}), None, &["spec.ports: Required value"]);
         check(json!({"type": "ExternalName"}), None, &["spec.externalName: Required value"]);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_stay() {
+    fn cluster_ips_are_immutable() {
         let at = |ip: &str| json!({"ports": [{"port": 80}], "clusterIP": ip, "clusterIPs": [ip]});
         check(at("10.0.0.1"), Some(at("10.0.0.1")), &[]);
         check(
