@@ -261,8 +261,8 @@ impl fmt::Display for FieldError {
 
 /// Joins errors as Go's aggregate prints them: one alone, several in brackets, each text once.
 pub fn aggregate<E: fmt::Display>(errors: impl IntoIterator<Item = E>) -> String {
-    let mut told = BTreeSet::new();
-    let texts = errors.into_iter().map(|error| error.to_string()).filter(|text| told.insert(text.clone()));
+    let mut seen = BTreeSet::new();
+    let texts = errors.into_iter().map(|error| error.to_string()).filter(|text| seen.insert(text.clone()));
     let mut texts: Vec<String> = texts.collect();
     if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) }
 }

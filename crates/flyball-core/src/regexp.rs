@@ -492,8 +492,8 @@ mod tests {
             (r"[a-\pN]", r"invalid escape sequence: `\p`"),
             ("a{2}{3}", "invalid nested repetition operator: `{2}{3}`"),
         ] {
-            let told = check(pattern).err().map(|error| error.to_string());
-            assert_eq!(told, Some(format!("error parsing regexp: {why}")), "{pattern}");
+            let message = check(pattern).err().map(|error| error.to_string());
+            assert_eq!(message, Some(format!("error parsing regexp: {why}")), "{pattern}");
         }
     }
 

@@ -116,7 +116,7 @@ mod tests {
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test measures time")]
     fn short_patterns_of_many_states_are_rejected_quickly() {
-        let began = Instant::now();
+        let start = Instant::now();
         for n in 0..2000 {
             let text = format!("(({}){{0,99}}){{0,{n}}}$", "a".repeat(196));
             assert_eq!(states(&text).is_err(), n > 3, "{text}");
@@ -127,7 +127,7 @@ mod tests {
         for text in ["(((((a{9999}){9999}){9999}){9999}){9999}){9999}", "(a{99}){99}", "[^a]{30000}"] {
             assert!(matches!(compile(text), Err(Error::Syntax(_))), "{text}");
         }
-        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     }
 
     #[test]

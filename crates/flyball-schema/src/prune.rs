@@ -342,12 +342,12 @@ mod tests {
         let root = openapi::read(Some(&schema));
         let filled = |count: usize| {
             let mut object = json!({"list": vec![json!({}); count]});
-            let told = default(root.node(), &mut object);
-            (told, memory::of(&object))
+            let result = default(root.node(), &mut object);
+            (result, memory::of(&object))
         };
         assert_eq!(filled(2_000).0, Ok(()));
-        let (told, bytes) = filled(70_000);
-        assert_eq!(told, Err(TooLarge));
+        let (result, bytes) = filled(70_000);
+        assert_eq!(result, Err(TooLarge));
         assert!(bytes < MAX_DEFAULT_MEMORY * 5 / 4, "{bytes}");
     }
 }

@@ -164,12 +164,12 @@ fn run(
 }
 
 fn failure(rule: &Rule, value: &Value, path: &Path<'_>, context: &Context<'_>, budget: &Budget) -> FieldError {
-    let said = rule.message_expression.as_ref().and_then(|program| match program.run(context, budget) {
+    let message = rule.message_expression.as_ref().and_then(|program| match program.run(context, budget) {
         Ok(Cel::String(text)) => Some(text.trim().to_owned()),
         _ => None,
     });
     let usable = |text: &String| !text.is_empty() && text.len() <= 5 * 1024 && !text.contains('\n');
-    let detail = said.filter(usable).unwrap_or_else(|| rule.static_message());
+    let detail = message.filter(usable).unwrap_or_else(|| rule.static_message());
     let field = rule.field(path);
     match rule.reason.as_str() {
         "FieldValueForbidden" => FieldError::forbidden(field, detail),

@@ -233,9 +233,9 @@ mod tests {
         let long = shared.room(&ann, 100_000).await.expect("a long answer has its time, too");
         let _body = shared.receive(&ann, 500).await.unwrap();
         assert!(shared.room(&bob, 1).await.is_none() && shared.receive(&ann, 1).await.is_none());
-        let begun = tokio::time::Instant::now();
+        let start = tokio::time::Instant::now();
         assert!(shared.room(&admin, 400).await.is_some() && shared.receive(&admin, 400).await.is_some());
-        assert!(begun.elapsed().is_zero());
+        assert!(start.elapsed().is_zero());
         assert_eq!(shared.unsent.used(), 100_000);
         drop(long);
         assert!(shared.room(&bob, 1).await.is_some());

@@ -305,8 +305,8 @@ mod tests {
         let (noted, mut response) = (Warnings::default(), Response::new(Body::empty()));
         noted.add(warnings.iter().map(ToString::to_string));
         noted.append_to(&mut response);
-        let told = response.headers().get_all("warning").iter();
-        told.map(|value| value.as_bytes().len() - "299 - \"\"".len()).collect()
+        let values = response.headers().get_all("warning").iter();
+        values.map(|value| value.as_bytes().len() - "299 - \"\"".len()).collect()
     }
 
     #[test]
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(lengths(&long), [256; 5]);
         let many: Vec<String> = (0..33_000).map(|n| format!("unknown field {n:06}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let told = lengths(&many);
-        assert_eq!((told.len(), told[0]), (205, 20));
+        let lengths = lengths(&many);
+        assert_eq!((lengths.len(), lengths[0]), (205, 20));
     }
 }

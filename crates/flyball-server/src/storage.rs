@@ -50,18 +50,18 @@ pub(crate) enum Error {
     #[error("the object was changed meanwhile")]
     Changed,
     /// The revision is older than the window reaches back.
-    #[error("revision {asked} is older than {oldest}, the oldest one kept")]
+    #[error("revision {requested} is older than {oldest}, the oldest one kept")]
     Compacted {
         /// The requested revision.
-        asked: Revision,
+        requested: Revision,
         /// Oldest revision that could have been.
         oldest: Revision,
     },
     /// The revision has not been reached.
-    #[error("revision {asked} is beyond the current one, {current}")]
+    #[error("revision {requested} is beyond the current one, {current}")]
     Future {
         /// The requested revision.
-        asked: Revision,
+        requested: Revision,
         /// Latest revision.
         current: Revision,
     },
@@ -292,8 +292,8 @@ impl Store {
     pub(crate) fn seed(&self, table: &GroupResource, key: &ObjectKey, make: impl FnOnce(Revision) -> Entry) {
         let current = self.get(table, key);
         let mut make = Some(|revision| Ok(Change::Put(Arc::new(make(revision)))));
-        let begun = self.shared.begin(table, key, current.as_ref(), &mut make);
-        debug_assert!(matches!(begun, Ok(Begun::Done(_))), "the server is not made yet");
+        let written = self.shared.begin(table, key, current.as_ref(), &mut make);
+        debug_assert!(matches!(written, Ok(Begun::Done(_))), "the server is not made yet");
     }
 
     /// Returns all objects of a namespace, or of all, as they are now.
@@ -312,7 +312,7 @@ impl Store {
     ) -> Result<Snapshot, Error> {
         let state = &self.shared.lock().image;
         if revision > state.revision {
-            return Err(Error::Future { asked: revision, current: state.revision });
+            return Err(Error::Future { requested: revision, current: state.revision });
         }
         let entries = match state.tables.get(table) {
             Some(table) => table.list_at(namespace, revision)?,

@@ -307,10 +307,10 @@ impl Objects<'_> {
                 in_other_versions.insert(entry.api_version.clone(), compared);
             }
             let changed = if is_other { &in_other_versions[&entry.api_version] } else { changed };
-            let lost = entry.fields.intersection(&changed.given);
-            lost.each(&mut |path| conflicts.push(Conflict { manager: entry.manager.clone(), path: path.to_vec() }));
-            for gone in [&lost, &changed.removed].into_iter().filter(|gone| !gone.is_empty()) {
-                entry.fields = entry.fields.difference(gone);
+            let taken = entry.fields.intersection(&changed.given);
+            taken.each(&mut |path| conflicts.push(Conflict { manager: entry.manager.clone(), path: path.to_vec() }));
+            for released in [&taken, &changed.removed].into_iter().filter(|released| !released.is_empty()) {
+                entry.fields = entry.fields.difference(released);
             }
             if !entry.fields.is_empty() {
                 left.push(entry);
@@ -343,10 +343,10 @@ impl Objects<'_> {
         }
 
         // Fields that neither set names are restored as well: an applier can only remove fields that it owned.
-        let gone = ty
+        let pruned_fields = ty
             .with_named_fields(&ty.fields(&before).below)
             .difference(&ty.with_named_fields(&ty.fields(&pruned).below));
-        let pruned = remove(ty, &before, &gone.intersection(&ty.with_named_fields(&last.fields)));
+        let pruned = remove(ty, &before, &pruned_fields.intersection(&ty.with_named_fields(&last.fields)));
         let made = self.convert(&pruned, version, self.api_version)?.map(|(made, _)| made.into_owned());
         Ok(made.unwrap_or(pruned))
     }

@@ -295,8 +295,8 @@ mod tests {
             ("[1, 2, 3].all(i, authorizer.path('/healthz').check('get').allowed())", super::super::meter::EXCEEDED),
         ];
         for (expression, why) in cases {
-            let said = ask(expression).expect_err(expression);
-            assert!(said.ends_with(&format!("resulted in error: {why}")), "{expression}: {said}");
+            let error = ask(expression).expect_err(expression);
+            assert!(error.ends_with(&format!("resulted in error: {why}")), "{expression}: {error}");
         }
     }
 

@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn expensive_expressions_are_stopped() {
         let object = json!({"l": (0..20_000).collect::<Vec<_>>()});
-        for dear in [
+        for expensive in [
             "self.l.all(x, self.l.all(y, y >= 0))",
             "self.l.all(x, self.l.exists(y, y < 0) || self.l.all(y, self.l.all(z, z >= 0)))",
             "self.l.exists(x, self.l.exists(y, self.l.exists(z, z < 0)))",
@@ -389,7 +389,7 @@ mod tests {
             "self.l.all(i, x, self.l.all(j, y, x >= 0))",
             "self.l.filter(x, self.l.exists_one(y, y == x)).size() == 0",
         ] {
-            assert_eq!(run(dear, &object, &Budget::of_rules()), Err(EXCEEDED.to_owned()), "{dear}");
+            assert_eq!(run(expensive, &object, &Budget::of_rules()), Err(EXCEEDED.to_owned()), "{expensive}");
         }
         assert_eq!(run("self.l.all(x, x >= 0)", &object, &Budget::of_rules()), Ok(true));
     }

@@ -78,9 +78,9 @@ fn merge_maps(
     merge_ordered(node, &mut original, &mut patch)?;
     for (key, value) in patch {
         if let Some(name) = key.strip_prefix(DELETE_PREFIX) {
-            if let (Some(Value::Array(items)), Value::Array(gone)) = (original.get_mut(name), &value) {
-                let gone: HashSet<&Value> = gone.iter().collect();
-                items.retain(|item| !gone.contains(item));
+            if let (Some(Value::Array(items)), Value::Array(removed)) = (original.get_mut(name), &value) {
+                let removed: HashSet<&Value> = removed.iter().collect();
+                items.retain(|item| !removed.contains(item));
             }
             continue;
         }
@@ -237,12 +237,12 @@ fn merge_lists(
     let mut fresh: Vec<Value> = Vec::new();
     if objects {
         let mut replace = false;
-        let mut gone: HashSet<Value> = HashSet::new();
+        let mut deleted: HashSet<Value> = HashSet::new();
         for item in wanted {
             match item.get(DIRECTIVE).cloned() {
                 None => fresh.push(item),
                 Some(Value::String(directive)) if directive == "delete" => {
-                    gone.insert(identity(&item, how)?.clone());
+                    deleted.insert(identity(&item, how)?.clone());
                 }
                 Some(Value::String(directive)) if directive == "replace" => replace = true,
                 Some(Value::String(directive)) if directive == "merge" => {
@@ -254,7 +254,7 @@ fn merge_lists(
         if replace {
             return Ok(fresh);
         }
-        live.retain(|item| identity(item, how).map_or(true, |found| !gone.contains(found)));
+        live.retain(|item| identity(item, how).map_or(true, |found| !deleted.contains(found)));
         let items = node.and_then(Node::items);
         fresh.iter().try_for_each(|item| identity(item, how).map(drop))?;
         // Added items are recorded, so that a duplicate in the patch finds them.

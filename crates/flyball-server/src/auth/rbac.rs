@@ -194,12 +194,12 @@ impl Binding {
             Some(namespace) => (ROLE_BINDING.kind, format!("{}/{namespace}", self.name)),
             None => (CLUSTER_ROLE_BINDING.kind, self.name.clone()),
         };
-        let whom = match &*subject.kind {
+        let subject_name = match &*subject.kind {
             SERVICE_ACCOUNT => format!("{}/{}", subject.name, subject.namespace),
             _ => subject.name.clone(),
         };
         format!(
-            "RBAC: allowed by {kind} {name:?} of {} {:?} to {} {whom:?}",
+            "RBAC: allowed by {kind} {name:?} of {} {:?} to {} {subject_name:?}",
             self.role_kind, self.role_name, subject.kind
         )
     }

@@ -135,7 +135,7 @@ impl Cache {
                 }
             }
         }
-        changed_groups.extend(before.values().map(|gone| gone.group().to_owned()));
+        changed_groups.extend(before.values().map(|removed| removed.group().to_owned()));
         let mut all: Vec<_> = by_name.values().cloned().collect();
         let created = |known: &Definition| {
             known.crd.at(&["metadata", "creationTimestamp"]).and_then(Value::as_str).map(str::to_owned)

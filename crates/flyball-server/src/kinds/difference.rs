@@ -217,9 +217,9 @@ fn unified(before: &[String], after: &[String]) -> String {
         let (old, new) = (range(first.before.0, last.before.1), range(first.after.0, last.after.1));
         let _ = writeln!(diff, "@@ -{old} +{new} @@");
         for part in hunk {
-            let (gone, come) = (&before[part.before.0..part.before.1], &after[part.after.0..part.after.1]);
-            let (sign, come) = if part.same { (' ', &[][..]) } else { ('-', come) };
-            let lines = gone.iter().map(|line| (sign, line)).chain(come.iter().map(|line| ('+', line)));
+            let (removed, added) = (&before[part.before.0..part.before.1], &after[part.after.0..part.after.1]);
+            let (sign, added) = if part.same { (' ', &[][..]) } else { ('-', added) };
+            let lines = removed.iter().map(|line| (sign, line)).chain(added.iter().map(|line| ('+', line)));
             for (sign, line) in lines {
                 let _ = writeln!(diff, "{sign}{line}");
             }

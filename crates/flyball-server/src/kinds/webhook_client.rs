@@ -59,9 +59,9 @@ fn check_url(url: &Field<'_>) -> Errors {
 fn check_service(service: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     // kube-apiserver treats these as equivalent.
-    for (given, told) in [("namespace", "name"), ("name", "namespace")] {
+    for (given, other) in [("namespace", "name"), ("name", "namespace")] {
         if service.at(given).is_empty() {
-            errors.push(service.at(told).required(""));
+            errors.push(service.at(other).required(""));
         }
     }
     let port = service.at("port");

@@ -151,7 +151,7 @@ fn ports(rng: &Rng, service: &mut Object, mut taken: BTreeSet<i64>, dry_run: boo
     let mut given: Vec<(i64, i64)> = Vec::new();
     let mut chosen: Vec<i64> = Vec::new();
     for (i, port) in list.iter().enumerate() {
-        let (number, asked) = (port["port"].as_i64().unwrap_or(0), port["nodePort"].as_i64().unwrap_or(0));
+        let (number, requested) = (port["port"].as_i64().unwrap_or(0), port["nodePort"].as_i64().unwrap_or(0));
         // Two protocols on the same port share a node port.
         let same = given.iter().find(|(port, _)| *port == number).map(|(_, node_port)| *node_port);
         let later = || {
@@ -160,8 +160,8 @@ fn ports(rng: &Rng, service: &mut Object, mut taken: BTreeSet<i64>, dry_run: boo
                 .filter_map(|other| other["nodePort"].as_i64())
                 .find(|port| *port != 0)
         };
-        let wanted = if asked == 0 { same.or_else(later).unwrap_or(0) } else { asked };
-        let wanted = if wanted == 0 {
+        let node_port = if requested == 0 { same.or_else(later).unwrap_or(0) } else { requested };
+        let node_port = if node_port == 0 {
             if !allocates {
                 chosen.push(0);
                 continue;
@@ -169,16 +169,16 @@ fn ports(rng: &Rng, service: &mut Object, mut taken: BTreeSet<i64>, dry_run: boo
             free(rng, &taken)
                 .ok_or_else(|| FieldError::internal("spec.ports", "failed to allocate a nodePort: range is full"))?
         } else {
-            if same != Some(wanted)
-                && let Some(why) = check(wanted, &taken)
+            if same != Some(node_port)
+                && let Some(why) = check(node_port, &taken)
             {
-                return Err(FieldError::invalid(format!("spec.ports[{i}].nodePort"), wanted, why));
+                return Err(FieldError::invalid(format!("spec.ports[{i}].nodePort"), node_port, why));
             }
-            wanted
+            node_port
         };
-        taken.insert(wanted);
-        given.push((number, wanted));
-        chosen.push(wanted);
+        taken.insert(node_port);
+        given.push((number, node_port));
+        chosen.push(node_port);
     }
     for (port, chosen) in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten().zip(chosen) {
         if chosen != 0

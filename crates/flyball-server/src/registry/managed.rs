@@ -32,13 +32,13 @@ pub(crate) const MAX_OWNERSHIP_PASSES: usize = 16;
 
 impl Conversions {
     fn get(&self, object: &Value, api_version: &str) -> Result<Option<Value>, String> {
-        let asked = |(known, version, _): &&(Value, String, _)| version == api_version && known == object;
-        if let Some((.., made)) = self.known.iter().find(asked) {
+        let is_same = |(known, version, _): &&(Value, String, _)| version == api_version && known == object;
+        if let Some((.., made)) = self.known.iter().find(is_same) {
             return made.clone().map(Some);
         }
-        let (mut missing, asked) = (self.missing.lock(), (object.clone(), api_version.to_owned()));
-        if !missing.contains(&asked) {
-            missing.push(asked);
+        let (mut missing, conversion) = (self.missing.lock(), (object.clone(), api_version.to_owned()));
+        if !missing.contains(&conversion) {
+            missing.push(conversion);
         }
         Ok(None)
     }

@@ -17,13 +17,13 @@ const METADATA: Path<'static> = Path::new("metadata");
 pub(super) fn dedup_owners(object: &mut Object, patched: bool) -> Option<String> {
     let owners = object.metadata_mut().get_mut("ownerReferences")?.as_array_mut()?;
     let mut known: HashSet<Value> = HashSet::with_capacity(owners.len());
-    let (mut told, mut twice): (HashSet<String>, Vec<String>) = Default::default();
+    let (mut reported, mut twice): (HashSet<String>, Vec<String>) = Default::default();
     owners.retain(|owner| {
         if known.insert(owner.clone()) {
             return true;
         }
         let uid = owner["uid"].as_str().unwrap_or_default();
-        if told.insert(uid.to_owned()) {
+        if reported.insert(uid.to_owned()) {
             twice.push(uid.to_owned());
         }
         false

@@ -136,16 +136,16 @@ pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
 
 /// Cuts a stream of documents after the first; the others are ignored.
 fn first_document(text: &str) -> &str {
-    let (mut begun, mut end) = (false, 0);
+    let (mut has_content, mut end) = (false, 0);
     for line in text.split_inclusive('\n') {
         let marks = |mark: &str| {
             line.strip_prefix(mark).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
         };
-        if begun && (marks("---") || marks("...")) {
+        if has_content && (marks("---") || marks("...")) {
             return &text[..end];
         }
         let blank = line.trim().is_empty() || line.starts_with(['#', '%']);
-        begun |= !blank;
+        has_content |= !blank;
         end += line.len();
     }
     text

@@ -42,7 +42,7 @@ pub(super) fn mistake(text: &str) -> Option<String> {
             }
             ',' if !open.is_empty() => value = None,
             ':' if apart => {
-                let torn = value.is_some_and(|began| began < line);
+                let torn = value.is_some_and(|start| start < line);
                 if torn && let Some((bracket @ '[', opened)) = open.last().copied() {
                     return Some(unfinished(bracket, opened, line));
                 }

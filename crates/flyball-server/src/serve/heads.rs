@@ -104,17 +104,17 @@ mod tests {
     fn started_responses_are_counted_and_each_connection_may_start_one() {
         let all = Heads::new(MAX_BYTES);
         let (greedy, modest) = (ConnectionHeads::new(all.clone()), ConnectionHeads::new(all.clone()));
-        let mut begun = Vec::new();
-        while let Some(mut head) = greedy.try_count(OVERHEAD_BYTES).filter(|_| begun.len() < 1 << 20) {
+        let mut started = Vec::new();
+        while let Some(mut head) = greedy.try_count(OVERHEAD_BYTES).filter(|_| started.len() < 1 << 20) {
             let has_room = head.begin();
-            begun.push(head);
+            started.push(head);
             if !has_room {
                 break;
             }
         }
-        assert_eq!(begun.len(), MAX_BYTES / (OVERHEAD_BYTES + ANSWER_BYTES) + 1);
+        assert_eq!(started.len(), MAX_BYTES / (OVERHEAD_BYTES + ANSWER_BYTES) + 1);
         assert!(modest.try_count(OVERHEAD_BYTES).expect("its own").begin());
-        drop(begun);
+        drop(started);
         assert_eq!(all.bytes.load(Ordering::Relaxed), 0);
     }
 }

@@ -229,8 +229,8 @@ mod tests {
             answer.status().as_u16()
         };
         let rule = json!({"apiGroups": [""], "apiVersions": ["*"], "operations": ["*"], "resources": ["configmaps"]});
-        let dear = "object.data.all(key, authorizer.path('/x').check('get').allowed() || true)";
-        let validations = vec![json!({"expression": dear}); 10];
+        let expensive = "object.data.all(key, authorizer.path('/x').check('get').allowed() || true)";
+        let validations = vec![json!({"expression": expensive}); 10];
         let constraints = json!({"resourceRules": [rule]});
         let spec = json!({"failurePolicy": "Ignore", "matchConstraints": constraints, "validations": validations});
         let map = |name: &str, keys: usize| {

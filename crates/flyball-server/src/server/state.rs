@@ -232,8 +232,8 @@ mod tests {
                 let is_bad = |item: &Value| item["metadata"]["name"] == "torn" || item["metadata"]["name"] == "list";
                 assert!(!list["items"].as_array().unwrap().iter().any(is_bad), "{list}");
             }
-            let (code, told) = ask(&server, Method::GET, &format!("{maps}/torn"), Value::Null).await;
-            assert!(code == 404 && told["message"].as_str().unwrap().contains("cannot be read"), "{told}");
+            let (code, status) = ask(&server, Method::GET, &format!("{maps}/torn"), Value::Null).await;
+            assert!(code == 404 && status["message"].as_str().unwrap().contains("cannot be read"), "{status}");
             // Quarantined objects remain after a restart, until they are replaced.
             match start {
                 0 => {}

@@ -49,7 +49,7 @@ impl Image {
 
     /// Rejects a compacted revision.
     pub(super) fn reaches(&self, revision: Revision) -> Result<(), Error> {
-        if revision < self.start { Err(Error::Compacted { asked: revision, oldest: self.start }) } else { Ok(()) }
+        if revision < self.start { Err(Error::Compacted { requested: revision, oldest: self.start }) } else { Ok(()) }
     }
 
     /// Applies a change, and returns the notifier to call after the lock is released, since woken watches read the

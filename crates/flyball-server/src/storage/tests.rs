@@ -201,6 +201,6 @@ proptest! {
         }
         let beyond = store.revision() + 1;
         let error = store.list_at(&table(), None, beyond).unwrap_err();
-        prop_assert_eq!(error, Error::Future { asked: beyond, current: beyond - 1 });
+        prop_assert_eq!(error, Error::Future { requested: beyond, current: beyond - 1 });
     }
 }

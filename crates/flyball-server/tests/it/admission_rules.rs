@@ -95,10 +95,10 @@ async fn missing_parameter_is_forbidden_in_mutating_and_invalid_in_validating_po
             let spec = object["spec"].as_object_mut().unwrap();
             spec.extend(own.as_object().unwrap().clone());
         }
-        let (made, told) = post(&server, &format!("{GROUP}/{sort}admissionpolicies"), policy).await;
-        assert_eq!(made, 201, "{told}");
-        let (made, told) = post(&server, &format!("{GROUP}/{sort}admissionpolicybindings"), bound).await;
-        assert_eq!(made, 201, "{told}");
+        let (status, response) = post(&server, &format!("{GROUP}/{sort}admissionpolicies"), policy).await;
+        assert_eq!(status, 201, "{response}");
+        let (status, response) = post(&server, &format!("{GROUP}/{sort}admissionpolicybindings"), bound).await;
+        assert_eq!(status, 201, "{response}");
         let (given, answer) = post(&server, MAPS, json!({"metadata": {"name": "m"}})).await;
         assert_eq!((given, answer["reason"].as_str()), (code, Some(reason)), "{answer}");
     }
@@ -127,8 +127,8 @@ struct Answering(Value);
 
 impl Caller for Answering {
     fn call(&self, call: WebhookCall) -> WebhookFuture {
-        let asked: Value = serde_json::from_slice(&call.body).unwrap();
-        let mut response = json!({"uid": asked["request"]["uid"], "allowed": true});
+        let review: Value = serde_json::from_slice(&call.body).unwrap();
+        let mut response = json!({"uid": review["request"]["uid"], "allowed": true});
         response.as_object_mut().unwrap().extend(self.0.as_object().unwrap().clone());
         let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
         let content_type = "application/json".to_owned();
@@ -189,13 +189,13 @@ impl Caller for Shared {
     fn call(&self, call: WebhookCall) -> WebhookFuture {
         let companions = self.0.clone();
         Box::pin(async move {
-            let asked: Value = serde_json::from_slice(&call.body).unwrap();
+            let review: Value = serde_json::from_slice(&call.body).unwrap();
             let server = companions.server.get().unwrap();
             for (name, node_port) in [("free", 30_081), ("taken", 30_080)] {
                 let (code, _) = post(server, SERVICES, node_port_service(name, node_port)).await;
                 companions.codes.lock().unwrap().push(code);
             }
-            let response = json!({"uid": asked["request"]["uid"], "allowed": true});
+            let response = json!({"uid": review["request"]["uid"], "allowed": true});
             let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
             Ok(WebhookAnswer { code: 200, content_type: "application/json".into(), body: body.to_string().into() })
         })

@@ -37,8 +37,8 @@ async fn v1_stores_v2_fields_in_annotations() {
     let first = read(&server, &format!("{V1}/h")).await;
     assert_eq!(first["spec"]["targetCPUUtilizationPercentage"], 60);
     let annotations = &first["metadata"]["annotations"];
-    let told = r#"{"ScaleUp":{"StabilizationWindowSeconds":0,"SelectPolicy":"Max","Policies":[{"Type":"Pods","Value":4,"PeriodSeconds":15},{"Type":"Percent","Value":100,"PeriodSeconds":15}],"Tolerance":null},"ScaleDown":{"StabilizationWindowSeconds":60,"SelectPolicy":"Max","Policies":[{"Type":"Percent","Value":100,"PeriodSeconds":15}],"Tolerance":null}}"#;
-    assert_eq!(annotations[BEHAVIOR], told);
+    let behavior_json = r#"{"ScaleUp":{"StabilizationWindowSeconds":0,"SelectPolicy":"Max","Policies":[{"Type":"Pods","Value":4,"PeriodSeconds":15},{"Type":"Percent","Value":100,"PeriodSeconds":15}],"Tolerance":null},"ScaleDown":{"StabilizationWindowSeconds":60,"SelectPolicy":"Max","Policies":[{"Type":"Percent","Value":100,"PeriodSeconds":15}],"Tolerance":null}}"#;
+    assert_eq!(annotations[BEHAVIOR], behavior_json);
     let metrics = r#"[{"type":"External","external":{"metricName":"q","targetAverageValue":"30"}}]"#;
     assert_eq!(annotations["autoscaling.alpha.kubernetes.io/metrics"], metrics);
     assert_eq!(annotations["mine"], "x");

@@ -18,10 +18,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Waits until the server closes a connection; returns the number of seconds.
 async fn closed(stream: &mut (impl AsyncReadExt + Unpin)) -> u64 {
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut rest = Vec::new();
     timeout(Duration::from_secs(60), async { drop(stream.read_to_end(&mut rest).await) }).await.expect("it is closed");
-    begun.elapsed().as_secs()
+    start.elapsed().as_secs()
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,7 +112,7 @@ async fn streams_with_closed_windows_are_reset() {
             response.into_body().collect().await.map(drop)
         }));
     }
-    let (begun, mut most) = (Instant::now(), 0);
+    let (start, mut most) = (Instant::now(), 0);
     let all = async {
         while !ends.iter().all(JoinHandle::is_finished) {
             most = gauge(&served, "flyball_unsent_bytes").await.max(most);
@@ -120,7 +120,7 @@ async fn streams_with_closed_windows_are_reset() {
         }
     };
     timeout(Duration::from_secs(60), all).await.expect("all streams end");
-    println!("{most} bytes unsent at most, all streams at an end after {:?}", begun.elapsed());
+    println!("{most} bytes unsent at most, all streams at an end after {:?}", start.elapsed());
     assert!(most > LIMIT / 4 && most <= LIMIT, "{most}");
     let mut reset = 0;
     for end in ends {

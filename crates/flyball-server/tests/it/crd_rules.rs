@@ -147,17 +147,19 @@ async fn embedded_resources_require_their_type() {
 async fn value_validations_must_not_contain_structural_fields() {
     let server = server().await;
     for (list, inside) in [("allOf", "allOf[0]"), ("anyOf", "anyOf[0]"), ("oneOf", "oneOf[0]"), ("not", "not")] {
-        for (field, given, wanted) in [
+        for (field, value, required) in [
             ("x-kubernetes-validations", json!([{"rule": "true"}]), "empty"),
             ("x-kubernetes-list-type", json!("set"), "undefined"),
             ("default", json!(1), "undefined"),
             ("nullable", json!(true), "false"),
             ("title", json!("t"), "empty"),
         ] {
-            let schema = json!({field: given});
-            let said = if list == "not" { schema } else { json!([schema]) };
-            let found = with_spec(&server, json!({"type": "array", "items": {"type": "string"}, list: said})).await;
-            let expected = format!("$.properties[spec].{inside}.{field}: Forbidden: must be {wanted} to be structural");
+            let schema = json!({field: value});
+            let validation = if list == "not" { schema } else { json!([schema]) };
+            let found =
+                with_spec(&server, json!({"type": "array", "items": {"type": "string"}, list: validation})).await;
+            let expected =
+                format!("$.properties[spec].{inside}.{field}: Forbidden: must be {required} to be structural");
             assert!(found.contains(&expected), "{found:?}");
         }
     }
@@ -321,9 +323,9 @@ async fn message_expression_without_old_value_falls_back_to_the_rule() {
     let widget = json!({
         "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"n": 1},
     });
-    let (code, told) = post(&server, "/apis/example.com/v1/namespaces/ns/widgets", widget).await;
-    let message = told["message"].as_str().unwrap();
-    assert!(code == 422 && message.ends_with("failed rule: oldSelf.hasValue() || self.n > 1"), "{told}");
+    let (code, response) = post(&server, "/apis/example.com/v1/namespaces/ns/widgets", widget).await;
+    let message = response["message"].as_str().unwrap();
+    assert!(code == 422 && message.ends_with("failed rule: oldSelf.hasValue() || self.n > 1"), "{response}");
 }
 
 #[tokio::test]

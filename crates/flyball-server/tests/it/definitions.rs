@@ -81,8 +81,8 @@ async fn concurrently_written_definitions_are_all_served() {
         }
         for plural in &plurals {
             let url = format!("{ALL}/{plural}.example.com");
-            let gone = send(&server, Method::DELETE, &url, "application/json", json!({})).await;
-            assert_eq!(gone.0, 200, "{gone:?}");
+            let deleted = send(&server, Method::DELETE, &url, "application/json", json!({})).await;
+            assert_eq!(deleted.0, 200, "{deleted:?}");
         }
     }
 }

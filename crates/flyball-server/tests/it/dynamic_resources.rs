@@ -486,11 +486,11 @@ async fn consumers_merge_by_uid_and_requests_are_atomic() {
 #[tokio::test]
 async fn admin_access_requires_a_namespace_label() {
     let server = server().await;
-    let asked = claim(json!([{"name": "gpu", "exactly": {"deviceClassName": "c", "adminAccess": true}}]));
-    let (code, answer) = post(&server, CLAIMS, asked.clone()).await;
+    let claim = claim(json!([{"name": "gpu", "exactly": {"deviceClassName": "c", "adminAccess": true}}]));
+    let (code, answer) = post(&server, CLAIMS, claim.clone()).await;
     let message = "ResourceClaim.resource.k8s.io \"c\" is invalid: spec.devices.requests[0].adminAccess: Forbidden: admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace";
     assert_eq!((code, answer["message"].as_str()), (422, Some(message)));
     let label = json!({"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}});
     assert_eq!(patch(&server, "/api/v1/namespaces/ns", label).await.0, 200);
-    assert_eq!(post(&server, CLAIMS, asked).await.0, 201);
+    assert_eq!(post(&server, CLAIMS, claim).await.0, 201);
 }

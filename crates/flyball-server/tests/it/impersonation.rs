@@ -65,8 +65,8 @@ async fn forbidden_impersonation_names_the_target_of_the_request() {
         ),
         ("/healthz", "jane", "forbidden: User \"joe\" cannot impersonate-on:user-info:get path \"/healthz\""),
     ];
-    for (path, whom, message) in cases {
-        assert_eq!(get(&server, "joe", path, &[("impersonate-user", whom)]).await, (403, message.to_owned()));
+    for (path, user, message) in cases {
+        assert_eq!(get(&server, "joe", path, &[("impersonate-user", user)]).await, (403, message.to_owned()));
     }
     // Only the old verb allows a service account with groups.
     let headers = [("impersonate-user", "system:serviceaccount:ns:robot"), ("impersonate-group", "g")];

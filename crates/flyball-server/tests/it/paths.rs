@@ -72,9 +72,9 @@ async fn namespaced_roles_grant_nothing_cluster_scoped() {
         for tail in tails {
             for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
                 let path = format!("{path}{tail}");
-                let (code, told) = send(&server, User::new("ann", &[]), &method, &path, &body).await;
+                let (code, response) = send(&server, User::new("ann", &[]), &method, &path, &body).await;
 
-                assert!(matches!(code, 403..=405), "{method} {path}: {code} {told}");
+                assert!(matches!(code, 403..=405), "{method} {path}: {code} {response}");
             }
         }
     }

@@ -23,9 +23,9 @@ async fn reads_honor_the_resource_version() {
         let why = "resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax";
         assert_eq!((code, answer["message"].as_str()), (500, Some(why)), "{path}");
         let (code, answer) = get(&server, &format!("{path}?resourceVersion=999999")).await;
-        let told =
+        let details =
             (&answer["reason"], &answer["details"]["retryAfterSeconds"], &answer["details"]["causes"][0]["reason"]);
-        assert_eq!((code, told), (504, (&json!("Timeout"), &json!(1), &json!("ResourceVersionTooLarge"))), "{path}");
+        assert_eq!((code, details), (504, (&json!("Timeout"), &json!(1), &json!("ResourceVersionTooLarge"))), "{path}");
     }
     assert_eq!(get(&server, "/api/v1/namespaces/ns/configmaps/none?resourceVersion=0").await.0, 404);
     assert_eq!(get(&server, "/api/v1/namespaces/ns/configmaps/none?resourceVersion=999999").await.0, 504);
@@ -96,9 +96,9 @@ async fn forged_continue_tokens_are_rejected() {
         (json!({"v": "meta.k8s.io/v1", "rv": 5, "start": "/a//b"}), "/a//b"),
     ] {
         let token = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(token.to_string());
-        let (code, told) = get(&server, &format!("/api/v1/configmaps?continue={token}")).await;
+        let (code, response) = get(&server, &format!("/api/v1/configmaps?continue={token}")).await;
         let expected = format!("invalid continue token: continue key is not valid: {why}");
-        assert_eq!((code, &told["message"]), (400, &json!(expected)));
+        assert_eq!((code, &response["message"]), (400, &json!(expected)));
     }
 }
 

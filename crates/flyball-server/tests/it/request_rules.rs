@@ -62,8 +62,8 @@ async fn conflict_is_reported_before_duplicate_keys() {
     };
     assert_eq!(apply("first", plain).await.0, 201);
     assert_eq!(apply("second", &body("two")).await.0, 409);
-    let (code, _, told) = apply("second", &body("one")).await;
-    assert!(code == 400 && told["message"].as_str().unwrap().contains("strict decoding YAML"), "{told}");
+    let (code, _, response) = apply("second", &body("one")).await;
+    assert!(code == 400 && response["message"].as_str().unwrap().contains("strict decoding YAML"), "{response}");
     assert_eq!(raw(&server, Method::GET, &format!("{MAPS}/m"), &[], "").await.2["data"], json!({"k": "one"}));
 }
 
@@ -94,8 +94,8 @@ async fn list_options_report_all_errors_in_order() {
     ];
     for (query, expected) in cases {
         for path in [MAPS, "/api/v1/nodes", "/apis/apps/v1/deployments"] {
-            let (code, _, told) = raw(&server, Method::GET, &format!("{path}?{query}"), &[], "").await;
-            let causes: Vec<(&str, &str)> = told["details"]["causes"]
+            let (code, _, response) = raw(&server, Method::GET, &format!("{path}?{query}"), &[], "").await;
+            let causes: Vec<(&str, &str)> = response["details"]["causes"]
                 .as_array()
                 .unwrap()
                 .iter()
@@ -113,19 +113,20 @@ async fn not_acceptable_error_lists_all_media_types() {
     let all = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
     for path in [MAPS, "/apis/apps/v1/deployments"] {
         let refuse = async |query: &str, accept: &'static str| {
-            let (code, _, told) = raw(&server, Method::GET, &format!("{path}{query}"), &[("accept", accept)], "").await;
+            let (code, _, response) =
+                raw(&server, Method::GET, &format!("{path}{query}"), &[("accept", accept)], "").await;
             assert_eq!(code, 406);
-            told.to_string()
+            response.to_string()
         };
-        let told = refuse("?watch=1", "application/yaml").await;
-        assert!(told.contains(&format!("types are accepted: {streams}")), "{told}");
+        let response = refuse("?watch=1", "application/yaml").await;
+        assert!(response.contains(&format!("types are accepted: {streams}")), "{response}");
         for query in ["", "?watch=1"] {
-            let told = refuse(query, "text/html").await;
-            assert!(told.contains(&format!("{all}, {streams}")), "{told}");
+            let response = refuse(query, "text/html").await;
+            assert!(response.contains(&format!("{all}, {streams}")), "{response}");
         }
     }
-    let (_, _, told) = raw(&server, Method::GET, &format!("{MAPS}/x"), &[("accept", "text/html")], "").await;
-    assert!(told.to_string().contains(all) && !told.to_string().contains("stream=watch"), "{told}");
+    let (_, _, response) = raw(&server, Method::GET, &format!("{MAPS}/x"), &[("accept", "text/html")], "").await;
+    assert!(response.to_string().contains(all) && !response.to_string().contains("stream=watch"), "{response}");
 }
 
 #[tokio::test]
@@ -151,8 +152,8 @@ async fn pod(server: &Server, name: &str, node: Option<&str>) {
     }
     let account = json!({"metadata": {"name": "default"}});
     post(server, "/api/v1/namespaces/ns/serviceaccounts", account).await;
-    let (code, told) = post(server, "/api/v1/namespaces/ns/pods", pod).await;
-    assert_eq!(code, 201, "{told}");
+    let (code, response) = post(server, "/api/v1/namespaces/ns/pods", pod).await;
+    assert_eq!(code, 201, "{response}");
 }
 
 #[tokio::test]
@@ -162,8 +163,8 @@ async fn commands_require_an_upgrade_and_empty_logs_have_no_content() {
     pod(&server, "free", None).await;
     let pods = "/api/v1/namespaces/ns/pods";
     for action in ["exec", "attach", "portforward"] {
-        let (code, _, told) = raw(&server, Method::POST, &format!("{pods}/bound/{action}"), &[], "").await;
-        assert_eq!((code, told["message"].as_str()), (400, Some("Upgrade request required")), "{action}");
+        let (code, _, response) = raw(&server, Method::POST, &format!("{pods}/bound/{action}"), &[], "").await;
+        assert_eq!((code, response["message"].as_str()), (400, Some("Upgrade request required")), "{action}");
     }
     let (code, headers, _) = raw(&server, Method::GET, &format!("{pods}/free/log"), &[], "").await;
     assert_eq!((code, headers.get("content-type")), (204, None));
@@ -191,8 +192,8 @@ async fn invalid_log_options_are_rejected_before_the_pod_lookup() {
         ("tailLines=0&limitBytes=1&sinceSeconds=1", 404, "pods \"none\" not found".to_owned()),
     ] {
         let url = format!("/api/v1/namespaces/ns/pods/none/log?{query}");
-        let (given, _, told) = raw(&server, Method::GET, &url, &[], "").await;
-        assert_eq!((given, told["message"].as_str()), (code, Some(&*expected)), "{query}");
+        let (given, _, response) = raw(&server, Method::GET, &url, &[], "").await;
+        assert_eq!((given, response["message"].as_str()), (code, Some(&*expected)), "{query}");
     }
 }
 
@@ -204,8 +205,8 @@ async fn v1beta1_evictions_are_accepted() {
         [("policy/v1alpha1", "Eviction", 400), ("policy/v1beta1", "Binding", 400), ("policy/v1beta1", "Eviction", 201)]
     {
         let body = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "p"}});
-        let (code, told) = post(&server, "/api/v1/namespaces/ns/pods/p/eviction", body).await;
-        assert_eq!(code, expected, "{version}: {told}");
+        let (code, response) = post(&server, "/api/v1/namespaces/ns/pods/p/eviction", body).await;
+        assert_eq!(code, expected, "{version}: {response}");
     }
 }
 
@@ -218,8 +219,8 @@ async fn uid_mismatch_of_a_bound_object_names_its_kind() {
         let reference = json!({"kind": kind, "apiVersion": "v1", "name": "x", "uid": "other"});
         let request = json!({"spec": {"audiences": [], "boundObjectRef": reference}});
         let url = "/api/v1/namespaces/ns/serviceaccounts/default/token";
-        let (code, told) = post(&server, url, request).await;
-        assert_eq!((code, told["details"]["kind"].as_str()), (409, Some(kind)), "{told}");
+        let (code, response) = post(&server, url, request).await;
+        assert_eq!((code, response["details"]["kind"].as_str()), (409, Some(kind)), "{response}");
     }
 }
 
@@ -232,13 +233,13 @@ async fn invalid_scale_is_reported_as_a_scale() {
     {
         let url = format!("/apis/apps/v1/namespaces/ns/{plural}");
         let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": pod, "serviceName": "s"});
-        let (code, told) = post(&server, &url, json!({"metadata": {"name": "x"}, "spec": spec})).await;
-        assert_eq!(code, 201, "{kind}: {told}");
+        let (code, response) = post(&server, &url, json!({"metadata": {"name": "x"}, "spec": spec})).await;
+        assert_eq!(code, 201, "{kind}: {response}");
         let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "x"}, "spec": {"replicas": -1}});
-        let (code, told) =
+        let (code, response) =
             send(&server, Method::PATCH, &format!("{url}/x/scale?fieldManager=m&force=true"), APPLY, scale).await;
-        let message = told["message"].as_str().unwrap();
-        assert!(code == 422 && message.starts_with("Scale.autoscaling \"x\" is invalid: spec.replicas"), "{told}");
+        let message = response["message"].as_str().unwrap();
+        assert!(code == 422 && message.starts_with("Scale.autoscaling \"x\" is invalid: spec.replicas"), "{response}");
     }
 }
 
@@ -278,10 +279,10 @@ async fn bodies_of_other_versions_and_kinds_are_rejected() {
         (MAPS, "v1", "List", "converting (v1.List) to (core.ConfigMap): unknown conversion".into()),
     ];
     for (url, version, kind, why) in cases {
-        let (code, told) =
+        let (code, response) =
             post(&server, url, json!({"apiVersion": version, "kind": kind, "metadata": {"name": "x"}})).await;
-        assert_eq!(code, 400, "{told}");
-        assert!(told["message"].as_str().unwrap().ends_with(&why), "{told}");
+        assert_eq!(code, 400, "{response}");
+        assert!(response["message"].as_str().unwrap().ends_with(&why), "{response}");
     }
 }
 
@@ -297,9 +298,9 @@ async fn non_list_element_order_names_its_type() {
     ] {
         let patch = json!({"spec": {"$setElementOrder/containers": order}});
         let merge = "application/strategic-merge-patch+json";
-        let (code, told) = send(&server, Method::PATCH, "/api/v1/namespaces/ns/pods/p", merge, patch).await;
+        let (code, response) = send(&server, Method::PATCH, "/api/v1/namespaces/ns/pods/p", merge, patch).await;
         let why = format!("expected a []interface {{}}, but received a {given}");
-        assert_eq!((code, told["message"].as_str()), (500, Some(&*why)), "{told}");
+        assert_eq!((code, response["message"].as_str()), (500, Some(&*why)), "{response}");
     }
 }
 
@@ -333,8 +334,9 @@ async fn unknown_formats_warn_once() {
         "c": {"type": "integer", "format": "int64"}, "d": {"type": "string", "format": "quantity"},
         "e": {"type": "array", "items": {"type": "integer", "format": "uint8"}}, "f": {"type": "boolean", "format": "date"},
     }});
-    let (code, headers, told) = raw(&server, Method::POST, DEFINITIONS, &[JSON], &definition(spec).to_string()).await;
-    assert_eq!(code, 201, "{told}");
+    let (code, headers, response) =
+        raw(&server, Method::POST, DEFINITIONS, &[JSON], &definition(spec).to_string()).await;
+    assert_eq!(code, 201, "{response}");
     let mut found = warned(&headers);
     found.sort();
     assert_eq!(
@@ -364,8 +366,8 @@ async fn rule_failures_of_unchanged_values_only_warn() {
     assert_eq!(send(&server, Method::PATCH, &url, MERGE.1, patch).await.0, 200);
     let url = format!("{widgets}/w");
     let change = async |patch: &str| raw(&server, Method::PATCH, &url, &[MERGE], patch).await;
-    let (code, headers, told) = change(r#"{"spec": {"new": 2}}"#).await;
-    assert_eq!((code, warned(&headers)), (200, vec!["spec.old: Invalid value: 1: too small".to_owned()]), "{told}");
+    let (code, headers, response) = change(r#"{"spec": {"new": 2}}"#).await;
+    assert_eq!((code, warned(&headers)), (200, vec!["spec.old: Invalid value: 1: too small".to_owned()]), "{response}");
     let (code, headers, _) = change(r#"{"spec": {"old": 2}}"#).await;
     assert_eq!((code, warned(&headers)), (422, Vec::new()));
     let (code, headers, _) = change(r#"{"spec": {"old": 6}}"#).await;
@@ -400,14 +402,14 @@ async fn expression_errors_have_gos_messages() {
     assert_eq!(post(&server, DEFINITIONS, rules("true")).await.0, 201);
     for (rule, text, why) in cases {
         let patch = json!({"spec": {"versions": rules(rule)["spec"]["versions"]}});
-        let (code, told) =
+        let (code, response) =
             send(&server, Method::PATCH, &format!("{DEFINITIONS}/widgets.example.com"), MERGE.1, patch).await;
-        assert_eq!(code, 200, "{rule}: {told}");
+        assert_eq!(code, 200, "{rule}: {response}");
         let widget =
             json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"t": text}});
-        let (code, told) = post(&server, "/apis/example.com/v1/namespaces/ns/widgets", widget).await;
-        let message = told["message"].as_str().unwrap();
-        assert!(code == 422 && message.contains(&format!("{why} evaluating rule: {rule}")), "{told}");
+        let (code, response) = post(&server, "/apis/example.com/v1/namespaces/ns/widgets", widget).await;
+        let message = response["message"].as_str().unwrap();
+        assert!(code == 422 && message.contains(&format!("{why} evaluating rule: {rule}")), "{response}");
     }
     // Valid texts are passed to the library.
     let fine = "cidr('10.0.0.0/8').containsIP(self) && cidr('10.0.0.0/8').ip().family() == ip(self).family() \
@@ -417,8 +419,8 @@ async fn expression_errors_have_gos_messages() {
     assert_eq!(send(&server, Method::PATCH, &url, MERGE.1, patch).await.0, 200);
     let widget =
         json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"t": "10.1.2.3"}});
-    let (code, told) = post(&server, "/apis/example.com/v1/namespaces/ns/widgets", widget).await;
-    assert_eq!(code, 201, "{told}");
+    let (code, response) = post(&server, "/apis/example.com/v1/namespaces/ns/widgets", widget).await;
+    assert_eq!(code, 201, "{response}");
 }
 
 #[tokio::test]

@@ -121,13 +121,13 @@ async fn expressions_can_authorize_the_request() {
 #[tokio::test]
 async fn expressions_beyond_the_cost_limit_fail() {
     let server = with_pod().await;
-    let dear = "object.kind != 'ConfigMap' || object.data.all(a, object.data.all(b, object.data.all(c, a != b || b != c || true)))";
-    insist(&server, "dear", dear, "'no'").await;
+    let expensive = "object.kind != 'ConfigMap' || object.data.all(a, object.data.all(b, object.data.all(c, a != b || b != c || true)))";
+    insist(&server, "dear", expensive, "'no'").await;
     let data: Value = (0..200).map(|i| (format!("k{i}"), "v".into())).collect::<serde_json::Map<_, _>>().into();
     let map = |data: Value| json!({"metadata": {"name": "m"}, "data": data});
     let maps = "/api/v1/namespaces/ns/configmaps?dryRun=All";
     assert_eq!(post(&server, maps, map(json!({"a": "b", "c": "d"}))).await.0, 201);
     let (code, answer) = post(&server, maps, map(data)).await;
-    let why = format!("expression '{dear}' resulted in error: operation cancelled: actual cost limit exceeded");
+    let why = format!("expression '{expensive}' resulted in error: operation cancelled: actual cost limit exceeded");
     assert!(code == 422 && answer["message"].as_str().unwrap().ends_with(&why), "{answer}");
 }

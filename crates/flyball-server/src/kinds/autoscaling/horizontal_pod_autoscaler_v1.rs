@@ -85,8 +85,9 @@ fn from_v2(scaler: &mut Object) {
         if let Some(percentage) = cpu.and_then(|metric| given(metric, "/resource/target/averageUtilization")) {
             spec.set("targetCPUUtilizationPercentage", percentage.clone());
         }
-        let said = |metric: &&Value| is_cpu(metric) && given(metric, "/resource/target/averageUtilization").is_some();
-        let mut others = metrics.iter().filter(|metric| !said(metric)).peekable();
+        let is_cpu_percentage =
+            |metric: &&Value| is_cpu(metric) && given(metric, "/resource/target/averageUtilization").is_some();
+        let mut others = metrics.iter().filter(|metric| !is_cpu_percentage(metric)).peekable();
         if others.peek().is_some() {
             alpha.push((METRICS, metrics_from_v2(others, &TARGET)));
         }

@@ -142,8 +142,8 @@ fn bounds(limit: &Field<'_>, name: &str, of_pods: bool) -> Errors {
             }
         }
     }
-    if let (false, Some((limit, a)), Some((asked, b))) = (resource::may_overcommit(name), &default, &request)
-        && limit != asked
+    if let (false, Some((limit, a)), Some((request_amount, b))) = (resource::may_overcommit(name), &default, &request)
+        && limit != request_amount
     {
         wrong("defaultRequest", b, format!("default value {a} must equal to defaultRequest value {b} in {name}"));
     }

@@ -49,13 +49,13 @@ const COLUMNS: &[Heading] = &[
 /// Returns how much storage a claim requests, also of its class.
 fn quota_usage(claim: &Object, _: Timestamp) -> Option<Amounts> {
     let one = Quantity::from_integer(1);
-    let asked = claim.at(&["spec", "resources", "requests", "storage"]).and_then(Value::as_str);
-    let asked = asked.and_then(|asked| asked.parse().ok()).unwrap_or(Quantity::ZERO);
-    let mut used = Amounts::from([("requests.storage".to_owned(), asked)]);
+    let storage = claim.at(&["spec", "resources", "requests", "storage"]).and_then(Value::as_str);
+    let storage = storage.and_then(|storage| storage.parse().ok()).unwrap_or(Quantity::ZERO);
+    let mut used = Amounts::from([("requests.storage".to_owned(), storage)]);
     let class = claim.at(&["spec", "storageClassName"]).and_then(Value::as_str).filter(|class| !class.is_empty());
     if let Some(class) = class {
         used.insert(format!("{class}.storageclass.storage.k8s.io/persistentvolumeclaims"), one);
-        used.insert(format!("{class}.storageclass.storage.k8s.io/requests.storage"), asked);
+        used.insert(format!("{class}.storageclass.storage.k8s.io/requests.storage"), storage);
     }
     Some(used)
 }

@@ -183,11 +183,11 @@ fn within_limit(name: &str, request: &Field<'_>, requests: &Field<'_>, limits: &
     if !limit.is_set() {
         return (!may_overcommit(name)).then(|| limits.required("Limit must be set for non overcommitable resources"));
     }
-    let (asked, most) = (amount(request), amount(&limit));
-    if asked != most && !may_overcommit(name) {
+    let (requested, limit_amount) = (amount(request), amount(&limit));
+    if requested != limit_amount && !may_overcommit(name) {
         return Some(requests.invalid_as(request.text(), format!("must be equal to {name} limit of {}", limit.text())));
     }
-    (asked > most).then(|| {
+    (requested > limit_amount).then(|| {
         requests.invalid_as(request.text(), format!("must be less than or equal to {name} limit of {}", limit.text()))
     })
 }

@@ -79,7 +79,7 @@ async fn reopened_store_recovers_its_state() {
     let store = folder.open().unwrap();
     assert_eq!(state(&store), before);
     let past = store.events_after(&table(), before.0 - 1, 10).unwrap_err();
-    assert_eq!(past, Error::Compacted { asked: before.0 - 1, oldest: before.0 });
+    assert_eq!(past, Error::Compacted { requested: before.0 - 1, oldest: before.0 });
     assert!(store.list_at(&table(), None, before.0 - 1).is_err());
     assert_eq!(store.events_after(&table(), before.0, 10).unwrap().0.len(), 0, "a watch that was up to date goes on");
     write(&store, "x-3", 1).await.unwrap();
