@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub fn is_recognized(format: &str) -> bool {
     const DASHED: [&str; 3] = ["date-time", "k8s-short-name", "k8s-long-name"];
     let bare = |format: &str| format.replace('-', "");
-    let given = bare(format);
-    check(&given, "").is_some() || DASHED.iter().any(|known| bare(known) == given)
+    let undashed = bare(format);
+    check(&undashed, "").is_some() || DASHED.iter().any(|known| bare(known) == undashed)
 }
 
 /// Returns true if a text matches a format; `None` if the format is unknown, and so not validated.

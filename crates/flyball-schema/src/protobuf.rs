@@ -44,7 +44,7 @@ pub enum Error {
 #[derive(Clone, Copy)]
 struct At<'b> {
     depth: usize,
-    left: &'b Cell<usize>,
+    remaining: &'b Cell<usize>,
 }
 
 impl At<'_> {
@@ -54,7 +54,7 @@ impl At<'_> {
 
     /// Counts memory before it is allocated.
     fn weigh(self, bytes: usize) -> Result<(), Error> {
-        self.left.set(self.left.get().checked_sub(bytes).ok_or(Error::TooLarge)?);
+        self.remaining.set(self.remaining.get().checked_sub(bytes).ok_or(Error::TooLarge)?);
         Ok(())
     }
 }
@@ -63,7 +63,7 @@ impl At<'_> {
 ///
 /// Messages without fields count as maps that defaulting will fill: they take only two bytes on the wire.
 pub fn read(node: Node<'_>, bytes: &[u8], max_memory: usize) -> Result<Value, Error> {
-    message(node, bytes, At { depth: 0, left: &Cell::new(max_memory) })
+    message(node, bytes, At { depth: 0, remaining: &Cell::new(max_memory) })
 }
 
 /// Splits a message into its fields.

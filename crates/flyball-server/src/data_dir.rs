@@ -175,8 +175,8 @@ impl DataDir {
     pub fn open_with(path: impl Into<PathBuf>, compact_after: u64) -> Result<Self, DataDirError> {
         let path = path.into();
         if !path.is_dir() {
-            let made = private(DirBuilder::new().recursive(true)).create(&path);
-            made.and_then(|()| sync_parent(&path)).during("make", &path)?;
+            let created = private(DirBuilder::new().recursive(true)).create(&path);
+            created.and_then(|()| sync_parent(&path)).during("make", &path)?;
         }
         let format = path.join("format");
         let is_new = !format.exists();

@@ -183,12 +183,12 @@ impl Definitions {
         let (user, warnings) = (User::admin(), Warnings::default());
         let writer = Writer::server(&user, &warnings);
         let without = Change::With(Box::new(|crd: &mut Object| {
-            let left: Vec<String> =
+            let remaining: Vec<String> =
                 crd.finalizers().filter(|finalizer| *finalizer != CLEANUP).map(str::to_owned).collect();
-            if left.is_empty() {
+            if remaining.is_empty() {
                 crd.metadata_mut().remove("finalizers");
             } else {
-                crd.metadata_mut().insert("finalizers".into(), json!(left));
+                crd.metadata_mut().insert("finalizers".into(), json!(remaining));
             }
             Ok(())
         }));

@@ -184,9 +184,9 @@ impl Store {
     }
 
     /// Writes all changes since recovery, and all later ones, to the journal.
-    pub(crate) fn keep(&self, directory: DataDir, kept: &RecoveredJournal) -> Result<(), DataDirError> {
-        let first = self.shared.stage_from_now_on(kept.revision);
-        let journal = Journal::begin(directory, &kept.recovered, &first, self.shared.clone())?;
+    pub(crate) fn keep(&self, directory: DataDir, recovered: &RecoveredJournal) -> Result<(), DataDirError> {
+        let first = self.shared.stage_from_now_on(recovered.revision);
+        let journal = Journal::begin(directory, &recovered.recovered, &first, self.shared.clone())?;
         *self.journal() = Some(journal);
         Ok(())
     }
@@ -278,9 +278,9 @@ impl Store {
         loop {
             match self.shared.begin(table, key, expected, &mut make)? {
                 Begun::Done(entry) => return Ok(entry),
-                Begun::Staged(entry, kept) => {
-                    let ended = || Error::NotKept { why: "the data directory is no longer written to".into() };
-                    kept.await.map_err(|_| ended())??;
+                Begun::Staged(entry, committed) => {
+                    let closed = || Error::NotKept { why: "the data directory is no longer written to".into() };
+                    committed.await.map_err(|_| closed())??;
                     return Ok(entry);
                 }
                 Begun::Busy(mut flushed) => drop(flushed.changed().await),

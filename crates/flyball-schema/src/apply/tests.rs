@@ -65,10 +65,10 @@ impl World {
         let now = self.now();
         let objects =
             Objects { versions: &self.kind, api_version: "g/v1", ignored: &FieldSet::new(), empty: &json!({}) };
-        let wanted = json!({"apiVersion": "g/v1", "kind": "W", "spec": spec});
+        let configuration = json!({"apiVersion": "g/v1", "kind": "W", "spec": spec});
         let applied = objects.apply(
             &self.live,
-            &wanted,
+            &configuration,
             self.managed.clone(),
             Manager::applier(manager, ""),
             force,
@@ -165,10 +165,10 @@ fn items_merge_by_keys_with_defaults() {
 
 #[test]
 fn lists_follow_the_applied_order_and_keep_items_of_others() {
-    let merged = |live: Value, wanted: Value| {
+    let merged = |live: Value, applied: Value| {
         let mut w = World::new();
         w.update("u", json!({"tags": live}));
-        w.apply("a", json!({"tags": wanted}), false).unwrap();
+        w.apply("a", json!({"tags": applied}), false).unwrap();
         w.live["spec"]["tags"].clone()
     };
     assert_eq!(merged(json!(["a", "b"]), json!(["c", "b"])), json!(["a", "c", "b"]));
@@ -251,14 +251,14 @@ fn arbitrary_spec() -> impl Strategy<Value = Value> {
 }
 
 /// Returns true if the live value contains the wanted one; empty values match absent ones.
-fn holds(live: &Value, wanted: &Value) -> bool {
-    match (live, wanted) {
-        (Value::Null, wanted) => *wanted == json!({}) || *wanted == json!([]),
-        (Value::Object(live), Value::Object(wanted)) => {
-            wanted.iter().all(|(k, w)| live.get(k).is_some_and(|l| holds(l, w)))
+fn holds(live: &Value, expected: &Value) -> bool {
+    match (live, expected) {
+        (Value::Null, expected) => *expected == json!({}) || *expected == json!([]),
+        (Value::Object(live), Value::Object(expected)) => {
+            expected.iter().all(|(k, w)| live.get(k).is_some_and(|l| holds(l, w)))
         }
-        (Value::Array(live), Value::Array(wanted)) => wanted.iter().all(|w| live.iter().any(|l| holds(l, w))),
-        _ => live == wanted,
+        (Value::Array(live), Value::Array(expected)) => expected.iter().all(|w| live.iter().any(|l| holds(l, w))),
+        _ => live == expected,
     }
 }
 

@@ -81,7 +81,7 @@ pub(super) fn field<'s>(of: &Type<'_>, name: &str) -> Option<Type<'s>> {
 /// Returns the type of a method of a check or a decision; `None` if there is no such method.
 pub(super) fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) -> Option<Type<'s>> {
     let Type::Plain(target) = target else { return None };
-    let (count, made) = match (*target, name) {
+    let (count, result) = match (*target, name) {
         (AUTHORIZER, "path") => (1, Type::Plain(PATH)),
         (AUTHORIZER, "group") => (1, Type::Plain(GROUP)),
         (AUTHORIZER, "serviceAccount") => (2, TYPE),
@@ -94,7 +94,7 @@ pub(super) fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) 
         _ => return None,
     };
     let texts = arguments.iter().all(|argument| argument.is_dyn() || argument.is("string"));
-    (texts && arguments.len() == count).then_some(made)
+    (texts && arguments.len() == count).then_some(result)
 }
 
 /// A check under construction.
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn chained_calls_have_distinct_types() {
-        let check = |text: &str| check_among(text, &[("authorizer", AUTHORIZER)]).map(|made| made.to_string());
+        let check = |text: &str| check_among(text, &[("authorizer", AUTHORIZER)]).map(|result| result.to_string());
         assert_eq!(check("authorizer.requestResource.check('get').allowed()").as_deref(), Ok("bool"));
         let cases = [
             (

@@ -157,15 +157,15 @@ impl<'s> Checker<'s> {
             let place = self.places.next(&format!("{}:", entry.field));
             let value = self.visit_part(&entry.value, entry.optional);
             cost = cost.saturating_add(value.cost);
-            let wanted = match entry.field.as_str() {
+            let expected = match entry.field.as_str() {
                 "op" | "path" | "from" if is_patch => "string",
                 "value" if is_patch => continue,
                 _ if is_patch => "",
                 _ => continue,
             };
-            if wanted.is_empty() || !value.ty.is_dyn() && !value.ty.is(wanted) {
-                let (field, given) = (&entry.field, &value.ty);
-                let why = format!("expected type of field '{field}' is '{wanted}' but provided type is '{given}'");
+            if expected.is_empty() || !value.ty.is_dyn() && !value.ty.is(expected) {
+                let (field, provided) = (&entry.field, &value.ty);
+                let why = format!("expected type of field '{field}' is '{expected}' but provided type is '{provided}'");
                 self.wrong(place, why);
             }
         }
@@ -278,14 +278,14 @@ impl<'s> Checker<'s> {
         let inner: Vec<Estimate<'s>> = call.args[2..].iter().map(|part| self.visit(part)).collect();
         self.scope.truncate(depth);
         let body = inner.iter().fold(0, |sum: u64, part| sum.saturating_add(part.cost));
-        let made = inner.last().map_or(Type::Dyn, |made| made.ty.clone());
+        let element = inner.last().map_or(Type::Dyn, |element| element.ty.clone());
         let (ty, round) = match call.func_name.as_str() {
             "all" => (BOOL, 3),
             "exists" => (BOOL, 4),
             "existsOne" | "exists_one" => (BOOL, 2),
-            "transformList" => (Type::List(made.into()), 12),
-            "transformMap" => (Type::Map(key.ty.into(), made.into()), 3),
-            _ => (made, 3),
+            "transformList" => (Type::List(element.into()), 12),
+            "transformMap" => (Type::Map(key.ty.into(), element.into()), 3),
+            _ => (element, 3),
         };
         let rounds = body.saturating_add(round).saturating_mul(range.size().max);
         let size = Some(range.size()).filter(|_| !ty.is("bool"));
@@ -347,9 +347,10 @@ impl<'s> Checker<'s> {
         let target = call.target.as_ref().filter(|_| namespace.is_none()).map(|target| self.visit(target));
         let mut arguments: Vec<Estimate<'s>> = before.iter().map(|argument| self.visit(argument)).collect();
         // Expressions that a macro created have no position.
-        let made = call.args.iter().any(|argument| matches!(&argument.expr, Expr::Ident(name) if is_accumulator(name)));
+        let is_expanded =
+            call.args.iter().any(|argument| matches!(&argument.expr, Expr::Ident(name) if is_accumulator(name)));
         let place = match is_operator {
-            _ if made => 0,
+            _ if is_expanded => 0,
             true => self.places.next(name),
             false => self.places.next(&format!("{name}(")),
         };

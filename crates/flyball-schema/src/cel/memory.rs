@@ -310,7 +310,7 @@ mod tests {
     fn run(expression: &str, object: &Value) -> Result<bool, String> {
         let mut context = BASE.new_inner_scope();
         context.add_variable_from_value("self", to_cel(None, object));
-        compile(expression)?.run(&context, &Budget::of_rules()).map(|made| made == true.into())
+        compile(expression)?.run(&context, &Budget::of_rules()).map(|result| result == true.into())
     }
 
     #[test]

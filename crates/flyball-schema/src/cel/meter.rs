@@ -41,8 +41,8 @@ thread_local! {
 pub(super) fn measure(ready: &IdedExpr, context: &Context<'_>) -> (Result<Cel, ExecutionError>, u64) {
     SPENT.set(0);
     BUILT.set(0);
-    let made = Cel::resolve(ready, context);
-    (made, SPENT.replace(0))
+    let result = Cel::resolve(ready, context);
+    (result, SPENT.replace(0))
 }
 
 /// Charges bytes that a run allocates; a run that exceeds the limit fails.
@@ -349,15 +349,15 @@ mod tests {
     fn run(expression: &str, object: &Value, budget: &Budget) -> Result<bool, String> {
         let mut context = BASE.new_inner_scope();
         context.add_variable_from_value("self", to_cel(None, object));
-        compile(expression)?.run(&context, budget).map(|made| made == true.into())
+        compile(expression)?.run(&context, budget).map(|result| result == true.into())
     }
 
     fn cost(expression: &str) -> u64 {
         let mut context = BASE.new_inner_scope();
         context.add_variable_from_value("self", to_cel(None, &json!({"a": 1, "s": "x".repeat(100), "l": [1, 2, 3]})));
         let ready = super::meter(super::super::rewrite::rewrite(compile(expression).unwrap().expression().clone()));
-        let (made, cost) = measure(&ready, &context);
-        made.unwrap();
+        let (result, cost) = measure(&ready, &context);
+        result.unwrap();
         cost
     }
 

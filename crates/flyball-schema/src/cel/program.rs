@@ -150,9 +150,9 @@ impl Program {
         }
         let resolve = || meter::measure(&self.ready, context);
         let before = budget.patterns.take().make_current();
-        let made = self.go_through(|| catch_unwind(AssertUnwindSafe(resolve)));
+        let outcome = self.go_through(|| catch_unwind(AssertUnwindSafe(resolve)));
         *budget.patterns.borrow_mut() = before.make_current();
-        match made {
+        match outcome {
             Ok((_, cost)) if !budget.spend(cost) => Err(meter::OUT_OF_BUDGET.into()),
             Ok((_, cost)) if meter::is_exceeded(cost) => Err(meter::EXCEEDED.into()),
             Ok((Ok(value), _)) => Ok(value),

@@ -115,8 +115,8 @@ impl Budget {
     }
 
     fn copy(&mut self, bytes: usize) -> Result<(), Error> {
-        let left = self.bytes.checked_sub(bytes);
-        self.bytes = left.ok_or_else(|| {
+        let remaining = self.bytes.checked_sub(bytes);
+        self.bytes = remaining.ok_or_else(|| {
             let accumulated = MAX_COPIED_BYTES - self.bytes + bytes;
             TooLarge(format!(
                 "Unable to complete the copy, the accumulated size increase of copy is {accumulated}, exceeding the limit {MAX_COPIED_BYTES}"
@@ -126,8 +126,8 @@ impl Budget {
     }
 
     fn work(&mut self, values: usize) -> Result<(), Error> {
-        let left = self.work.checked_sub(values);
-        self.work = left.ok_or_else(|| TooLarge("the patch moves too much of the document about".into()))?;
+        let remaining = self.work.checked_sub(values);
+        self.work = remaining.ok_or_else(|| TooLarge("the patch moves too much of the document about".into()))?;
         Ok(())
     }
 }

@@ -360,9 +360,9 @@ mod tests {
         let wait = |user: &str| Box::pin(pool.clone().wait(flow(user), 1));
         let mut waits: Vec<_> = ["ann", "ann", "ann", "bob", "bob"].map(wait).into();
         // Bob holds nothing, so the rest is available to him.
-        let mut given: Vec<Option<Hold>> = waits.iter_mut().map(|wait| wait.now_or_never().flatten()).collect();
-        assert_eq!(given.iter().map(Option::is_some).collect::<Vec<_>>(), [false, false, false, true, false]);
-        given.clear();
+        let mut granted: Vec<Option<Hold>> = waits.iter_mut().map(|wait| wait.now_or_never().flatten()).collect();
+        assert_eq!(granted.iter().map(Option::is_some).collect::<Vec<_>>(), [false, false, false, true, false]);
+        granted.clear();
         drop(first);
         drop(waits);
         assert_eq!((pool.used(), pool.lock().waiting), (0, 0));
@@ -394,13 +394,13 @@ mod tests {
         let pool = Pool::undivided(2);
         let wait = |user: &str| Box::pin(pool.clone().wait(flow(user), 1));
         let (first, _second) = (wait("ann").await.unwrap(), wait("ann").await.unwrap());
-        let (mut hers, mut his) = (wait("ann"), wait("bob"));
-        assert!((&mut hers).now_or_never().is_none() && (&mut his).now_or_never().is_none());
+        let (mut ann_waits, mut bob_waits) = (wait("ann"), wait("bob"));
+        assert!((&mut ann_waits).now_or_never().is_none() && (&mut bob_waits).now_or_never().is_none());
         let _third = wait("ann");
         drop(first);
-        let given = hers.now_or_never().flatten().unwrap();
-        drop(given);
-        assert!(his.now_or_never().flatten().is_some(), "it is his turn");
+        let granted = ann_waits.now_or_never().flatten().unwrap();
+        drop(granted);
+        assert!(bob_waits.now_or_never().flatten().is_some(), "it is his turn");
     }
 
     #[test]

@@ -20,9 +20,9 @@ impl Budget {
 
     /// Charges values before they are collected.
     pub(super) fn spend(&mut self, visits: usize) -> Result<(), Broken> {
-        let left = self.0.checked_sub(visits);
-        self.0 = left.unwrap_or(0);
-        left.map(drop).ok_or(Broken)
+        let remaining = self.0.checked_sub(visits);
+        self.0 = remaining.unwrap_or(0);
+        remaining.map(drop).ok_or(Broken)
     }
 }
 
@@ -266,8 +266,8 @@ fn at<'v>(value: &'v Value, field: &[String]) -> Option<&'v Value> {
 }
 
 /// Compares two values of one type.
-fn compare(found: &Value, operator: &str, wanted: &Value) -> Result<bool, Broken> {
-    let order = match (found, wanted) {
+fn compare(found: &Value, operator: &str, expected: &Value) -> Result<bool, Broken> {
+    let order = match (found, expected) {
         (Value::Number(a), Value::Number(b)) if a.is_f64() == b.is_f64() => a.as_f64().partial_cmp(&b.as_f64()),
         (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
         (Value::Bool(a), Value::Bool(b)) if matches!(operator, "==" | "!=") => Some(a.cmp(b)),

@@ -38,9 +38,9 @@ fn demanding(field: &Field<'_>, kind: &str) -> Errors {
 fn selected(spec: &Field<'_>, even_nothing: bool) -> Option<FieldError> {
     let template = spec.at("template");
     let labels = template.at("metadata.labels");
-    let wanted = spec.at("selector");
-    let nothing = wanted.is_set() && label::is_empty(wanted.value());
-    let good = label::selects(wanted.value(), labels.value()) != Some(false) || nothing && !even_nothing;
+    let selector = spec.at("selector");
+    let nothing = selector.is_set() && label::is_empty(selector.value());
+    let good = label::selects(selector.value(), labels.value()) != Some(false) || nothing && !even_nothing;
     (!good).then(|| labels.invalid(UNMATCHED))
 }
 

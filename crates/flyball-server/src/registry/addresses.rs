@@ -90,13 +90,13 @@ fn spec(service: &mut Object) -> Option<&mut Map<String, Value>> {
 
 fn addresses(rng: &Rng, service: &mut Object, taken: &BTreeSet<&str>) -> Result<(), FieldError> {
     let Some(spec) = spec(service) else { return Ok(()) };
-    let given =
+    let cluster_ip =
         spec.get("clusterIPs").and_then(|ips| ips.get(0)).and_then(Value::as_str).unwrap_or_default().to_owned();
-    if given == "None" || spec.get("ipFamilies").is_none() {
+    if cluster_ip == "None" || spec.get("ipFamilies").is_none() {
         return Ok(());
     }
     let first = u32::from(RANGE.0);
-    if given.is_empty() {
+    if cluster_ip.is_empty() {
         // The lower part of the range is reserved for requested addresses.
         let (low, all) = (256, RANGE.1 - 257);
         let start = u32::try_from(rng.below(u64::from(all))).unwrap_or(0);
@@ -112,16 +112,17 @@ fn addresses(rng: &Rng, service: &mut Object, taken: &BTreeSet<&str>) -> Result<
     }
     let shown = spec.get("clusterIPs").cloned().unwrap_or_default();
     let refuse = |why: String| {
-        Err(FieldError::invalid("spec.clusterIPs", shown, format!("failed to allocate IP {given}: {why}")))
+        Err(FieldError::invalid("spec.clusterIPs", shown, format!("failed to allocate IP {cluster_ip}: {why}")))
     };
-    let inside = given.parse::<Ipv4Addr>().is_ok_and(|ip| u32::from(ip) > first && u32::from(ip) - first < RANGE.1 - 1);
+    let inside =
+        cluster_ip.parse::<Ipv4Addr>().is_ok_and(|ip| u32::from(ip) > first && u32::from(ip) - first < RANGE.1 - 1);
     if !inside {
         return refuse(format!(
-            "the provided IP ({given}) is not in the valid range. The range of valid IPs is {}/12",
+            "the provided IP ({cluster_ip}) is not in the valid range. The range of valid IPs is {}/12",
             RANGE.0
         ));
     }
-    if taken.contains(given.as_str()) { refuse("provided IP is already allocated".into()) } else { Ok(()) }
+    if taken.contains(cluster_ip.as_str()) { refuse("provided IP is already allocated".into()) } else { Ok(()) }
 }
 
 /// Allocated node ports.
@@ -148,12 +149,12 @@ fn ports(rng: &Rng, service: &mut Object, mut taken: BTreeSet<i64>, dry_run: boo
         taken.contains(&port).then(|| "provided port is already allocated".to_owned())
     };
     let list = spec.get("ports").and_then(Value::as_array).cloned().unwrap_or_default();
-    let mut given: Vec<(i64, i64)> = Vec::new();
+    let mut assigned: Vec<(i64, i64)> = Vec::new();
     let mut chosen: Vec<i64> = Vec::new();
     for (i, port) in list.iter().enumerate() {
         let (number, requested) = (port["port"].as_i64().unwrap_or(0), port["nodePort"].as_i64().unwrap_or(0));
         // Two protocols on the same port share a node port.
-        let same = given.iter().find(|(port, _)| *port == number).map(|(_, node_port)| *node_port);
+        let same = assigned.iter().find(|(port, _)| *port == number).map(|(_, node_port)| *node_port);
         let later = || {
             list.iter()
                 .filter(|other| other["port"].as_i64() == Some(number))
@@ -177,7 +178,7 @@ fn ports(rng: &Rng, service: &mut Object, mut taken: BTreeSet<i64>, dry_run: boo
             node_port
         };
         taken.insert(node_port);
-        given.push((number, node_port));
+        assigned.push((number, node_port));
         chosen.push(node_port);
     }
     for (port, chosen) in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten().zip(chosen) {

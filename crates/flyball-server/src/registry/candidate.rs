@@ -191,17 +191,17 @@ fn restore(resource: &Resource, object: &mut Object, live: &Object, part: Part) 
         // Writes of these parts begin with the stored object.
         Part::Approval | Part::Binding | Part::Scale => {}
         Part::Status => {
-            let mut kept = live.clone();
+            let mut merged = live.clone();
             match object.remove("status") {
-                Some(status) => kept.insert("status".into(), status),
-                None => kept.remove("status"),
+                Some(status) => merged.insert("status".into(), status),
+                None => merged.remove("status"),
             };
             let mut metadata = std::mem::take(object.metadata_mut());
             if resource.custom().is_some() {
                 const OWN: [&str; 2] = ["managedFields", "resourceVersion"];
                 metadata.retain(|field, _| OWN.contains(&field.as_str()));
-                kept.metadata_mut().retain(|field, _| !OWN.contains(&field.as_str()));
-                kept.metadata_mut().extend(metadata);
+                merged.metadata_mut().retain(|field, _| !OWN.contains(&field.as_str()));
+                merged.metadata_mut().extend(metadata);
             } else {
                 if resource.status_keeps_labels() {
                     match live.metadata().and_then(|metadata| metadata.get("labels")) {
@@ -209,9 +209,9 @@ fn restore(resource: &Resource, object: &mut Object, live: &Object, part: Part) 
                         None => metadata.remove("labels"),
                     };
                 }
-                *kept.metadata_mut() = metadata;
+                *merged.metadata_mut() = metadata;
             }
-            *object = kept;
+            *object = merged;
         }
         _ if resource.has_part(Part::Status) => restore_field(object, "status"),
         _ => {}

@@ -204,9 +204,9 @@ impl Registry {
     ) -> Result<Candidate<'w>, Status> {
         let mut conversions = Conversions::default();
         for _ in 1..MAX_OWNERSHIP_PASSES {
-            let made = self.candidate_with(&conversions, target, change, live, writer);
+            let outcome = self.candidate_with(&conversions, target, change, live, writer);
             if !conversions.complete(&self.codec, &target.resource).await {
-                return made;
+                return outcome;
             }
         }
         self.candidate_with(&conversions, target, change, live, writer)

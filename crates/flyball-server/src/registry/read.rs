@@ -264,9 +264,10 @@ fn cut(snapshot: Snapshot, selection: &Selection, page: Option<Page>, limit: usi
     }
     let entries: Vec<Arc<Entry>> = rest.by_ref().filter(|entry| selection.matches(entry)).take(limit).collect();
     // A full page ends the search: whether a further object is selected is left to the next request.
-    let left = rest.count();
-    let next = entries.last().filter(|_| left > 0).map(|last| Page { revision, after: last.key.to_string() });
+    let remaining_count = rest.count();
+    let next =
+        entries.last().filter(|_| remaining_count > 0).map(|last| Page { revision, after: last.key.to_string() });
     // With a selector, kube-apiserver does not count the remaining objects.
-    let remaining = next.as_ref().and_then(|_| selection.is_everything().then_some(left));
+    let remaining = next.as_ref().and_then(|_| selection.is_everything().then_some(remaining_count));
     Listed { revision, entries, next, remaining }
 }

@@ -97,9 +97,9 @@ impl Outgoing {
             let Some(Ok(frame)) = ready!(frame) else { return Poll::Ready(None) };
             return Poll::Ready(Some(Ok(frame.into_data().unwrap_or_default())));
         };
-        let made = ready!(Pin::new(making).poll(cx));
+        let generated = ready!(Pin::new(making).poll(cx));
         self.making = None;
-        let Ok((body, piece)) = made else { return Poll::Ready(Some(Err(CutOff))) };
+        let Ok((body, piece)) = generated else { return Poll::Ready(Some(Err(CutOff))) };
         self.body = body;
         Poll::Ready(piece.map(Ok))
     }

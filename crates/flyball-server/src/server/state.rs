@@ -19,7 +19,7 @@ const KEY: &str = "service-account.key";
 /// Opens the server of a data directory.
 pub(super) fn open(options: Options, directory: DataDir) -> Result<Arc<Components>, DataDirError> {
     let issuer = Issuer::new(&secret(&directory, options.secret)?);
-    let (store, kept) = Store::recover(&directory, Limits::of(&options.bounds))?;
+    let (store, journal) = Store::recover(&directory, Limits::of(&options.bounds))?;
     let server = Components::new(store, Catalog::built_in().into(), Arc::new(issuer), PolicyImage::default(), options);
     let progress = directory.progress();
     server.definitions.load(|done, of| progress.report(OpeningStage::Definitions, done, of));
@@ -27,7 +27,7 @@ pub(super) fn open(options: Options, directory: DataDir) -> Result<Arc<Component
     let registry = &server.registry;
     select(registry, progress);
     registry.seed();
-    registry.store.keep(directory, &kept)?;
+    registry.store.keep(directory, &journal)?;
     // The last writes to CRDs may not have been processed before the stop.
     registry.mark_definitions_changed();
     Ok(server)
@@ -251,8 +251,8 @@ mod tests {
                         let key = ObjectKey::new(Some("default"), name);
                         server.0.registry.store.quarantined(&GroupResource::new("", "configmaps"), &key).is_some()
                     };
-                    let left = ["deep", "torn", "list", "empty", "bytes"].map(quarantined);
-                    assert_eq!(left, [false, true, true, false, false]);
+                    let remaining = ["deep", "torn", "list", "empty", "bytes"].map(quarantined);
+                    assert_eq!(remaining, [false, true, true, false, false]);
                 }
             }
         }

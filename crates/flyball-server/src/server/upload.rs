@@ -69,8 +69,8 @@ where
             && length > hold.amount()
         {
             // If the length is known, acquire all of it: requests with partial holds could deadlock.
-            let wanted = exact.unwrap_or(2 * hold.amount()).clamp(length, MAX_BODY_BYTES);
-            hold.add(shared.receive(flow, wanted - hold.amount()).await.ok_or(Refused::Busy)?);
+            let target = exact.unwrap_or(2 * hold.amount()).clamp(length, MAX_BODY_BYTES);
+            hold.add(shared.receive(flow, target - hold.amount()).await.ok_or(Refused::Busy)?);
         }
         if first.is_empty() && all.is_empty() {
             first = data;

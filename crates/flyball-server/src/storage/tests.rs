@@ -105,8 +105,8 @@ fn window_is_bounded_by_the_bytes_of_replaced_entries() {
         current = done(store.put(&table(), &y, Some(&current), entry(&y, n))).unwrap();
     }
     assert!(events().is_err());
-    let kept = store.events_after(&table(), current.revision - 9, usize::MAX).unwrap().0.len();
-    assert_eq!(kept, 9);
+    let retained = store.events_after(&table(), current.revision - 9, usize::MAX).unwrap().0.len();
+    assert_eq!(retained, 9);
     assert!(store.events_after(&table(), current.revision - 12, usize::MAX).is_err());
 }
 

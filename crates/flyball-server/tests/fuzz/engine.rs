@@ -130,9 +130,9 @@ fn amplified(is_short: bool, rng: &Rng) -> Option<usize> {
 pub(crate) fn run(name: &'static str, target: &impl Target) {
     let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(name);
     let mut pool = target.seeds();
-    let kept = std::fs::read_to_string(&corpus).unwrap_or_default();
-    pool.extend(kept.lines().map(|line| BASE64_STANDARD.decode(line).unwrap()));
-    let mut room = MAX_CORPUS.saturating_sub(kept.lines().count());
+    let saved = std::fs::read_to_string(&corpus).unwrap_or_default();
+    pool.extend(saved.lines().map(|line| BASE64_STANDARD.decode(line).unwrap()));
+    let mut room = MAX_CORPUS.saturating_sub(saved.lines().count());
 
     let replayed = std::env::var_os("FLYBALL_FUZZ_INPUT").map(|path| std::fs::read(path).unwrap());
     if let Some(input) = &replayed {

@@ -89,11 +89,11 @@ impl World {
     async fn create(&self, collection: &str, body: Vec<u8>) {
         let admin = || Some(User::admin());
         let headers = [("content-type", JSON)];
-        let made = send(&self.server, admin(), "POST", collection, &headers, body).await;
-        let Some((201, Some(made))) = made else { return };
-        let made = json_of(&made);
-        assert_is_stored(&self.server, collection, &made).await;
-        let name = made["metadata"]["name"].as_str().unwrap_or_default();
+        let created = send(&self.server, admin(), "POST", collection, &headers, body).await;
+        let Some((201, Some(created))) = created else { return };
+        let created = json_of(&created);
+        assert_is_stored(&self.server, collection, &created).await;
+        let name = created["metadata"]["name"].as_str().unwrap_or_default();
         let url = format!("{collection}/{name}?gracePeriodSeconds=0");
         send(&self.server, admin(), "DELETE", &url, &[], Vec::new()).await;
     }
@@ -369,13 +369,13 @@ pub(crate) fn managed_fields() -> Target {
                 let mut output = world
                     .ask("PUT", &format!("{PODS}/a?fieldManager=x"), &[("content-type", JSON)], body(&changed))
                     .await;
-                let mut wanted =
+                let mut document =
                     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"a": "c"}}});
-                wanted["spec"] = json!({"containers": [{"name": "c", "image": "j"}]});
+                document["spec"] = json!({"containers": [{"name": "c", "image": "j"}]});
                 for force in ["", "&force=true"] {
                     let url = format!("{PODS}/a?fieldManager=n{force}");
                     output += &world
-                        .ask("PATCH", &url, &[("content-type", "application/apply-patch+yaml")], body(&wanted))
+                        .ask("PATCH", &url, &[("content-type", "application/apply-patch+yaml")], body(&document))
                         .await;
                 }
                 output

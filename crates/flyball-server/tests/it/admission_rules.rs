@@ -99,8 +99,8 @@ async fn missing_parameter_is_forbidden_in_mutating_and_invalid_in_validating_po
         assert_eq!(status, 201, "{response}");
         let (status, response) = post(&server, &format!("{GROUP}/{sort}admissionpolicybindings"), bound).await;
         assert_eq!(status, 201, "{response}");
-        let (given, answer) = post(&server, MAPS, json!({"metadata": {"name": "m"}})).await;
-        assert_eq!((given, answer["reason"].as_str()), (code, Some(reason)), "{answer}");
+        let (found, answer) = post(&server, MAPS, json!({"metadata": {"name": "m"}})).await;
+        assert_eq!((found, answer["reason"].as_str()), (code, Some(reason)), "{answer}");
     }
 }
 

@@ -32,8 +32,8 @@ async fn v1_stores_v2_fields_in_annotations() {
     let external = json!({"type": "External", "external": {"metric": {"name": "q"}, "target": {"type": "AverageValue", "averageValue": "30"}}});
     let behavior = json!({"scaleDown": {"stabilizationWindowSeconds": 60}});
     let scaler = json!({"metadata": {"name": "h", "annotations": {"mine": "x"}}, "spec": spec(json!({"metrics": [external, cpu(60)], "behavior": behavior}))});
-    let (code, made) = post(&server, V2, scaler).await;
-    assert_eq!(code, 201, "{made}");
+    let (code, created) = post(&server, V2, scaler).await;
+    assert_eq!(code, 201, "{created}");
     let first = read(&server, &format!("{V1}/h")).await;
     assert_eq!(first["spec"]["targetCPUUtilizationPercentage"], 60);
     let annotations = &first["metadata"]["annotations"];

@@ -65,8 +65,8 @@ async fn connection_beyond_the_limit_closes_the_idlest() {
     let open = others.iter().filter(|connection| !connection.is_finished()).count();
     assert!(open <= 3, "{open}");
     let mut rest = Vec::new();
-    let ended = timeout(Duration::from_millis(200), watch.read_to_end(&mut rest)).await;
-    assert!(ended.is_err(), "the watch goes on: {ended:?}");
+    let end = timeout(Duration::from_millis(200), watch.read_to_end(&mut rest)).await;
+    assert!(end.is_err(), "the watch goes on: {end:?}");
 }
 
 async fn gauge(served: &Served, name: &str) -> u64 {
@@ -203,8 +203,8 @@ async fn requests_beyond_the_head_limit_are_rejected() {
     assert_eq!(get_with_header(&served, 10).await, 200, "each connection has a reserve");
     let mut refused = 0;
     for request in requests {
-        let ended = timeout(Duration::from_secs(60), request).await.expect("bodies must arrive in time").unwrap();
-        refused += usize::from(ended == Some(h2::Reason::REFUSED_STREAM));
+        let reason = timeout(Duration::from_secs(60), request).await.expect("bodies must arrive in time").unwrap();
+        refused += usize::from(reason == Some(h2::Reason::REFUSED_STREAM));
     }
     assert!((50..100).contains(&refused), "{refused}");
     connection.abort();

@@ -322,17 +322,17 @@ async fn tokens_and_uids_outlive_the_process() {
     let folder = Folder::new("tokens");
     let account = "/api/v1/namespaces/default/serviceaccounts";
     let review = "/apis/authentication.k8s.io/v1/tokenreviews";
-    let (made, token) = {
+    let (created, token) = {
         let server = open(&folder.0);
-        let (code, made) = ask(&server, Method::POST, account, &json!({"metadata": {"name": "robot"}})).await;
-        assert_eq!(code, 201, "{made}");
+        let (code, created) = ask(&server, Method::POST, account, &json!({"metadata": {"name": "robot"}})).await;
+        assert_eq!(code, 201, "{created}");
         let (_, token) = ask(&server, Method::POST, &format!("{account}/robot/token"), &json!({"spec": {}})).await;
-        (made, token["status"]["token"].clone())
+        (created, token["status"]["token"].clone())
     };
     let server = open(&folder.0);
-    assert_eq!(ask(&server, Method::GET, &format!("{account}/robot"), &Value::Null).await.1, made);
+    assert_eq!(ask(&server, Method::GET, &format!("{account}/robot"), &Value::Null).await.1, created);
     let (_, answer) = ask(&server, Method::POST, review, &json!({"spec": {"token": token}})).await;
-    assert_eq!(answer["status"]["user"]["uid"], made["metadata"]["uid"], "{answer}");
+    assert_eq!(answer["status"]["user"]["uid"], created["metadata"]["uid"], "{answer}");
 }
 
 #[tokio::test]

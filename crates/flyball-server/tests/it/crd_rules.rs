@@ -318,8 +318,8 @@ async fn message_expression_without_old_value_falls_back_to_the_rule() {
     let spec = json!({
         "type": "object", "properties": {"n": {"type": "integer"}}, "x-kubernetes-validations": [rule],
     });
-    let made = post(&server, ALL, crd(json!({"type": "object", "properties": {"spec": spec}}))).await;
-    assert_eq!(made.0, 201, "{}", made.1);
+    let created = post(&server, ALL, crd(json!({"type": "object", "properties": {"spec": spec}}))).await;
+    assert_eq!(created.0, 201, "{}", created.1);
     let widget = json!({
         "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"n": 1},
     });

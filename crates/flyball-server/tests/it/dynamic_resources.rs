@@ -91,30 +91,31 @@ async fn requests_default_to_one_device() {
             {"name": "f", "deviceClassName": "c", "allocationMode": "ExactCount", "count": 2},
         ]},
     ]);
-    let (code, made) = post(&server, CLAIMS, claim(requests.clone())).await;
-    assert_eq!((code, &made["spec"]["devices"]["requests"]), (201, &filled), "{made}");
+    let (code, created) = post(&server, CLAIMS, claim(requests.clone())).await;
+    assert_eq!((code, &created["spec"]["devices"]["requests"]), (201, &filled), "{created}");
     assert!(
-        made["metadata"].get("generation").is_none() && made.get("status").is_none_or(|status| status == &json!({}))
+        created["metadata"].get("generation").is_none()
+            && created.get("status").is_none_or(|status| status == &json!({}))
     );
     let template = json!({"metadata": {"name": "t"}, "spec": {"spec": {"devices": {"requests": requests}}}});
-    let (code, made) = post(&server, TEMPLATES, template).await;
-    assert_eq!((code, &made["spec"]["spec"]["devices"]["requests"]), (201, &filled), "{made}");
+    let (code, created) = post(&server, TEMPLATES, template).await;
+    assert_eq!((code, &created["spec"]["spec"]["devices"]["requests"]), (201, &filled), "{created}");
 }
 
 #[tokio::test]
 async fn tainted_devices_are_dated_and_fields_of_disabled_features_dropped() {
     let server = server().await;
-    let mut given = slice("s", "n", "gpu.example.com");
-    given["spec"]["devices"][0]["taints"] = json!([{"key": "k", "effect": "NoExecute"}]);
-    given["spec"]["devices"][0]["nodeAllocatableResourceMappings"] = json!({"cpu": {}});
-    let (code, made) = post(&server, SLICES, given).await;
-    assert_eq!((code, &made["metadata"]["generation"]), (201, &json!(1)), "{made}");
-    let device = &made["spec"]["devices"][0];
-    assert_eq!(device["taints"][0]["timeAdded"], made["metadata"]["creationTimestamp"]);
+    let mut input = slice("s", "n", "gpu.example.com");
+    input["spec"]["devices"][0]["taints"] = json!([{"key": "k", "effect": "NoExecute"}]);
+    input["spec"]["devices"][0]["nodeAllocatableResourceMappings"] = json!({"cpu": {}});
+    let (code, created) = post(&server, SLICES, input).await;
+    assert_eq!((code, &created["metadata"]["generation"]), (201, &json!(1)), "{created}");
+    let device = &created["spec"]["devices"][0];
+    assert_eq!(device["taints"][0]["timeAdded"], created["metadata"]["creationTimestamp"]);
     assert!(device.get("nodeAllocatableResourceMappings").is_none());
-    let mut given = slice("l", "n", "gpu.example.com");
-    given["spec"]["devices"][0]["attributes"] = json!({"numa": {"ints": [1]}});
-    let (code, answer) = post(&server, SLICES, given).await;
+    let mut input = slice("l", "n", "gpu.example.com");
+    input["spec"]["devices"][0]["attributes"] = json!({"numa": {"ints": [1]}});
+    let (code, answer) = post(&server, SLICES, input).await;
     let message = "spec.devices[0].attributes[numa]: Invalid value: \"\": exactly one value must be specified";
     assert!(code == 422 && answer["message"].as_str().unwrap().contains(message), "{answer}");
 }
@@ -363,10 +364,10 @@ async fn claims_are_allocated_through_status_only() {
     let (url, status) = (format!("{CLAIMS}/c"), format!("{CLAIMS}/c/status"));
     let results = json!([{"request": "gpu", "driver": "gpu.example.com", "pool": "n", "device": "gpu-0"}]);
     let allocation = json!({"devices": {"results": results}});
-    let mut given = claim(json!([request()]));
-    given["status"] = json!({"allocation": allocation});
-    let (code, made) = post(&server, CLAIMS, given).await;
-    assert!(code == 201 && made["status"].get("allocation").is_none(), "{made}");
+    let mut input = claim(json!([request()]));
+    input["status"] = json!({"allocation": allocation});
+    let (code, created) = post(&server, CLAIMS, input).await;
+    assert!(code == 201 && created["status"].get("allocation").is_none(), "{created}");
     let (_, same) = patch(&server, &url, json!({"status": {"allocation": allocation}})).await;
     assert!(same["status"].get("allocation").is_none(), "{same}");
     let user = json!([{"resource": "pods", "name": "p", "uid": "u"}]);
@@ -472,9 +473,9 @@ async fn consumers_merge_by_uid_and_requests_are_atomic() {
         assert!(matches!(code, 200 | 201), "{answer}");
         answer
     };
-    let made = apply(&format!("{CLAIMS}/c"), "one", claim(json!([request()]))).await;
+    let created = apply(&format!("{CLAIMS}/c"), "one", claim(json!([request()]))).await;
     let owned = json!({"f:spec": {"f:devices": {"f:requests": {}}}});
-    assert_eq!(made["metadata"]["managedFields"][0]["fieldsV1"], owned);
+    assert_eq!(created["metadata"]["managedFields"][0]["fieldsV1"], owned);
     let status = format!("{CLAIMS}/c/status");
     let user = |uid: &str| json!({"resource": "pods", "name": "p", "uid": uid});
     let name = json!({"name": "c"});

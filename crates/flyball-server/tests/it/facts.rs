@@ -146,9 +146,9 @@ async fn bound_mutating_policies_change_objects() {
 async fn concurrent_services_get_unique_addresses_and_ports() {
     let server = server().await;
     let service = |i: usize| json!({"metadata": {"name": format!("s{i}")}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}});
-    let made = (0..40).map(|i| post(&server, SERVICES, service(i)));
-    let made = futures_util::future::join_all(made).await;
-    let mut drawn: Vec<String> = made
+    let created = (0..40).map(|i| post(&server, SERVICES, service(i)));
+    let created = futures_util::future::join_all(created).await;
+    let mut drawn: Vec<String> = created
         .iter()
         .flat_map(|(_, service)| [&service["spec"]["clusterIP"], &service["spec"]["ports"][0]["nodePort"]])
         .map(ToString::to_string)

@@ -13,8 +13,8 @@ async fn get(server: &Server, path: &str) -> (u16, Value) {
 async fn reads_honor_the_resource_version() {
     let server = server().await;
     let map = json!({"metadata": {"name": "m"}});
-    let (_, made) = post(&server, "/api/v1/namespaces/ns/configmaps", map).await;
-    let version = made["metadata"]["resourceVersion"].as_str().unwrap();
+    let (_, created) = post(&server, "/api/v1/namespaces/ns/configmaps", map).await;
+    let version = created["metadata"]["resourceVersion"].as_str().unwrap();
     for path in ["/api/v1/namespaces/ns/configmaps/m", "/api/v1/namespaces/ns", "/api/v1/namespaces/ns/status"] {
         for good in ["0", version] {
             assert_eq!(get(&server, &format!("{path}?resourceVersion={good}")).await.0, 200, "{path} {good}");
@@ -110,8 +110,8 @@ async fn duplicate_finalizers_are_retained() {
     for (kind, mut object) in kinds {
         let url = format!("/api/v1/namespaces/ns/{kind}");
         object["metadata"] = json!({"name": "twice", "finalizers": twice});
-        let (code, made) = post(&server, &url, object).await;
-        assert_eq!((code, &made["metadata"]["finalizers"]), (201, &twice), "{made}");
+        let (code, created) = post(&server, &url, object).await;
+        assert_eq!((code, &created["metadata"]["finalizers"]), (201, &twice), "{created}");
         let patch = json!({"metadata": {"labels": {"a": "b"}}});
         let (code, changed) =
             send(&server, Method::PATCH, &format!("{url}/twice"), "application/merge-patch+json", patch).await;

@@ -41,8 +41,8 @@ async fn first_yaml_document_of_a_body_is_used() {
         ("c", format!("%YAML 1.2\n---\n{head}c\n...\nnot: [yaml\n")),
         ("d", format!("{head}d\ndata:\n  k: |\n    x\n    ---\n    y\n---\nother: 1\n")),
     ] {
-        let (code, _, made) = raw(&server, Method::POST, MAPS, &[("content-type", "application/yaml")], &body).await;
-        assert_eq!((code, made["metadata"]["name"].as_str()), (201, Some(name)), "{made}");
+        let (code, _, created) = raw(&server, Method::POST, MAPS, &[("content-type", "application/yaml")], &body).await;
+        assert_eq!((code, created["metadata"]["name"].as_str()), (201, Some(name)), "{created}");
         let url = format!("{MAPS}/{name}?fieldManager=m&force=true");
         assert_eq!(raw(&server, Method::PATCH, &url, &[("content-type", APPLY)], &body).await.0, 200);
     }
@@ -192,8 +192,8 @@ async fn invalid_log_options_are_rejected_before_the_pod_lookup() {
         ("tailLines=0&limitBytes=1&sinceSeconds=1", 404, "pods \"none\" not found".to_owned()),
     ] {
         let url = format!("/api/v1/namespaces/ns/pods/none/log?{query}");
-        let (given, _, response) = raw(&server, Method::GET, &url, &[], "").await;
-        assert_eq!((given, response["message"].as_str()), (code, Some(&*expected)), "{query}");
+        let (found, _, response) = raw(&server, Method::GET, &url, &[], "").await;
+        assert_eq!((found, response["message"].as_str()), (code, Some(&*expected)), "{query}");
     }
 }
 
@@ -247,8 +247,8 @@ async fn invalid_scale_is_reported_as_a_scale() {
 async fn bodies_of_other_versions_and_kinds_are_rejected() {
     let server = server().await;
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let other = |given: &str, wanted: &str| {
-        format!("the API version in the data ({given}) does not match the expected API version ({wanted})")
+    let other = |found: &str, expected: &str| {
+        format!("the API version in the data ({found}) does not match the expected API version ({expected})")
     };
     let cases = [
         ("/apis/apps/v1/namespaces/ns/deployments", "apps/v1beta2", "Deployment", other("apps/v1beta2", "apps/v1")),
@@ -290,7 +290,7 @@ async fn bodies_of_other_versions_and_kinds_are_rejected() {
 async fn non_list_element_order_names_its_type() {
     let server = server().await;
     pod(&server, "p", None).await;
-    for (order, given) in [
+    for (order, type_name) in [
         (json!("x"), "string"),
         (json!({}), "map[string]interface {}"),
         (json!(1), "int64"),
@@ -299,7 +299,7 @@ async fn non_list_element_order_names_its_type() {
         let patch = json!({"spec": {"$setElementOrder/containers": order}});
         let merge = "application/strategic-merge-patch+json";
         let (code, response) = send(&server, Method::PATCH, "/api/v1/namespaces/ns/pods/p", merge, patch).await;
-        let why = format!("expected a []interface {{}}, but received a {given}");
+        let why = format!("expected a []interface {{}}, but received a {type_name}");
         assert_eq!((code, response["message"].as_str()), (500, Some(&*why)), "{response}");
     }
 }

@@ -26,11 +26,11 @@ fn version(name: &str, storage: bool, default: Option<&str>) -> Value {
 async fn define(server: &Server, versions: Value) {
     let names = json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
     let spec = json!({"group": "e.com", "scope": "Namespaced", "names": names, "versions": versions});
-    let (code, made) = post(server, CRDS, json!({"metadata": {"name": "widgets.e.com"}, "spec": spec})).await;
+    let (code, created) = post(server, CRDS, json!({"metadata": {"name": "widgets.e.com"}, "spec": spec})).await;
     if code != 201 {
         let change = json!({"spec": {"versions": versions}});
         let (code, answer) = send(server, Method::PATCH, &format!("{CRDS}/widgets.e.com"), MERGE, change).await;
-        assert_eq!(code, 200, "{made} {answer}");
+        assert_eq!(code, 200, "{created} {answer}");
     }
 }
 
@@ -41,9 +41,9 @@ fn path(version: &str, name: &str) -> String {
 async fn make(server: &Server, version: &str, name: &str) -> Value {
     let collection = path(version, "").trim_end_matches('/').to_owned();
     let object = json!({"apiVersion": format!("e.com/{version}"), "kind": "Widget", "metadata": {"name": name}, "spec": {"size": 1}});
-    let (code, made) = post(server, &collection, object).await;
-    assert_eq!(code, 201, "{made}");
-    made
+    let (code, created) = post(server, &collection, object).await;
+    assert_eq!(code, 201, "{created}");
+    created
 }
 
 async fn read(server: &Server, version: &str, name: &str) -> Value {
@@ -103,8 +103,8 @@ async fn empty_patch_adds_defaults_and_migrates_the_storage_version() {
 async fn writes_in_another_version_are_defaulted_on_read() {
     let server = server().await;
     define(&server, json!([version("v1", false, Some("a")), version("v2", true, Some("b"))])).await;
-    let made = make(&server, "v1", "x").await;
-    assert_eq!(spec(&made), &json!({"size": 1, "a": "v1", "b": "v2"}));
+    let created = make(&server, "v1", "x").await;
+    assert_eq!(spec(&created), &json!({"size": 1, "a": "v1", "b": "v2"}));
     // The default is applied on reads, not stored: a new default replaces it.
     let mut later = version("v2", true, Some("b"));
     later["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["b"]["default"] = "later".into();
@@ -139,8 +139,8 @@ async fn custom_resources_retain_duplicate_finalizers() {
     let (code, changed) = send(&server, Method::PATCH, &path("v1", "x"), MERGE, change).await;
     assert_eq!((code, &changed["metadata"]["finalizers"]), (200, &twice), "{changed}");
     let object = json!({"apiVersion": "e.com/v1", "kind": "Widget", "metadata": {"name": "y", "finalizers": twice}});
-    let (code, made) = post(&server, path("v1", "").trim_end_matches('/'), object).await;
-    assert_eq!((code, &made["metadata"]["finalizers"]), (201, &twice), "{made}");
+    let (code, created) = post(&server, path("v1", "").trim_end_matches('/'), object).await;
+    assert_eq!((code, &created["metadata"]["finalizers"]), (201, &twice), "{created}");
 }
 
 /// Converts by changing the version only, unless it is set to fail.

@@ -265,7 +265,7 @@ async fn mutate(
 ) -> Result<(), Status> {
     for hook in configurations.iter().flatten() {
         let Some(shown_as) = hook.wants(env, attributes, object.as_deref(), old).await? else { continue };
-        if !reinvocation.asks(&hook.id) {
+        if !reinvocation.must_run(&hook.id) {
             continue;
         }
         let (before, old) = as_version(&env.codec, attributes, &shown_as, object.as_deref(), old).await?;
@@ -295,7 +295,7 @@ async fn mutate(
                 }
             }
         };
-        reinvocation.asked(&hook.id, hook.reinvoked, changed);
+        reinvocation.record_run(&hook.id, hook.reinvoked, changed);
         done.or_else(|refusal| hook.apply_failure_policy(refusal))?;
     }
     Ok(())

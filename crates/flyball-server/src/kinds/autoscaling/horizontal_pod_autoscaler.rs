@@ -107,9 +107,9 @@ pub(super) fn validate(object: &Object, old: Option<&Object>, part: Part) -> Err
     if least.given_int().is_some_and(|least| most.int() < least) {
         errors.push(most.invalid_as(most.int(), "must be greater than or equal to `minReplicas`"));
     }
-    let wanted = spec.at("scaleTargetRef");
-    errors.extend(reference(&wanted));
-    let version = wanted.at("apiVersion");
+    let target = spec.at("scaleTargetRef");
+    errors.extend(reference(&target));
+    let version = target.at("apiVersion");
     let kept = old.is_some_and(|old| {
         old.at(&["spec", "scaleTargetRef", "apiVersion"])
             .and_then(Value::as_str)
@@ -155,8 +155,8 @@ fn metric(metric: &Field<'_>) -> Errors {
         errors.push(ty.required("must specify a metric source type"));
     }
     errors.extend(ty.must_be_in(TYPES));
-    let given: Vec<_> = SOURCES.iter().filter(|(_, field, _)| metric.at(field).is_set()).collect();
-    if let Some((_, field, rule)) = given.first() {
+    let sources: Vec<_> = SOURCES.iter().filter(|(_, field, _)| metric.at(field).is_set()).collect();
+    if let Some((_, field, rule)) = sources.first() {
         errors.extend(rule(&metric.at(field)));
     }
     let expected = SOURCES.iter().find(|(known, _, _)| *known == ty.text()).map(|(_, field, _)| *field);
@@ -167,8 +167,8 @@ fn metric(metric: &Field<'_>) -> Errors {
         Some(_) => {}
         None => errors.extend(ty.must_be_in(TYPES)),
     }
-    if given.len() != 1 {
-        let others = given.iter().filter(|(_, field, _)| Some(*field) != expected);
+    if sources.len() != 1 {
+        let others = sources.iter().filter(|(_, field, _)| Some(*field) != expected);
         errors.extend(
             others.map(|(_, field, _)| metric.at(field).forbidden("must populate the given metric source only")),
         );

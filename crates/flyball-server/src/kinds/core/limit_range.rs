@@ -60,8 +60,8 @@ fn limit_item(limit: &Field<'_>, ty: &str) -> Errors {
     let mut names: Vec<String> = Vec::new();
     for bound in BOUNDS {
         if bound == "maxLimitRequestRatio" && ty == "PersistentVolumeClaim" {
-            let given = ["min", "max"].iter().any(|bound| limit.at(bound).key("storage").is_set());
-            if !given {
+            let has_bound = ["min", "max"].iter().any(|bound| limit.at(bound).key("storage").is_set());
+            if !has_bound {
                 errors.push(
                     limit
                         .at("limits")

@@ -149,8 +149,9 @@ fn validate(claim: &Object, old: Option<&Object>, part: Part) -> Errors {
         claim.at(path).value().get("storage").and_then(resource::amount_of).unwrap_or(flyball_core::Quantity::ZERO)
     };
     let path = "spec.resources.requests";
-    let (wanted, earlier, held) = (size(&root, path), size(&before, path), size(&before, "status.capacity"));
-    if wanted < earlier && wanted <= held {
+    let (requested, earlier, current_capacity) =
+        (size(&root, path), size(&before, path), size(&before, "status.capacity"));
+    if requested < earlier && requested <= current_capacity {
         errors.push(FieldError::forbidden(
             "spec.resources.requests.storage",
             "field can not be less than status.capacity",

@@ -109,18 +109,18 @@ fn validate(object: &Object, _: Option<&Object>, part: Part) -> Errors {
         }
         _ => errors.push(ty.not_supported(&["Exempt", "Limited"])),
     }
-    let wanted = bootstrap::mandatory_level(object.name()).map(|mut wanted| {
+    let mandatory = bootstrap::mandatory_level(object.name()).map(|mut mandatory| {
         // Administrators may set the borrowing limit of the exempt level.
         if object.name() == EXEMPT {
-            wanted["exempt"] = exempt.value().clone();
+            mandatory["exempt"] = exempt.value().clone();
         }
-        wanted
+        mandatory
     });
-    let wanted = wanted.map(|mut wanted| {
-        wanted.as_object_mut().into_iter().for_each(|wanted| wanted.retain(|_, value| !value.is_null()));
-        wanted
+    let mandatory = mandatory.map(|mut mandatory| {
+        mandatory.as_object_mut().into_iter().for_each(|mandatory| mandatory.retain(|_, value| !value.is_null()));
+        mandatory
     });
-    errors.extend(fixed(&spec, object.name(), wanted));
+    errors.extend(fixed(&spec, object.name(), mandatory));
     errors.extend(check_status(&root));
     errors
 }

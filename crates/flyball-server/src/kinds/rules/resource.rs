@@ -245,7 +245,7 @@ mod tests {
     use flyball_core::field::Path;
     use serde_json::json;
 
-    fn said(value: &Value) -> Vec<String> {
+    fn messages(value: &Value) -> Vec<String> {
         requirements(&Field::new(Path::new("r"), value), container_name, &["c"])
             .iter()
             .map(ToString::to_string)
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn requests_must_fit_limits() {
-        let check = |value: Value, expected: &[&str]| assert_eq!(said(&value), expected, "{value}");
+        let check = |value: Value, expected: &[&str]| assert_eq!(messages(&value), expected, "{value}");
         check(
             json!({"limits": {"cpu": "1", "example.com/gpu": "2"}, "requests": {"cpu": "500m", "example.com/gpu": "2"}}),
             &[],

@@ -24,8 +24,8 @@ impl Folder {
 
     fn open_with(&self, compact_after: u64) -> Result<Store, DataDirError> {
         let directory = DataDir::open_with(&self.0, compact_after)?;
-        let (store, kept) = Store::recover(&directory, limits())?;
-        store.keep(directory, &kept)?;
+        let (store, recovered) = Store::recover(&directory, limits())?;
+        store.keep(directory, &recovered)?;
         Ok(store)
     }
 

@@ -71,21 +71,24 @@ fn restore(pod: &mut Object, old: &Object) {
 
 /// Copies the resources of the containers, and nothing else.
 fn resize(pod: &mut Object, old: &Object) {
-    let wanted = pod.clone();
+    let resized = pod.clone();
     restore(pod, old);
     let spec = pod.inner_or_new("spec");
     for list in ["containers", "initContainers"] {
-        let given = wanted.at(&["spec", list]).and_then(Value::as_array).into_iter().flatten().rev();
-        let given: BTreeMap<&str, &Value> = given.filter_map(|given| Some((given["name"].as_str()?, given))).collect();
+        let containers = resized.at(&["spec", list]).and_then(Value::as_array).into_iter().flatten().rev();
+        let containers: BTreeMap<&str, &Value> =
+            containers.filter_map(|container| Some((container["name"].as_str()?, container))).collect();
         for container in spec.each(list) {
             let name = container.text("name").to_owned();
-            let Some(wanted) = given.get(name.as_str()).and_then(|given| given.as_object()) else { continue };
-            container.keep("resources", wanted);
-            container.keep("resizePolicy", wanted);
+            let Some(desired) = containers.get(name.as_str()).and_then(|container| container.as_object()) else {
+                continue;
+            };
+            container.keep("resources", desired);
+            container.keep("resizePolicy", desired);
         }
     }
-    if let Some(wanted) = wanted.at(&["spec", "resources"]) {
-        spec.set("resources", wanted.clone());
+    if let Some(resized) = resized.at(&["spec", "resources"]) {
+        spec.set("resources", resized.clone());
     }
 }
 
@@ -247,8 +250,9 @@ fn change(pod: &Field<'_>, old: &Field<'_>) -> Errors {
         errors.push(deadline.invalid("must not update from a positive integer to nil value"));
     }
     let tolerations = spec.at("tolerations");
-    let kept: HashSet<Value> = tolerations.list().iter().map(placement::without_time).collect();
-    if before.at("tolerations").list().iter().all(|toleration| kept.contains(&placement::without_time(toleration))) {
+    let tolerated: HashSet<Value> = tolerations.list().iter().map(placement::without_time).collect();
+    if before.at("tolerations").list().iter().all(|toleration| tolerated.contains(&placement::without_time(toleration)))
+    {
         errors.extend(placement::tolerations(&tolerations));
     } else {
         errors.push(tolerations.forbidden("existing toleration can not be modified except its tolerationSeconds"));

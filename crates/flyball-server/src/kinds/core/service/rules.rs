@@ -36,7 +36,7 @@ pub(super) fn addresses(spec: &Field<'_>, old: &[Value]) -> Errors {
         }
     }
     errors.extend(spec.at("ipFamilyPolicy").may_be_one_of(&["PreferDualStack", "RequireDualStack", "SingleStack"]));
-    let kept: Vec<&str> = old.iter().filter_map(Value::as_str).collect();
+    let old_ips: Vec<&str> = old.iter().filter_map(Value::as_str).collect();
     let mut bad = false;
     for (i, ip) in all.items().enumerate() {
         if i == 0 && ip.text() == "None" {
@@ -46,7 +46,7 @@ pub(super) fn addresses(spec: &Field<'_>, old: &[Value]) -> Errors {
             }
             continue;
         }
-        let wrong = address::check_new(&ip, &kept);
+        let wrong = address::check_new(&ip, &old_ips);
         bad |= !wrong.is_empty();
         errors.extend(wrong);
     }
@@ -161,10 +161,10 @@ pub(crate) fn validate(service: &Object, old: Option<&Object>, part: Part) -> Er
         _ => {}
     }
     errors.extend(addresses(&spec, old.map_or(&[], |old| list(old, "clusterIPs"))));
-    let kept: Vec<&str> =
+    let old_ips: Vec<&str> =
         old.map_or(&[][..], |old| list(old, "externalIPs")).iter().filter_map(Value::as_str).collect();
     for ip in spec.at("externalIPs").items() {
-        let wrong = address::check_new(&ip, &kept);
+        let wrong = address::check_new(&ip, &old_ips);
         errors.extend(if wrong.is_empty() { address::check_endpoint(&ip) } else { wrong });
     }
     errors.extend(ty.must_be_one_of(&["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]));
@@ -174,7 +174,7 @@ pub(crate) fn validate(service: &Object, old: Option<&Object>, part: Part) -> Er
         if ty.text() != "LoadBalancer" {
             errors.push(ranges.forbidden("may only be used when `type` is 'LoadBalancer'"));
         }
-        let kept: Vec<&str> = old
+        let old_ranges: Vec<&str> = old
             .map_or(&[][..], |old| list(old, "loadBalancerSourceRanges"))
             .iter()
             .filter_map(Value::as_str)
@@ -182,7 +182,7 @@ pub(crate) fn validate(service: &Object, old: Option<&Object>, part: Part) -> Er
             .collect();
         for range in ranges.items() {
             let trimmed = Value::from(range.text().trim());
-            errors.extend(address::check_new_block(&Field::new(*range.path(), &trimmed), &kept));
+            errors.extend(address::check_new_block(&Field::new(*range.path(), &trimmed), &old_ranges));
         }
     }
     let allocates = spec.at("allocateLoadBalancerNodePorts");
