@@ -51,20 +51,20 @@ impl Body {
 
     /// Returns true if the next piece is a long computation.
     pub(crate) fn computes(&self) -> bool {
-        matches!(&self.0, Kind::Lazy(made, _, true) if made.is_empty())
+        matches!(&self.0, Kind::Lazy(generated, _, true) if generated.is_empty())
     }
 
     /// Returns the next piece, which is generated if necessary.
-    pub(crate) fn next_made(&mut self) -> Option<Bytes> {
+    pub(crate) fn next_piece(&mut self) -> Option<Bytes> {
         match &mut self.0 {
             Kind::Pieces(pieces) => pieces.pop_front(),
-            Kind::Lazy(made, pieces, _) => made.pop_front().or_else(|| pieces.next()),
+            Kind::Lazy(generated, pieces, _) => generated.pop_front().or_else(|| pieces.next()),
             Kind::Stream(_) => None,
         }
     }
 
     /// Returns the number of bytes in memory.
-    pub(crate) fn made(&self) -> usize {
+    pub(crate) fn available_bytes(&self) -> usize {
         usize::try_from(http_body::Body::size_hint(self).lower()).unwrap_or(usize::MAX)
     }
 
@@ -86,7 +86,7 @@ impl http_body::Body for Body {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let piece = match &mut self.0 {
             Kind::Stream(stream) => ready!(stream.as_mut().poll_next(cx)),
-            Kind::Pieces(_) | Kind::Lazy(..) => self.next_made(),
+            Kind::Pieces(_) | Kind::Lazy(..) => self.next_piece(),
         };
         Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
     }
@@ -98,9 +98,9 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Pieces(pieces) => SizeHint::with_exact(length(pieces)),
-            Kind::Lazy(made, ..) => {
+            Kind::Lazy(generated, ..) => {
                 let mut hint = SizeHint::default();
-                hint.set_lower(length(made));
+                hint.set_lower(length(generated));
                 hint
             }
             Kind::Stream(_) => SizeHint::default(),

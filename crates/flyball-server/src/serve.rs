@@ -183,7 +183,7 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let asked_nothing = async {
         sleep_until(deadline).await;
-        if peer.has_asked() {
+        if peer.has_requested() {
             std::future::pending::<()>().await;
         }
     };

@@ -198,7 +198,7 @@ impl Webhooks {
     }
 
     /// Sends a review; returns the review of the response, or the error.
-    pub(crate) async fn ask(&self, client: &Client, review: &Value, timeout: Timeout) -> Result<Value, String> {
+    pub(crate) async fn send(&self, client: &Client, review: &Value, timeout: Timeout) -> Result<Value, String> {
         let url = client.url(timeout.duration());
         let failed = |why: &dyn fmt::Display| format!("Post {url:?}: {why}");
         let (address, server_name) = client.resolve(&self.store).map_err(|why| failed(&why))?;

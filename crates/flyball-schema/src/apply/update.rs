@@ -177,7 +177,7 @@ impl Objects<'_> {
         let managed = self.reconcile(live, managed)?;
         let changed = Comparison::of(self.ty()?, live, new).without(self.ignored);
         let (mut managed, _) = self.take_from_others(live, new, &changed, managed, None)?;
-        let own = changed.given.difference(&UNOWNED);
+        let own = changed.written.difference(&UNOWNED);
         if !own.is_empty() {
             let fields = managed.get(&manager).map_or_else(FieldSet::new, |entry| entry.fields.clone()).union(&own);
             managed.put(Entry { manager, api_version: self.api_version.into(), time: now.map(str::to_owned), fields });
@@ -308,7 +308,7 @@ impl Objects<'_> {
                 in_other_versions.insert(entry.api_version.clone(), compared);
             }
             let changed = if is_other { &in_other_versions[&entry.api_version] } else { changed };
-            let taken = entry.fields.intersection(&changed.given);
+            let taken = entry.fields.intersection(&changed.written);
             taken.each(&mut |path| conflicts.push(Conflict { manager: entry.manager.clone(), path: path.to_vec() }));
             for released in [&taken, &changed.removed].into_iter().filter(|released| !released.is_empty()) {
                 entry.fields = entry.fields.difference(released);
@@ -383,7 +383,7 @@ impl Objects<'_> {
             return None;
         }
         let changed = Comparison::of(ty, &noted, live);
-        Some(ty.fields(&noted).below.difference(&changed.given).difference(&changed.removed))
+        Some(ty.fields(&noted).below.difference(&changed.written).difference(&changed.removed))
     }
 }
 

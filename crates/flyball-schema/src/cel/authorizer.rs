@@ -246,7 +246,7 @@ mod tests {
     use super::Question;
     use std::sync::Arc;
 
-    fn ask(expression: &str) -> Result<Cel, String> {
+    fn evaluate(expression: &str) -> Result<Cel, String> {
         let mut scope = Scope::new();
         let request =
             Question { resource: "pods".into(), namespace: "a".into(), name: "x".into(), ..Question::default() };
@@ -277,7 +277,7 @@ mod tests {
             ("authorizer.requestResource.check('list').error()", ""),
         ];
         for (expression, answer) in cases {
-            assert_eq!(ask(expression), Ok(Cel::from(answer)), "{expression}");
+            assert_eq!(evaluate(expression), Ok(Cel::from(answer)), "{expression}");
         }
     }
 
@@ -295,7 +295,7 @@ mod tests {
             ("[1, 2, 3].all(i, authorizer.path('/healthz').check('get').allowed())", super::super::meter::EXCEEDED),
         ];
         for (expression, why) in cases {
-            let error = ask(expression).expect_err(expression);
+            let error = evaluate(expression).expect_err(expression);
             assert!(error.ends_with(&format!("resulted in error: {why}")), "{expression}: {error}");
         }
     }

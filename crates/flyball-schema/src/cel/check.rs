@@ -67,7 +67,7 @@ impl<'s> Checker<'s> {
         Type::Dyn
     }
 
-    fn known(&self, name: &str) -> Option<Estimate<'s>> {
+    fn variable(&self, name: &str) -> Option<Estimate<'s>> {
         self.scope.iter().rev().find(|(known, _)| known == name).map(|(_, seen)| seen.clone())
     }
 
@@ -92,7 +92,7 @@ impl<'s> Checker<'s> {
             }
             Expr::Ident(name) => {
                 let place = self.places.next(name);
-                match self.known(name) {
+                match self.variable(name) {
                     Some(seen) => Estimate { cost: 1, ..seen },
                     None if super::types::NAMES.contains(&name.as_str()) || name.contains(['@', '#', '.']) => {
                         Estimate::at(TYPE, 1, self.root)
@@ -183,7 +183,7 @@ impl<'s> Checker<'s> {
 
     fn select(&mut self, select: &SelectExpr) -> Estimate<'s> {
         if let Expr::Ident(name) = &select.operand.expr
-            && self.known(name).is_none()
+            && self.variable(name).is_none()
             && (NAMESPACES.contains(&name.as_str()) || name == "google")
         {
             return Estimate::of(Type::Dyn, 1);
@@ -337,7 +337,7 @@ impl<'s> Checker<'s> {
         }
         let is_operator = call.target.is_none() && name.starts_with(|c: char| !c.is_ascii_alphabetic());
         let namespace = call.target.as_ref().and_then(|target| match &target.expr {
-            Expr::Ident(name) if self.known(name).is_none() && NAMESPACES.contains(&name.as_str()) => {
+            Expr::Ident(name) if self.variable(name).is_none() && NAMESPACES.contains(&name.as_str()) => {
                 Some(name.as_str())
             }
             _ => None,

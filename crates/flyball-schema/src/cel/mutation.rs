@@ -95,17 +95,17 @@ mod tests {
     use super::{Cel, MAX_DEPTH, to_json};
     use serde_json::{Value, json};
 
-    fn made(expression: &str) -> Result<Value, String> {
+    fn evaluate(expression: &str) -> Result<Value, String> {
         to_json(&compile(expression)?.run(&BASE, &Budget::of_rules())?)
     }
 
     #[test]
     fn objects_convert_to_json() {
         assert_eq!(
-            made("Object{spec: Object.spec{a__dash__b: 1, l: [Object.spec.l{n: 'x'}], ?no: {'a': 1}.?b}}"),
+            evaluate("Object{spec: Object.spec{a__dash__b: 1, l: [Object.spec.l{n: 'x'}], ?no: {'a': 1}.?b}}"),
             Ok(json!({"spec": {"a-b": 1, "l": [{"n": "x"}]}}))
         );
-        assert_eq!(made("{'a': [1.5, null, true, b'x']}"), Ok(json!({"a": [1.5, null, true, "eA=="]})));
+        assert_eq!(evaluate("{'a': [1.5, null, true, b'x']}"), Ok(json!({"a": [1.5, null, true, "eA=="]})));
     }
 
     #[test]
@@ -120,6 +120,6 @@ mod tests {
     #[test]
     fn object_types_must_match_their_field_path() {
         let why = "type mismatch: unexpected type name \"Object.spec\", expected \"Object.metadata\", which matches field name path from root Object type";
-        assert_eq!(made("Object{metadata: Object.spec{a: 1}}"), Err(why.to_owned()));
+        assert_eq!(evaluate("Object{metadata: Object.spec{a: 1}}"), Err(why.to_owned()));
     }
 }

@@ -44,16 +44,16 @@ impl<'r> RuleIndex<'r> {
     /// Indexes one field of the held rules for the requested texts; `None` if that exceeds the work limit.
     fn read<'h>(
         requested: impl Iterator<Item = &'r str>,
-        held: &[&'h Rule],
+        held_rules: &[&'h Rule],
         place: impl Fn(&'h Rule) -> &'h [String],
         work: &mut usize,
     ) -> Option<Self> {
-        let words = held.len().div_ceil(64);
+        let words = held_rules.len().div_ceil(64);
         let requested: BTreeSet<&str> = requested.collect();
         *work = work.checked_sub(requested.len().checked_mul(words)?)?;
         let saying = requested.into_iter().map(|text| (text, vec![0; words])).collect();
         let mut read = Self { words, saying, any: vec![0; words] };
-        for (at, rule) in held.iter().enumerate() {
+        for (at, rule) in held_rules.iter().enumerate() {
             for text in place(rule) {
                 if text == "*" {
                     read.any[at / 64] |= 1 << (at % 64);
@@ -150,9 +150,9 @@ impl<'r> Search<'r> {
 }
 
 /// Returns the permissions of some rules that no held rule grants.
-pub(crate) fn missing(rules: &[Rule], held: &[&Rule]) -> Missing {
+pub(crate) fn missing(rules: &[Rule], held_rules: &[&Rule]) -> Missing {
     let mut search = Search { work: MAX_WORK, listed: 0, missing: BTreeMap::new() };
-    match find_missing(&mut search, rules, held) {
+    match find_missing(&mut search, rules, held_rules) {
         Err(End::Work) => return Missing::TooMany,
         Ok(()) if search.missing.is_empty() => return Missing::Nothing,
         Ok(()) | Err(End::Listed) => {}
@@ -189,21 +189,24 @@ pub(crate) fn missing(rules: &[Rule], held: &[&Rule]) -> Missing {
     Missing::Rules(printed)
 }
 
-fn find_missing<'r>(search: &mut Search<'r>, rules: &'r [Rule], held: &[&Rule]) -> Result<(), End> {
+fn find_missing<'r>(search: &mut Search<'r>, rules: &'r [Rule], held_rules: &[&Rule]) -> Result<(), End> {
     let requested = |place: fn(&Rule) -> &[String]| rules.iter().flat_map(place).map(String::as_str);
     let work = &mut search.work;
-    let verbs = RuleIndex::read(requested(|rule| &rule.verbs), held, |rule| &rule.verbs, work).ok_or(End::Work)?;
-    let groups = RuleIndex::read(requested(|rule| &rule.groups), held, |rule| &rule.groups, work).ok_or(End::Work)?;
-    let names = RuleIndex::read(requested(|rule| &rule.names), held, |rule| &rule.names, work).ok_or(End::Work)?;
+    let verbs =
+        RuleIndex::read(requested(|rule| &rule.verbs), held_rules, |rule| &rule.verbs, work).ok_or(End::Work)?;
+    let groups =
+        RuleIndex::read(requested(|rule| &rule.groups), held_rules, |rule| &rule.groups, work).ok_or(End::Work)?;
+    let names =
+        RuleIndex::read(requested(|rule| &rule.names), held_rules, |rule| &rule.names, work).ok_or(End::Work)?;
     // `*/scale` covers `pods/scale`.
     let any_of = |resource: &str| resource.split_once('/').map(|(_, part)| format!("*/{part}"));
     let wide: Vec<String> = requested(|rule| &rule.resources).filter_map(any_of).collect();
     let all = requested(|rule| &rule.resources).chain(wide.iter().map(String::as_str));
-    let resources = RuleIndex::read(all, held, |rule| &rule.resources, work).ok_or(End::Work)?;
-    let path_sets = path_sets(rules, held, work).ok_or(End::Work)?;
-    let words = held.len().div_ceil(64);
+    let resources = RuleIndex::read(all, held_rules, |rule| &rule.resources, work).ok_or(End::Work)?;
+    let path_sets = path_sets(rules, held_rules, work).ok_or(End::Work)?;
+    let words = held_rules.len().div_ceil(64);
     let mut unnamed: Set = vec![0; words];
-    for (at, _) in held.iter().enumerate().filter(|(_, rule)| rule.names.is_empty()) {
+    for (at, _) in held_rules.iter().enumerate().filter(|(_, rule)| rule.names.is_empty()) {
         unnamed[at / 64] |= 1 << (at % 64);
     }
     let or = |mut one: Set, other: &Set| {
@@ -244,13 +247,13 @@ fn find_missing<'r>(search: &mut Search<'r>, rules: &'r [Rule], held: &[&Rule]) 
 }
 
 /// Returns the rules that grant each requested path, exactly or by a prefix.
-fn path_sets<'r>(rules: &'r [Rule], held: &[&Rule], work: &mut usize) -> Option<BTreeMap<&'r str, Set>> {
+fn path_sets<'r>(rules: &'r [Rule], held_rules: &[&Rule], work: &mut usize) -> Option<BTreeMap<&'r str, Set>> {
     let requested: BTreeSet<&str> = rules.iter().flat_map(|rule| &rule.paths).map(String::as_str).collect();
-    let known: usize = held.iter().map(|rule| rule.paths.len()).sum();
-    *work = work.checked_sub(requested.len().checked_mul(held.len().div_ceil(64) + known)?)?;
+    let known: usize = held_rules.iter().map(|rule| rule.paths.len()).sum();
+    *work = work.checked_sub(requested.len().checked_mul(held_rules.len().div_ceil(64) + known)?)?;
     let sets = requested.into_iter().map(|path| {
-        let mut set = vec![0; held.len().div_ceil(64)];
-        for (at, rule) in held.iter().enumerate() {
+        let mut set = vec![0; held_rules.len().div_ceil(64)];
+        for (at, rule) in held_rules.iter().enumerate() {
             let gives = |known: &String| {
                 known == path || known.strip_suffix('*').is_some_and(|beginning| path.starts_with(beginning))
             };

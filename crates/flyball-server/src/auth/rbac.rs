@@ -70,8 +70,8 @@ pub(crate) struct Rule {
     pub(crate) paths: Vec<String>,
 }
 
-fn has(list: &[String], wanted: &str) -> bool {
-    list.iter().any(|known| known == "*" || known == wanted)
+fn has(list: &[String], expected: &str) -> bool {
+    list.iter().any(|known| known == "*" || known == expected)
 }
 
 impl Rule {
@@ -296,7 +296,7 @@ impl Policy {
     }
 
     /// Returns the bindings of a user in a namespace (empty: the cluster), with the matching subject.
-    pub(super) fn held<'p>(
+    pub(super) fn bindings_of<'p>(
         &'p self,
         user: &'p User,
         namespace: &str,

@@ -174,8 +174,8 @@ fn rules_review(authorizer: &Authorizer, user: &User, review: &mut Object) -> Va
     let mut room = MAX_REVIEWED_BYTES;
     let mut rules = roles.iter().flat_map(|role| role.iter());
     let incomplete = rules.any(|rule| {
-        let Some(left) = room.checked_sub(rule.bytes()) else { return true };
-        room = left;
+        let Some(remaining) = room.checked_sub(rule.bytes()) else { return true };
+        room = remaining;
         if rule.paths.is_empty() { &mut resources } else { &mut paths }.push(rule.write());
         false
     });

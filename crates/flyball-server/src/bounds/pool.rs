@@ -128,7 +128,7 @@ impl Pool {
             self.0.refused[0].fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        shares.give(flow, amount);
+        shares.grant(flow, amount);
         Some(self.hold(flow, amount))
     }
 
@@ -141,7 +141,7 @@ impl Pool {
         match tokio::time::timeout(max_wait, granted).await {
             Ok(granted) => granted.ok(),
             Err(_) => {
-                self.lock().remove_gone(flow);
+                self.lock().remove_abandoned(flow);
                 self.0.refused[1].fetch_add(1, Ordering::Relaxed);
                 None
             }
@@ -159,7 +159,7 @@ impl Pool {
     fn begin(&self, flow: &Flow, amount: usize, unbounded: bool) -> Option<Begun> {
         let mut shares = self.lock();
         if shares.fits(flow, amount) {
-            shares.give(flow, amount);
+            shares.grant(flow, amount);
             return Some(Begun::Given(self.hold(flow, amount)));
         }
         let is_full = |shares: &Shares| {
@@ -167,7 +167,7 @@ impl Pool {
             !unbounded && shares.waiting_of(flow) >= room
         };
         if is_full(&shares) {
-            shares.remove_gone(flow);
+            shares.remove_abandoned(flow);
         }
         if is_full(&shares) {
             drop(shares);
@@ -185,11 +185,11 @@ impl Pool {
 
     /// Acquires an amount even if it exceeds the bound.
     pub(crate) fn charge(&self, flow: &Flow, amount: usize) -> Hold {
-        self.lock().give(flow, amount);
+        self.lock().grant(flow, amount);
         self.hold(flow, amount)
     }
 
-    fn give_back(&self, flow: &Flow, amount: usize) {
+    fn release(&self, flow: &Flow, amount: usize) {
         let mut shares = self.lock();
         shares.used -= amount;
         if let Some(share) = shares.flows.get_mut(flow) {
@@ -199,7 +199,7 @@ impl Pool {
             }
         }
         while let Some((flow, waiter)) = shares.next() {
-            shares.give(&flow, waiter.amount);
+            shares.grant(&flow, waiter.amount);
             // An abandoned waiter drops its hold, which locks the pool.
             drop(shares);
             drop(waiter.granted.send(self.hold(&flow, waiter.amount)));
@@ -229,7 +229,7 @@ impl Shares {
         held.saturating_add(amount.max(1)) <= self.limit.saturating_sub(self.used)
     }
 
-    fn give(&mut self, flow: &Flow, amount: usize) {
+    fn grant(&mut self, flow: &Flow, amount: usize) {
         self.used += amount;
         match self.flows.get_mut(flow) {
             Some(share) => share.held += amount,
@@ -271,7 +271,7 @@ impl Shares {
     }
 
     /// Removes the abandoned waiters of a flow.
-    fn remove_gone(&mut self, flow: &Flow) {
+    fn remove_abandoned(&mut self, flow: &Flow) {
         let Some(share) = self.flows.get_mut(flow) else { return };
         let before = share.queue.len();
         share.queue.retain(|waiter| !waiter.granted.is_closed());
@@ -296,8 +296,8 @@ impl Hold {
         let before = std::mem::replace(&mut self.amount, amount);
         match amount.checked_sub(before) {
             Some(0) => {}
-            Some(more) => self.pool.lock().give(&self.flow, more),
-            None => self.pool.give_back(&self.flow, before - amount),
+            Some(more) => self.pool.lock().grant(&self.flow, more),
+            None => self.pool.release(&self.flow, before - amount),
         }
     }
 
@@ -328,7 +328,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.amount > 0 {
-            self.pool.give_back(&self.flow, self.amount);
+            self.pool.release(&self.flow, self.amount);
         }
     }
 }

@@ -165,17 +165,17 @@ fn check_kind(resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<()
     Err(unhandled(&found, resource, &scheme::misfit(resource, &found)))
 }
 
-fn other_version(given: &str, expected: &GroupVersionKind) -> String {
+fn other_version(found: &str, expected: &GroupVersionKind) -> String {
     let expected = expected.api_version();
-    format!("the API version in the data ({given}) does not match the expected API version ({expected})")
+    format!("the API version in the data ({found}) does not match the expected API version ({expected})")
 }
 
 /// Rejects a body of another kind, or one that does not match its kind.
-pub(super) fn unhandled(given: &GroupVersionKind, resource: &Resource, why: &str) -> Status {
+pub(super) fn unhandled(found: &GroupVersionKind, resource: &Resource, why: &str) -> Status {
     let message = format!(
         "{} in version {} cannot be handled as a {}: {why}",
-        given.kind,
-        go_quote(&given.version),
+        found.kind,
+        go_quote(&found.version),
         resource.kind.kind
     );
     Status::bad_request(message)

@@ -54,7 +54,7 @@ impl Conversion {
             "response": {"uid": "", "convertedObjects": null, "result": {"metadata": {}}},
         });
         let failed = |why: String| format!("{what} failed: {why}");
-        let answer = webhooks.ask(&self.client, &review, Timeout::Client(CONVERSION_TIMEOUT)).await.map_err(failed)?;
+        let answer = webhooks.send(&self.client, &review, Timeout::Client(CONVERSION_TIMEOUT)).await.map_err(failed)?;
         let mut converted = read(version, &uid, answer).map_err(failed)?;
         let count = converted.len();
         let (Some(value), 1) = (converted.pop(), count) else {

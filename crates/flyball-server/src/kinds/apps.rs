@@ -52,9 +52,9 @@ fn same_selector(object: &Field<'_>, old: Option<&Object>) -> Option<FieldError>
 
 /// The template of a set of replicas.
 fn replicated(spec: &Field<'_>) -> Errors {
-    let wanted = spec.at("selector");
-    if label::selects(wanted.value(), &Value::Null).is_none() {
-        return vec![wanted.invalid_as(selector(wanted.value()), "invalid label selector")];
+    let label_selector = spec.at("selector");
+    if label::selects(label_selector.value(), &Value::Null).is_none() {
+        return vec![label_selector.invalid_as(selector(label_selector.value()), "invalid label selector")];
     }
     let template = spec.at("template");
     let mut errors: Errors = selected(spec, false).into_iter().collect();

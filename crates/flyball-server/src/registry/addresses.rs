@@ -76,7 +76,7 @@ impl Addresses {
         ports(&self.rng, service, ports_taken, attributes.dry_run).map_err(|error| invalid(&[error]))?;
         if !attributes.dry_run {
             let address = service.at(&["spec", "clusterIP"]).and_then(Value::as_str).map(str::to_owned);
-            let draw = Draw { service: name, address, ports: held(service) };
+            let draw = Draw { service: name, address, ports: node_ports(service) };
             draws.retain(|(_, known)| *known != draw);
             draws.push((now, draw));
         }
@@ -126,7 +126,7 @@ fn addresses(rng: &Rng, service: &mut Object, taken: &BTreeSet<&str>) -> Result<
 }
 
 /// Allocated node ports.
-fn held(service: &Object) -> Vec<i64> {
+fn node_ports(service: &Object) -> Vec<i64> {
     let ports = service.at(&["spec", "ports"]).and_then(Value::as_array).into_iter().flatten();
     let health = service.at(&["spec", "healthCheckNodePort"]).and_then(Value::as_i64);
     ports.filter_map(|port| port["nodePort"].as_i64()).chain(health).filter(|port| *port != 0).collect()

@@ -156,7 +156,7 @@ impl<'w> Candidate<'w> {
         let (Some(live), resource) = (self.live, self.resource()) else { return };
         if resource.counts_generations()
             && !matches!(self.target.part, Part::Binding | Part::Status)
-            && wants_other(resource, &self.object, live)
+            && desired_state_differs(resource, &self.object, live)
         {
             self.object.metadata_mut().insert("generation".into(), (live.generation() + 1).into());
         }
@@ -235,7 +235,7 @@ pub(super) fn clear_status(resource: &Resource, object: &mut Object) {
 }
 
 /// Returns whether the desired state differs: more than metadata and status.
-fn wants_other(resource: &Resource, object: &Object, live: &Object) -> bool {
+fn desired_state_differs(resource: &Resource, object: &Object, live: &Object) -> bool {
     let status_apart = resource.has_part(Part::Status);
     let skipped = |name: &str| matches!(name, "apiVersion" | "kind" | "metadata") || name == "status" && status_apart;
     let differs = |a: &Object, b: &Object| a.iter().any(|(name, value)| !skipped(name) && b.get(name) != Some(value));

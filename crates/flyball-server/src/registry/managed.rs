@@ -48,7 +48,7 @@ impl Conversions {
         let missing = std::mem::take(self.missing.get_mut());
         let any = !missing.is_empty();
         for (object, api_version) in missing {
-            if let Some(converted) = ask(codec, resource, &object, &api_version).await {
+            if let Some(converted) = convert(codec, resource, &object, &api_version).await {
                 self.known.push((object, api_version, converted));
             }
         }
@@ -57,7 +57,12 @@ impl Conversions {
 }
 
 /// Calls the webhook; `None` if the version is no longer served.
-async fn ask(codec: &Codec, resource: &Resource, object: &Value, api_version: &str) -> Option<Result<Value, String>> {
+async fn convert(
+    codec: &Codec,
+    resource: &Resource,
+    object: &Value,
+    api_version: &str,
+) -> Option<Result<Value, String>> {
     let catalog = codec.catalog();
     let (from, to) = (version_of(&catalog, resource, object), version(&catalog, resource, api_version)?);
     let object = Object::try_from(object.clone()).ok()?;

@@ -25,8 +25,8 @@ pub(crate) fn patch(resource: &Arc<Resource>, patch: Patch, validation: FieldVal
         let patched = patch.apply(None, &Catalog::action("Scale"), &before, validation)?;
         warnings.add(patched.warnings);
         if patched.object.name() != before.name() {
-            let (given, own) = (patched.object.name(), before.name());
-            let why = format!("the name of the object ({given}) does not match the name on the URL ({own})");
+            let (found, own) = (patched.object.name(), before.name());
+            let why = format!("the name of the object ({found}) does not match the name on the URL ({own})");
             return Err(Status::bad_request(why));
         }
         store(&resource, object, &patched.object)

@@ -31,7 +31,7 @@ use std::thread::{self, JoinHandle};
 const MAX_DOUBLINGS: u32 = 3;
 
 /// Maximum size of the buffer that is kept for the next frame, in bytes.
-const KEPT: usize = 1 << 20;
+const RETAINED_BUFFER_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
@@ -154,8 +154,8 @@ impl Writer {
             record::change(&mut self.buffer, &write.table, &write.change);
         }
         let done = self.log.append(&mut self.buffer);
-        self.buffer.truncate(KEPT);
-        self.buffer.shrink_to(KEPT);
+        self.buffer.truncate(RETAINED_BUFFER_BYTES);
+        self.buffer.shrink_to(RETAINED_BUFFER_BYTES);
         done
     }
 

@@ -34,7 +34,7 @@ pub(crate) async fn metrics(server: &Server) -> String {
     String::from_utf8(page.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
 
-pub(crate) async fn let_in(server: &Server, user: &str) {
+pub(crate) async fn grant_access(server: &Server, user: &str) {
     let binding = json!({
         "metadata": {"name": user},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},

@@ -1,6 +1,6 @@
 //! Users share resources: requests of one user do not block others.
 
-use crate::bounds::{MAPS, get, let_in, metrics};
+use crate::bounds::{MAPS, get, grant_access, metrics};
 use crate::crash::ask;
 use bytes::Bytes;
 use flyball_core::Clock;
@@ -54,7 +54,7 @@ async fn create(server: &Server, user: &str, name: &str) -> Response<Body> {
 async fn request_beyond_the_limit_gets_retry_after() {
     let bounds = Bounds { writes: 1, waiting: 1, max_wait: Duration::from_secs(2), ..Bounds::default() };
     let server = slow_server(bounds, 1, 3).await;
-    let_in(&server, "ann").await;
+    grant_access(&server, "ann").await;
     let (slow, waited, full, watch, admin) = tokio::join!(
         create(&server, "ann", "a"),
         create(&server, "ann", "b"),
@@ -89,8 +89,8 @@ async fn request_beyond_the_limit_gets_retry_after() {
 #[tokio::test(start_paused = true)]
 async fn slow_requests_of_a_user_do_not_delay_another() {
     let server = slow_server(Bounds { writes: 8, ..Bounds::default() }, 1, 10).await;
-    let_in(&server, "ann").await;
-    let_in(&server, "bob").await;
+    grant_access(&server, "ann").await;
+    grant_access(&server, "bob").await;
     let start = Instant::now();
     let names: Vec<String> = (0..1000).map(|n| format!("ann-{n}")).collect();
     let flood = join_all(names.iter().map(|name| create(&server, "ann", name)));
@@ -118,7 +118,7 @@ async fn slow_requests_of_a_user_do_not_delay_another() {
 #[tokio::test(start_paused = true)]
 async fn webhooks_of_a_request_share_34_seconds() {
     let server = slow_server(Bounds::default(), 5, 30).await;
-    let_in(&server, "ann").await;
+    grant_access(&server, "ann").await;
     let start = Instant::now();
     let late = create(&server, "ann", "a").await;
     assert_eq!((late.status().as_u16(), start.elapsed().as_secs()), (504, 34));
@@ -134,7 +134,7 @@ async fn waiting_for_a_version_holds_no_slot() {
         bounds: Bounds { reads: 1, ..Bounds::default() },
         ..Options::simulated(Clock::system(), 1)
     });
-    let_in(&server, "ann").await;
+    grant_access(&server, "ann").await;
     let ann = || User::new("ann", &[]);
     let (_, list) = ask(&server, Method::GET, MAPS, &Value::Null).await;
     let now: u64 = list["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();

@@ -81,7 +81,7 @@ impl Webhook {
     }
 
     /// Finds the version in which the webhook reviews a request, if it matches.
-    async fn wants(
+    async fn matches(
         &self,
         env: &Environment,
         attributes: &Attributes<'_>,
@@ -99,7 +99,7 @@ impl Webhook {
         Ok(Some(shown_as))
     }
 
-    async fn ask(
+    async fn call(
         &self,
         env: &Environment,
         attributes: &Attributes<'_>,
@@ -117,7 +117,7 @@ impl Webhook {
         };
         let uid = env.webhooks.uid();
         let review = review::write(version, &uid, review::describe(attributes, shown_as), object, old);
-        let result = env.webhooks.ask(&self.client, &review, Timeout::Request(self.timeout)).await;
+        let result = env.webhooks.send(&self.client, &review, Timeout::Request(self.timeout)).await;
         let response = result.map_err(|why| Refusal::Failed(format!("failed to call webhook: {why}")))?;
         if let Some(why) = review::mistyped(&response) {
             return Err(Refusal::Failed(format!("failed to call webhook: {why}")));
@@ -264,12 +264,12 @@ async fn mutate(
     old: Option<&Object>,
 ) -> Result<(), Status> {
     for hook in configurations.iter().flatten() {
-        let Some(shown_as) = hook.wants(env, attributes, object.as_deref(), old).await? else { continue };
+        let Some(shown_as) = hook.matches(env, attributes, object.as_deref(), old).await? else { continue };
         if !reinvocation.must_run(&hook.id) {
             continue;
         }
         let (before, old) = as_version(&env.codec, attributes, &shown_as, object.as_deref(), old).await?;
-        let outcome = hook.ask(env, attributes, &shown_as, true, (before.as_ref(), old.as_ref())).await;
+        let outcome = hook.call(env, attributes, &shown_as, true, (before.as_ref(), old.as_ref())).await;
         let mut changed = false;
         let done = match (outcome, before, object.as_deref_mut()) {
             (Err(refusal), ..) => Err(refusal),
@@ -311,13 +311,13 @@ async fn validate(
 ) -> Result<(), Status> {
     let mut wanting = Vec::new();
     for hook in configurations.iter().flatten() {
-        if let Some(shown_as) = hook.wants(env, attributes, object, old).await? {
+        if let Some(shown_as) = hook.matches(env, attributes, object, old).await? {
             let (object, old) = as_version(&env.codec, attributes, &shown_as, object, old).await?;
             wanting.push((hook, shown_as, object, old));
         }
     }
     let calls = wanting.iter().map(|(hook, shown_as, object, old)| async move {
-        let outcome = hook.ask(env, attributes, shown_as, false, (object.as_ref(), old.as_ref())).await;
+        let outcome = hook.call(env, attributes, shown_as, false, (object.as_ref(), old.as_ref())).await;
         outcome.map(drop).or_else(|refusal| hook.apply_failure_policy(refusal))
     });
     // The error of the first one in order is reported, regardless of the order of responses.

@@ -171,8 +171,8 @@ fn row(view: &View<'_>) -> Row {
         if bound { view.text_or("status.capacity.storage", "0") } else { "".into() },
         if bound { volume_cells::modes(view.list("status.accessModes")) } else { "".into() },
         volume_cells::class(view),
-        volume_cells::given(view, "spec.volumeAttributesClassName"),
+        volume_cells::text_or_unset(view, "spec.volumeAttributesClassName"),
         view.age(),
-        volume_cells::given(view, "spec.volumeMode"),
+        volume_cells::text_or_unset(view, "spec.volumeMode"),
     ])
 }

@@ -141,7 +141,7 @@ fn shares(of: &Field<'_>) -> Errors {
 fn limits(limited: &Field<'_>) -> Errors {
     let mut errors = shares(limited);
     let borrowed = limited.at("borrowingLimitPercent");
-    if borrowed.given_int().is_some_and(|percent| percent < 0) {
+    if borrowed.int_if_set().is_some_and(|percent| percent < 0) {
         errors.push(borrowed.invalid("if specified, must be a non-negative integer"));
     }
     let response = limited.at("limitResponse");

@@ -55,7 +55,7 @@ fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
         errors.extend(class.obeys(dns_subdomain));
     }
     const CLASS: &str = "kubernetes.io/ingress.class";
-    if let (None, Some(annotation), Some(class)) = (old, object.annotation(CLASS), class.given_text())
+    if let (None, Some(annotation), Some(class)) = (old, object.annotation(CLASS), class.text_if_set())
         && annotation != class
     {
         errors.push(FieldError::invalid(

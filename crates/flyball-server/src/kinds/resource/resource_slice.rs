@@ -143,7 +143,7 @@ fn nodes(spec: &Field<'_>) -> Errors {
     let (node, selector) = (spec.at("nodeName"), spec.at("nodeSelector"));
     let mut errors = Errors::new();
     let mut placements = Vec::new();
-    match node.given_text() {
+    match node.text_if_set() {
         Some("") => errors.push(node.invalid("must be either unset or set to a non-empty string")),
         Some(_) => {
             placements.push("nodeName");
@@ -176,14 +176,14 @@ fn nodes(spec: &Field<'_>) -> Errors {
 fn nodes_of_device(device: &Field<'_>, per_device: bool) -> Errors {
     let (node, selector, all) = (device.at("nodeName"), device.at("nodeSelector"), device.at("allNodes"));
     if !per_device {
-        const UNASKED: &str = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
+        const NOT_PER_DEVICE: &str = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
         let is_placed = node.is_set() || selector.is_set() || all.is_set();
-        return is_placed.then(|| device.invalid_as(Value::Null, UNASKED)).into_iter().collect();
+        return is_placed.then(|| device.invalid_as(Value::Null, NOT_PER_DEVICE)).into_iter().collect();
     }
     const ONE: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
     let mut errors = Errors::new();
     let mut placements = Vec::new();
-    match node.given_text() {
+    match node.text_if_set() {
         Some("") => errors.push(node.invalid("must not be empty")),
         Some(_) => {
             placements.push("nodeName");
@@ -251,7 +251,8 @@ fn attribute(attribute: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     for field in ["string", "version"] {
         let field = attribute.at(field);
-        if field.given_text().is_some() && field.path().to_string().ends_with(".version") && !is_version(field.text()) {
+        if field.text_if_set().is_some() && field.path().to_string().ends_with(".version") && !is_version(field.text())
+        {
             errors.push(field.invalid("must be a string compatible with semver.org spec 2.0.0"));
         }
         if field.text().len() > MAX_VALUE {

@@ -242,7 +242,7 @@ fn change(pod: &Field<'_>, old: &Field<'_>) -> Errors {
             errors.push(wrong);
             return errors;
         }
-        if earlier.given_int().is_some_and(|earlier| earlier < deadline.int()) {
+        if earlier.int_if_set().is_some_and(|earlier| earlier < deadline.int()) {
             errors.push(deadline.invalid("must be less than or equal to previous value"));
             return errors;
         }

@@ -71,7 +71,7 @@ pub(super) fn addresses(spec: &Field<'_>, old: &[Value]) -> Errors {
 }
 
 /// An allocated address is immutable.
-fn kept_addresses(service: &Object, old: &Object) -> Errors {
+fn retained_addresses(service: &Object, old: &Object) -> Errors {
     let mut errors = Errors::new();
     if Service::is_external_name(service) || Service::is_external_name(old) || is_headless(service) && is_headless(old)
     {
@@ -113,7 +113,7 @@ pub(crate) fn validate(service: &Object, old: Option<&Object>, part: Part) -> Er
     }
     let mut errors = Errors::new();
     if let Some(old) = old {
-        errors.extend(kept_addresses(service, old));
+        errors.extend(retained_addresses(service, old));
         let class = |service: &Object| service.at(&["spec", "loadBalancerClass"]).cloned().unwrap_or_default();
         let both = text(service, "type") == "LoadBalancer" && text(old, "type") == "LoadBalancer";
         if both && class(service) != class(old) {
